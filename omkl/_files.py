@@ -1,0 +1,34 @@
+"""Files that are either the old ones or the new ones, whatever happens in between."""
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path, mode="w", **options):
+    """Open a temporary file beside ``path``; on success it takes its place, on failure nothing has changed.
+
+    The bytes are on disk before the name is: a crash leaves the previous file or the whole new one.
+    """
+    path = Path(path)
+    if "b" not in mode:
+        options.setdefault("encoding", "utf-8")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        os.fchmod(descriptor, 0o666 & ~_umask())
+        with os.fdopen(descriptor, mode, **options) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

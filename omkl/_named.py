@@ -1,0 +1,57 @@
+"""Choosing a part by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
+
+A class takes part by naming itself in ``short_names``; nothing is registered anywhere, so a user's own subclass is
+found by its name as soon as it is defined.
+"""
+
+import ast
+
+from omkl.exceptions import InputError
+
+
+def resolve(base, spec, what):
+    """Return ``spec`` if it already is a ``base``, else the instance that the string describes.
+
+    Parameters
+    ----------
+    base : type
+        The family to look in. A member's ``short_names`` maps each of its names to the parameters it presets.
+    spec : base or str
+        An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
+    what : str
+        What the argument is called in the error message.
+    """
+    if isinstance(spec, base):
+        return spec
+    if not isinstance(spec, str):
+        raise InputError(f"{what} must be a {base.__name__} or a string, not {spec!r}.")
+    name, _, settings = spec.partition(":")
+    family = {
+        short: (cls, preset) for cls in _family(base) for short, preset in vars(cls).get("short_names", {}).items()
+    }
+    if name.strip() not in family:
+        raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(family))}.")
+    cls, preset = family[name.strip()]
+    try:
+        return cls(**{**preset, **_parse_settings(settings, spec, what)})
+    except TypeError as error:
+        raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
+
+
+def _family(base):
+    yield base
+    for cls in base.__subclasses__():
+        yield from _family(cls)
+
+
+def _parse_settings(settings, spec, what):
+    parsed = {}
+    for setting in filter(None, settings.split(",")):
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not equals or not key or not value:
+            raise InputError(f"Cannot read {setting!r} in the {what} {spec!r}: write parameter=value.")
+        try:
+            parsed[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed[key] = value
+    return parsed

@@ -1,0 +1,31 @@
+"""Everything omkl raises on purpose derives from :class:`OmklError`, and says what, where, and what to do."""
+
+from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
+
+
+class OmklError(Exception):
+    """Base of all errors that omkl raises itself."""
+
+
+class InputError(OmklError, ValueError):
+    """An argument, or the content of an array, is not what the documentation asks for."""
+
+
+class DataFileError(InputError):
+    """A data file is missing, cut short or malformed; the message names the file and, where there is one, the line."""
+
+
+class ModelFileError(InputError):
+    """A model file is not one, or is damaged, or needs something that this version does not have."""
+
+
+class MissingDependencyError(OmklError, ImportError):
+    """An optional dependency is needed and not installed; the message names the extra to install."""
+
+
+class DivergenceError(OmklError):
+    """Training has left the finite numbers: the message names the round, and what to change."""
+
+
+class NotFittedError(OmklError, _SklearnNotFittedError):
+    """An estimator is asked for something that only a fitted one knows."""
