@@ -1,0 +1,33 @@
+"""Regularizers: convex functions of the vector of group norms (or of coordinates), with their proximity operators."""
+
+from omkl.regularizers.base import Regularizer, Scaled
+from omkl.regularizers.composite import Composite
+from omkl.regularizers.coordinates import L1, OverlappingGroups, SparseGroup, TreeGroups
+from omkl.regularizers.group_norms import (
+    L21,
+    ElasticNet,
+    L21Ball,
+    LqNorm,
+    Ridge,
+    ScalarPenalty,
+    SquaredL21,
+    WeightedSquaredL21,
+)
+
+__all__ = [
+    "L1",
+    "L21",
+    "Composite",
+    "ElasticNet",
+    "L21Ball",
+    "LqNorm",
+    "OverlappingGroups",
+    "Regularizer",
+    "Ridge",
+    "ScalarPenalty",
+    "Scaled",
+    "SparseGroup",
+    "SquaredL21",
+    "TreeGroups",
+    "WeightedSquaredL21",
+]

@@ -1,0 +1,245 @@
+"""Loops of the proximity operators. Vectors may be signed: every function here is even in its argument."""
+
+import numpy as np
+from numba import njit
+
+# Measured on random norms (tests/benchmarks/test_prox.py): sorting by insertion wins for a few groups, pivoting for
+# more; sorting in O(p log p) is never the fastest.
+INSERTION_BELOW = 40
+
+
+@njit(cache=True, nogil=True)
+def soft_threshold(x, threshold):
+    """``sign(x) max(|x| - threshold, 0)``, the proximity operator of ``threshold ||.||_1``."""
+    shrunk = np.empty(x.shape[0])
+    for k in range(x.shape[0]):
+        magnitude = abs(x[k]) - threshold
+        shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
+    return shrunk
+
+
+@njit(cache=True, nogil=True)
+def threshold_by_sorting(x, weights, step):
+    """``tau`` of Algorithm 4 (Martins et al. 2011) by sorting ``|x| / w``. Zero weights take no part.
+
+    Few ratios are sorted by insertion, O(p^2) with the smallest constant; many in O(p log p).
+    """
+    p = x.shape[0]
+    ratios = np.empty(p)
+    areas = np.empty(p)
+    count = 0
+    for k in range(p):
+        if weights[k] > 0.0:
+            ratio = abs(x[k]) / weights[k]
+            j = count
+            if p < INSERTION_BELOW:
+                while j > 0 and ratios[j - 1] < ratio:
+                    ratios[j] = ratios[j - 1]
+                    areas[j] = areas[j - 1]
+                    j -= 1
+            ratios[j] = ratio
+            areas[j] = weights[k] ** 2
+            count += 1
+    if p >= INSERTION_BELOW:
+        order = np.argsort(-ratios[:count])
+        ratios = ratios[order]
+        areas = areas[order]
+    mass = 0.0
+    moment = 0.0
+    threshold = 0.0
+    for j in range(count):
+        mass += areas[j]
+        moment += areas[j] * ratios[j]
+        candidate = step * moment / (1.0 + step * mass)
+        if ratios[j] <= candidate:
+            break
+        threshold = candidate
+    return threshold
+
+
+@njit(cache=True, nogil=True)
+def threshold_by_pivoting(x, weights, step, seed):
+    """The same ``tau`` in expected O(p): randomised pivoting after Duchi et al. (2008).
+
+    The set ``{j : ratio_j > tau}`` is found like a quantile: partition what is undecided around a random pivot, and
+    keep the side that the threshold of the pivot's upper set points to.
+    """
+    p = x.shape[0]
+    ratios = np.empty(p)
+    areas = np.empty(p)
+    low = 0
+    for k in range(p):
+        if weights[k] > 0.0:
+            ratios[low] = abs(x[k]) / weights[k]
+            areas[low] = weights[k] ** 2
+            low += 1
+    high = low
+    low = 0
+    mass = 0.0
+    moment = 0.0
+    state = np.uint64(seed) | np.uint64(1)
+    while low < high:
+        state ^= state << np.uint64(13)
+        state ^= state >> np.uint64(7)
+        state ^= state << np.uint64(17)
+        pivot = ratios[low + np.int64(state % np.uint64(high - low))]
+        upper_mass = 0.0
+        upper_moment = 0.0
+        upper = low
+        for j in range(low, high):
+            if ratios[j] >= pivot:
+                upper_mass += areas[j]
+                upper_moment += areas[j] * ratios[j]
+                ratios[j], ratios[upper] = ratios[upper], ratios[j]
+                areas[j], areas[upper] = areas[upper], areas[j]
+                upper += 1
+        if pivot * (1.0 + step * (mass + upper_mass)) > step * (moment + upper_moment):
+            mass += upper_mass
+            moment += upper_moment
+            low = upper
+        else:
+            # the pivot is at or below the threshold: so are its equals, which move behind the boundary
+            end = low
+            for j in range(low, upper):
+                if ratios[j] > pivot:
+                    ratios[j], ratios[end] = ratios[end], ratios[j]
+                    areas[j], areas[end] = areas[end], areas[j]
+                    end += 1
+            high = end
+    return step * moment / (1.0 + step * mass)
+
+
+@njit(cache=True, nogil=True)
+def prox_weighted_squared_l1(x, weights, step):
+    """Algorithm 4 (Martins et al. 2011): prox of ``(step / 2) (sum_k w_k |x_k|)^2``."""
+    if x.shape[0] < INSERTION_BELOW:
+        threshold = threshold_by_sorting(x, weights, step)
+    else:
+        threshold = threshold_by_pivoting(x, weights, step, x.shape[0])
+    shrunk = np.empty(x.shape[0])
+    for k in range(x.shape[0]):
+        magnitude = abs(x[k]) - weights[k] * threshold
+        shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
+    return shrunk
+
+
+@njit(cache=True, nogil=True)
+def prox_squared_l1(x, step):
+    """Algorithm 2 (Martins et al. 2011): prox of ``(step / 2) (sum_k |x_k|)^2``."""
+    return prox_weighted_squared_l1(x, np.ones(x.shape[0]), step)
+
+
+@njit(cache=True, nogil=True)
+def project_l1_ball(x, radius):
+    """Euclidean projection onto ``||x||_1 <= radius`` (Duchi et al. 2008), by sorting."""
+    if np.abs(x).sum() <= radius:
+        return x.astype(np.float64)
+    decreasing = -np.sort(-np.abs(x))
+    total = 0.0
+    threshold = 0.0
+    for j in range(decreasing.shape[0]):
+        total += decreasing[j]
+        candidate = (total - radius) / (j + 1)
+        if decreasing[j] <= candidate:
+            break
+        threshold = candidate
+    shrunk = np.empty(x.shape[0])
+    for k in range(x.shape[0]):
+        magnitude = abs(x[k]) - threshold
+        shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
+    return shrunk
+
+
+@njit(cache=True, nogil=True)
+def convex_newton_root(power, slope, constant, target, start):
+    """Root of ``s^power + slope s = target`` (``constant`` scales the power), from a start at or right of it.
+
+    ``power >= 1`` makes the left side convex and increasing, so Newton's method descends to the root and never
+    passes it.
+    """
+    s = start
+    for _ in range(200):
+        raised = constant * s ** (power - 1.0)
+        value = raised * s + slope * s - target
+        derivative = power * raised + slope
+        moved = s - value / derivative
+        if not moved < s or moved <= 0.0:
+            break
+        s = moved
+    return s
+
+
+@njit(cache=True, nogil=True)
+def lq_root(b, step, q):
+    """The ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``: closed forms for q = 4/3, 3/2, 2, 3, else Newton."""
+    if b <= 0.0 or step == 0.0:
+        return b
+    if q == 2.0:
+        return b / (1.0 + step)
+    if q == 3.0:
+        return 2.0 * b / (1.0 + np.sqrt(1.0 + 4.0 * step * b))
+    if q == 1.5:
+        root = 2.0 * b / (step + np.sqrt(step * step + 4.0 * b))
+        return root * root
+    if q == 4.0 / 3.0 and step > 1e-60:
+        root = 2.0 * np.sqrt(step / 3.0) * np.sinh(np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0)
+        return min(root**3, b)
+    if q > 2.0:
+        return min(convex_newton_root(q - 1.0, 1.0, step, b, b), b)
+    # for q < 2 the equation is convex in s = x^(q-1)
+    power = 1.0 / (q - 1.0)
+    s = convex_newton_root(power, step, 1.0, b, min(b ** (q - 1.0), b / step))
+    return min(s**power, b)
+
+
+@njit(cache=True, nogil=True)
+def prox_lq(x, step, q):
+    """Prox of ``(step / q) sum_k |x_k|^q``, one scalar root a coordinate."""
+    shrunk = np.empty(x.shape[0])
+    for k in range(x.shape[0]):
+        root = lq_root(abs(x[k]), step, q)
+        shrunk[k] = root if x[k] > 0.0 else -root
+    return shrunk
+
+
+@njit(cache=True, nogil=True)
+def shrink_groups_in_turn(x, starts, members, thresholds):
+    """``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other (CSR lists of members)."""
+    shrunk = x.astype(np.float64)
+    for g in range(thresholds.shape[0]):
+        square = 0.0
+        for j in range(starts[g], starts[g + 1]):
+            square += shrunk[members[j]] ** 2
+        norm = np.sqrt(square)
+        ratio = 0.0 if norm <= thresholds[g] else 1.0 - thresholds[g] / norm
+        for j in range(starts[g], starts[g + 1]):
+            shrunk[members[j]] *= ratio
+    return shrunk
+
+
+@njit(cache=True, nogil=True)
+def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
+    """Prox of ``sum_g threshold_g ||x_g||`` for any overlaps: block coordinate ascent on its dual.
+
+    The dual is ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <= threshold_g``, and ``x - sum_g z_g`` is the prox
+    (Jenatton et al. 2011). Sweeps stop when none moves a coordinate by more than ``tolerance``.
+    """
+    residual = x.astype(np.float64)
+    duals = np.zeros(members.shape[0])
+    for _ in range(max_sweeps):
+        largest_move = 0.0
+        for g in range(thresholds.shape[0]):
+            square = 0.0
+            for j in range(starts[g], starts[g + 1]):
+                residual[members[j]] += duals[j]
+                square += residual[members[j]] ** 2
+            norm = np.sqrt(square)
+            ratio = 1.0 if norm <= thresholds[g] else thresholds[g] / norm
+            for j in range(starts[g], starts[g + 1]):
+                dual = ratio * residual[members[j]]
+                largest_move = max(largest_move, abs(dual - duals[j]))
+                duals[j] = dual
+                residual[members[j]] -= dual
+        if largest_move <= tolerance:
+            break
+    return residual

@@ -1,0 +1,149 @@
+"""Claims about every regularizer as a function of a vector: value, prox and conjugate fit each other and cvxpy."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+
+from omkl.regularizers import (
+    L1,
+    L21,
+    Composite,
+    ElasticNet,
+    L21Ball,
+    LqNorm,
+    OverlappingGroups,
+    Ridge,
+    ScalarPenalty,
+    SparseGroup,
+    SquaredL21,
+    TreeGroups,
+    WeightedSquaredL21,
+)
+
+P = 6
+WEIGHTS = np.array([1.0, 0.5, 0.0, 2.0, 1.0, 0.3])
+CHAIN_OF_GROUPS = [[0, 1, 2], [2, 3], [3, 4, 5]]
+TREE = [[0, 1, 2, 3, 4, 5], [0, 1], [2, 3, 4], [3, 4]]
+PARTITION = [[0, 1], [2, 3, 4], [5]]
+
+
+def group_sum(x, groups, weights=None):
+    weights = np.ones(len(groups)) if weights is None else weights
+    return sum(w * cp.norm(x[np.array(group)], 2) for w, group in zip(weights, groups))
+
+
+# every regularizer, and the same function written in the language of a generic convex solver
+CASES = {
+    "l21": (L21(), cp.norm1),
+    "squared": (SquaredL21(), lambda x: 0.5 * cp.square(cp.norm1(x))),
+    "weighted": (WeightedSquaredL21(WEIGHTS), lambda x: 0.5 * cp.square(cp.norm1(cp.multiply(WEIGHTS, x)))),
+    "lq1.2": (LqNorm(1.2), lambda x: cp.sum(cp.power(cp.abs(x), 1.2)) / 1.2),
+    "lq4/3": (LqNorm(4 / 3), lambda x: cp.sum(cp.power(cp.abs(x), 4 / 3)) / (4 / 3)),
+    "lq3/2": (LqNorm(1.5), lambda x: cp.sum(cp.power(cp.abs(x), 1.5)) / 1.5),
+    "lq3": (LqNorm(3), lambda x: cp.sum(cp.power(cp.abs(x), 3)) / 3),
+    "lq5": (LqNorm(5), lambda x: cp.sum(cp.power(cp.abs(x), 5)) / 5),
+    "elastic": (ElasticNet(0.3), lambda x: 0.7 * cp.norm1(x) + 0.15 * cp.sum_squares(x)),
+    "ridge": (Ridge(), lambda x: 0.5 * cp.sum_squares(x)),
+    "l1": (L1(), cp.norm1),
+    "sparse group": (SparseGroup(0.4, PARTITION), lambda x: 0.4 * group_sum(x, PARTITION) + 0.6 * cp.norm1(x)),
+    "tree": (TreeGroups(TREE, [1.0, 0.5, 0.8, 0.3]), lambda x: group_sum(x, TREE, [1.0, 0.5, 0.8, 0.3])),
+    "overlapping": (OverlappingGroups(CHAIN_OF_GROUPS, exact=True), lambda x: group_sum(x, CHAIN_OF_GROUPS)),
+    "user": (
+        ScalarPenalty(lambda b: np.exp(b) - 1, np.exp),
+        lambda x: cp.sum(cp.exp(cp.abs(x))) - P,
+    ),
+    "scaled": (0.25 * SquaredL21(), lambda x: 0.125 * cp.square(cp.norm1(x))),
+    "l1 + mkl": (L1() + SquaredL21(), lambda x: cp.norm1(x) + 0.5 * cp.square(cp.norm1(x))),
+    "l21 + ridge": (L21() + 2 * Ridge(), lambda x: cp.norm1(x) + cp.sum_squares(x)),
+}
+every_regularizer = pytest.mark.parametrize("name", CASES)
+vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
+steps = st.floats(0.01, 10)
+
+
+def naive_prox(expression, x0, step):
+    x = cp.Variable(P)
+    cp.Problem(cp.Minimize(step * expression(x) + 0.5 * cp.sum_squares(x - x0))).solve(solver=cp.CLARABEL)
+    return x.value
+
+
+@every_regularizer
+@pytest.mark.parametrize("seed", range(3))
+def test_prox_is_the_minimiser_that_a_generic_solver_finds(name, seed):
+    regularizer, expression = CASES[name]
+    rng = np.random.default_rng(seed)
+    x0, step = rng.normal(size=P) * 3, rng.uniform(0.1, 2)
+    assert_allclose(regularizer.prox(x0, step), naive_prox(expression, x0, step), atol=2e-4)
+
+
+@every_regularizer
+def test_value_is_the_function_itself(name):
+    regularizer, expression = CASES[name]
+    x0 = np.random.default_rng(3).normal(size=P)
+    assert_allclose(regularizer.value(x0), expression(cp.Constant(x0)).value, rtol=1e-9)
+
+
+@every_regularizer
+@given(x0=vectors, step=steps)
+def test_no_point_around_the_prox_does_better(name, x0, step):
+    regularizer, _ = CASES[name]
+    best = regularizer.prox(x0, step)
+
+    def objective(x):
+        return step * regularizer.value(x) + 0.5 * np.sum((x - x0) ** 2)
+
+    directions = np.vstack([np.eye(P), np.random.default_rng(0).normal(size=(20, P))])
+    for size in (1e-1, 1e-3):
+        for direction in np.vstack([directions, -directions]):
+            assert objective(best) <= objective(best + size * direction) + 1e-9 * (1 + objective(best))
+
+
+@every_regularizer
+@given(first=vectors, second=vectors, step=steps)
+def test_prox_is_firmly_nonexpansive(name, first, second, step):
+    regularizer, _ = CASES[name]
+    moved = regularizer.prox(first, step) - regularizer.prox(second, step)
+    assert moved @ moved <= moved @ (first - second) + 1e-7
+
+
+@every_regularizer
+@given(x0=vectors)
+def test_moreau_decomposition(name, x0):
+    """``x - prox(x)`` is the prox of the conjugate: Fenchel's inequality is tight between the two parts."""
+    regularizer, _ = CASES[name]
+    primal = regularizer.prox(x0, 1.0)
+    dual = x0 - primal
+    gap = regularizer.value(primal) + regularizer.conjugate(dual * (1 - 1e-9)) - primal @ dual
+    assert abs(gap) <= 1e-5 * (1 + abs(primal @ dual))
+
+
+@every_regularizer
+@given(x=vectors, y=vectors)
+def test_fenchels_inequality(name, x, y):
+    regularizer, _ = CASES[name]
+    assert regularizer.value(x) + regularizer.conjugate(y) >= x @ y - 1e-6 * (1 + abs(x @ y))
+
+
+@given(x0=vectors, radius=st.floats(0.1, 30))
+def test_ball_projects_onto_the_ball(x0, radius):
+    ball = L21Ball(radius)
+    projected = ball.prox(x0, 1.0)
+    assert ball.value(projected) == 0.0
+    if np.abs(x0).sum() <= radius:
+        assert_allclose(projected, x0)
+    else:
+        x = cp.Variable(P)
+        cp.Problem(cp.Minimize(cp.sum_squares(x - x0)), [cp.norm1(x) <= radius]).solve(solver=cp.CLARABEL)
+        assert_allclose(projected, x.value, atol=1e-4)
+    assert ball.conjugate(x0) == pytest.approx(radius * np.abs(x0).max())
+
+
+def test_conjugate_of_a_composite_needs_an_exact_prox():
+    inexact = Composite([SquaredL21(), Ridge()])
+    assert not inexact.exact
+    with pytest.raises(ValueError, match="not exact"):
+        inexact.conjugate(np.ones(P))
