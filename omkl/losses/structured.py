@@ -1,0 +1,109 @@
+"""Losses of structured prediction: a structure and its potentials in, a value and a gradient in potentials out."""
+
+from typing import ClassVar
+
+
+class StructuredLoss:
+    """A convex function of the potentials, given the gold output.
+
+    ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
+    gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
+    """
+
+    short_names: ClassVar[dict[str, dict]] = {}
+
+    def value_and_gradient(self, structure, potentials, gold):
+        """Value and gradient of the loss at these potentials.
+
+        Parameters
+        ----------
+        structure : omkl.structures.Structure
+        potentials : Potentials
+        gold : Output
+
+        Returns
+        -------
+        value : float >= 0
+        gradient : Potentials or None
+            Of the same shapes as ``potentials``; None where it is zero.
+        """
+        raise NotImplementedError
+
+    def at_zero(self, structure, size):
+        """Value of the loss where all potentials are zero, for an input of this size; 0 if that says nothing."""
+        return 0.0
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash(type(self))
+
+    def parameters(self):
+        """The constructor's arguments, by name."""
+        return dict(vars(self))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.parameters().items())})"
+
+
+class StructuredHinge(StructuredLoss):
+    r"""Structured hinge loss, the max-margin loss of structured SVMs (Martins et al. 2011, Eq. 4).
+
+    .. math:: L = \max_{y'} f(x, y') - f(x, y) + \ell(y, y'), \qquad D = 1[\hat y] - 1[y].
+
+    Parameters
+    ----------
+    cost_weight : float
+        Factor of the structure's cost, the required margin; 1 by default.
+    """
+
+    short_names = {"hinge": {}}
+
+    def __init__(self, cost_weight=1.0):
+        self.cost_weight = float(cost_weight)
+
+    def value_and_gradient(self, structure, potentials, gold):
+        predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
+        gap, gradient = structure.difference(potentials, predicted, gold)
+        value = gap + self.cost_weight * structure.cost(gold, predicted)
+        return (0.0, None) if value <= 0.0 else (value, gradient)
+
+    def at_zero(self, structure, size):
+        return self.cost_weight * structure.largest_cost(size)
+
+
+class CRF(StructuredLoss):
+    r"""Negative conditional log-likelihood of a conditional random field (Martins et al. 2011, Eq. 3).
+
+    .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y)), \qquad D = E[1[y']] - 1[y].
+    """
+
+    short_names = {"crf": {}, "log": {}}
+
+    def value_and_gradient(self, structure, potentials, gold):
+        gold_score = structure.score(potentials, gold)
+        log_partition, gradient = structure.marginals(potentials)
+        structure.subtract_indicator(gradient, gold)
+        return max(log_partition - gold_score, 0.0), gradient
+
+    def at_zero(self, structure, size):
+        return structure.log_count(size)
+
+
+class Perceptron(StructuredLoss):
+    r"""Loss of the structured perceptron (Collins 2002): the hinge without a margin.
+
+    .. math:: L = \max_{y'} f(x, y') - f(x, y), \qquad D = 1[\hat y] - 1[y].
+
+    With a constant rate, no regularizer and the averaged model, Algorithm 1 is the averaged perceptron.
+    """
+
+    short_names = {"perceptron": {}}
+
+    def value_and_gradient(self, structure, potentials, gold):
+        predicted = structure.decode(potentials)
+        if structure.cost(gold, predicted) == 0.0:
+            return 0.0, None
+        gap, gradient = structure.difference(potentials, predicted, gold)
+        return max(gap, 0.0), gradient

@@ -1,0 +1,244 @@
+"""Dynamic programs over a chain of ``n`` positions and ``K`` labels.
+
+Every function takes ``unary`` (n, K) and ``pairwise`` (1, K, K), or (n - 1, K, K) where each position has transitions
+of its own; ``pairwise[t, i, j]`` scores label ``i`` at position ``t`` followed by ``j``.
+"""
+
+import numpy as np
+from numba import njit
+
+# A posterior is exact to rounding as long as no position's forward and backward messages are nearly disjoint.
+LEAST_OVERLAP = 1e-200
+
+
+@njit(cache=True, nogil=True)
+def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
+    """Best labels into ``labels``; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
+
+    Returns the score of the best labelling (costs included). Ties break towards the lower label.
+    """
+    n, n_labels = unary.shape
+    augmented = cost_weight != 0.0
+    best = np.empty(n_labels)
+    arriving = np.empty(n_labels)
+    back = np.empty((n, n_labels), np.int64)
+    for j in range(n_labels):
+        best[j] = unary[0, j]
+        if augmented:
+            best[j] += cost_weight * costs[gold[0], j]
+    for t in range(1, n):
+        transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
+        source = back[t]
+        for j in range(n_labels):
+            arriving[j] = best[0] + transition[0, j]
+            source[j] = 0
+        for i in range(1, n_labels):
+            for j in range(n_labels):
+                score = best[i] + transition[i, j]
+                better = score > arriving[j]
+                arriving[j] = score if better else arriving[j]
+                source[j] = i if better else source[j]
+        for j in range(n_labels):
+            best[j] = arriving[j] + unary[t, j]
+            if augmented:
+                best[j] += cost_weight * costs[gold[t], j]
+    last = 0
+    for j in range(1, n_labels):
+        if best[j] > best[last]:
+            last = j
+    labels[n - 1] = last
+    for t in range(n - 1, 0, -1):
+        labels[t - 1] = back[t, labels[t]]
+    return best[last]
+
+
+@njit(cache=True, nogil=True)
+def viterbi_many(unary, pairwise, offsets, costs, labels):
+    """:func:`viterbi` for each of the sequences ``offsets[s] : offsets[s + 1]``, into ``labels``.
+
+    ``pairwise`` is (1, K, K), or (N, K, K) with the transitions that follow each token.
+    """
+    for s in range(offsets.shape[0] - 1):
+        low, high = offsets[s], offsets[s + 1]
+        if high > low:
+            transitions = pairwise[low : max(high - 1, low + 1)] if pairwise.shape[0] > 1 else pairwise
+            viterbi(unary[low:high], transitions, costs, labels[low:high], 0.0, labels[low:high])
+
+
+@njit(cache=True, nogil=True)
+def score_labels(unary, pairwise, labels):
+    """Score of one labelling."""
+    total = 0.0
+    for t in range(labels.shape[0]):
+        total += unary[t, labels[t]]
+        if t > 0:
+            total += pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def add_indicator(unary, pairwise, labels, amount):
+    """Add ``amount`` to every part of the labelling."""
+    for t in range(labels.shape[0]):
+        unary[t, labels[t]] += amount
+        if t > 0:
+            pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]] += amount
+
+
+@njit(cache=True, nogil=True)
+def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradient):
+    """Indicator of ``predicted`` minus that of ``gold`` into zero gradients; returns their score difference."""
+    gap = 0.0
+    for t in range(gold.shape[0]):
+        wrong = predicted[t] != gold[t]
+        if wrong:
+            unary_gradient[t, predicted[t]] = 1.0
+            unary_gradient[t, gold[t]] = -1.0
+            gap += unary[t, predicted[t]] - unary[t, gold[t]]
+        if t > 0 and (wrong or predicted[t - 1] != gold[t - 1]):
+            position = t - 1 if pairwise.shape[0] > 1 else 0
+            pairwise_gradient[position, predicted[t - 1], predicted[t]] += 1.0
+            pairwise_gradient[position, gold[t - 1], gold[t]] -= 1.0
+            gap += pairwise[position, predicted[t - 1], predicted[t]] - pairwise[position, gold[t - 1], gold[t]]
+    return gap
+
+
+@njit(cache=True, nogil=True)
+def total_cost(costs, gold, predicted):
+    """Sum over positions of ``costs[gold, predicted]``."""
+    total = 0.0
+    for t in range(gold.shape[0]):
+        total += costs[gold[t], predicted[t]]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
+    """Marginals by recursions scaled to sum to one at every position; returns log Z.
+
+    Exponentials are taken once of each potential, not once an edge. What underflows is below 1e-308 of the largest
+    message; it matters only if forward and backward messages hardly overlap, and then nan is returned and
+    :func:`forward_backward_in_logs` must be called instead.
+    """
+    n, n_labels = unary.shape
+    shared = pairwise.shape[0] == 1
+    forward = np.empty((n, n_labels))
+    local = np.empty((n, n_labels))
+    log_partition = 0.0
+    for t in range(n):
+        highest = unary[t].max()
+        log_partition += highest
+        for j in range(n_labels):
+            local[t, j] = np.exp(unary[t, j] - highest)
+    edges = np.empty((pairwise.shape[0], n_labels, n_labels))
+    for e in range(pairwise.shape[0]):
+        highest = pairwise[e].max()
+        log_partition += highest * (n - 1 if shared else 1)
+        for i in range(n_labels):
+            for j in range(n_labels):
+                edges[e, i, j] = np.exp(pairwise[e, i, j] - highest)
+
+    for t in range(n):
+        total = 0.0
+        if t == 0:
+            forward[0] = local[0]
+        else:
+            edge = edges[0 if shared else t - 1]
+            forward[t] = 0.0
+            for i in range(n_labels):
+                weight = forward[t - 1, i]
+                for j in range(n_labels):
+                    forward[t, j] += weight * edge[i, j]
+            forward[t] *= local[t]
+        total = forward[t].sum()
+        if not total > 0.0:
+            return np.nan
+        forward[t] /= total
+        log_partition += np.log(total)
+
+    backward = np.ones(n_labels)
+    incoming = np.empty(n_labels)
+    pairwise_marginals[:] = 0.0
+    for t in range(n - 1, -1, -1):
+        overlap = 0.0
+        for j in range(n_labels):
+            unary_marginals[t, j] = forward[t, j] * backward[j]
+            overlap += unary_marginals[t, j]
+        if not overlap > LEAST_OVERLAP:
+            return np.nan
+        unary_marginals[t] /= overlap
+        if t == 0:
+            break
+        edge = edges[0 if shared else t - 1]
+        position = 0 if shared else t - 1
+        for j in range(n_labels):
+            incoming[j] = local[t, j] * backward[j]
+        mass = 0.0
+        for i in range(n_labels):
+            total = 0.0
+            for j in range(n_labels):
+                total += edge[i, j] * incoming[j]
+            backward[i] = total
+            mass += forward[t - 1, i] * total
+        if not mass > LEAST_OVERLAP:
+            return np.nan
+        for i in range(n_labels):
+            weight = forward[t - 1, i] / mass
+            for j in range(n_labels):
+                pairwise_marginals[position, i, j] += weight * incoming[j] * edge[i, j]
+        backward /= backward.max()
+    return log_partition
+
+
+@njit(cache=True, nogil=True)
+def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
+    """The same in log space: slower, and right at any magnitude of the potentials."""
+    n, n_labels = unary.shape
+    forward = np.empty((n, n_labels))
+    backward = np.zeros((n, n_labels))
+    forward[0] = unary[0]
+    for t in range(1, n):
+        edge = pairwise[t - 1 if pairwise.shape[0] > 1 else 0]
+        for j in range(n_labels):
+            highest = -np.inf
+            for i in range(n_labels):
+                highest = max(highest, forward[t - 1, i] + edge[i, j])
+            total = 0.0
+            for i in range(n_labels):
+                total += np.exp(forward[t - 1, i] + edge[i, j] - highest)
+            forward[t, j] = unary[t, j] + highest + np.log(total)
+    for t in range(n - 2, -1, -1):
+        edge = pairwise[t if pairwise.shape[0] > 1 else 0]
+        for i in range(n_labels):
+            highest = -np.inf
+            for j in range(n_labels):
+                highest = max(highest, edge[i, j] + unary[t + 1, j] + backward[t + 1, j])
+            total = 0.0
+            for j in range(n_labels):
+                total += np.exp(edge[i, j] + unary[t + 1, j] + backward[t + 1, j] - highest)
+            backward[t, i] = highest + np.log(total)
+    highest = forward[n - 1].max()
+    log_partition = highest + np.log(np.exp(forward[n - 1] - highest).sum())
+    pairwise_marginals[:] = 0.0
+    for t in range(n):
+        # each position is normalised by itself: at large magnitudes the difference to log Z has lost its last digits
+        here = forward[t] + backward[t]
+        normalizer = here.max() + np.log(np.exp(here - here.max()).sum())
+        unary_marginals[t] = np.exp(here - normalizer)
+        if t > 0:
+            position = t - 1 if pairwise.shape[0] > 1 else 0
+            highest = -np.inf
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    arc = forward[t - 1, i] + pairwise[position, i, j] + unary[t, j] + backward[t, j]
+                    highest = max(highest, arc)
+            total = 0.0
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    arc = forward[t - 1, i] + pairwise[position, i, j] + unary[t, j] + backward[t, j]
+                    total += np.exp(arc - highest)
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    arc = forward[t - 1, i] + pairwise[position, i, j] + unary[t, j] + backward[t, j]
+                    pairwise_marginals[position, i, j] += np.exp(arc - highest) / total
+    return log_partition

@@ -1,0 +1,32 @@
+"""One label for one input: loops of the multiclass and binary structures."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def best_label(scores, costs, gold, cost_weight):
+    """Index of the highest ``scores + cost_weight * costs[gold]``; the first of equals."""
+    best = 0
+    highest = -np.inf
+    for k in range(scores.shape[0]):
+        score = scores[k]
+        if cost_weight != 0.0:
+            score += cost_weight * costs[gold, k]
+        if score > highest:
+            highest = score
+            best = k
+    return best
+
+
+@njit(cache=True, nogil=True)
+def softmax(scores, probabilities):
+    """Probabilities into the second array; returns the log-partition."""
+    highest = scores.max()
+    total = 0.0
+    for k in range(scores.shape[0]):
+        probabilities[k] = np.exp(scores[k] - highest)
+        total += probabilities[k]
+    for k in range(scores.shape[0]):
+        probabilities[k] /= total
+    return highest + np.log(total)

@@ -1,0 +1,142 @@
+"""First-order chains: sequence labeling."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.structures import _jit_chain as jit
+
+
+class ChainPotentials(NamedTuple):
+    """Scores of the parts of a labelling.
+
+    ``unary`` (n, K) scores label ``k`` at position ``t``. ``pairwise`` scores label ``i`` followed by ``j``: (K, K)
+    or (1, K, K) where all positions share their transitions, (n - 1, K, K) where each has its own.
+    """
+
+    unary: np.ndarray
+    pairwise: np.ndarray
+
+
+class Chain:
+    """A first-order chain over K labels, of any length n >= 1.
+
+    Decoding and marginals take O(n K^2). Wherever potentials are asked for, any pair ``(unary, pairwise)`` of arrays
+    is accepted; see :class:`ChainPotentials` for the shapes.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels K >= 1; an output is an array of n integers in ``0 .. K-1``.
+    cost : array of shape (K, K), optional
+        ``cost[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1 for every wrong
+        label) by default.
+    by_position : bool
+        Whether ``zeros`` makes room for transitions of each position's own.
+
+    Examples
+    --------
+    >>> unary = np.array([[2.0, 0.0], [0.0, 1.0], [0.9, 1.0]])
+    >>> staying = np.array([[0.5, 0.0], [0.0, 0.5]])
+    >>> Chain(2).decode((unary, staying))
+    array([0, 1, 1])
+    """
+
+    def __init__(self, n_labels, cost=None, by_position=False):
+        if n_labels < 1:
+            raise InputError(f"A chain needs at least one label, not {n_labels}.")
+        self.n_labels = int(n_labels)
+        self.by_position = bool(by_position)
+        self.costs = check_costs(cost, self.n_labels)
+
+    def zeros(self, size):
+        edges = max(size - 1, 1) if self.by_position else 1
+        shape = (edges, self.n_labels, self.n_labels)
+        return ChainPotentials(np.zeros((size, self.n_labels)), np.zeros(shape))
+
+    def part(self, potentials, low, high):
+        """The potentials of the sequence at ``low : high`` of concatenated ones."""
+        pairwise = potentials.pairwise[low : max(high - 1, low + 1)] if self.by_position else potentials.pairwise
+        return ChainPotentials(potentials.unary[low:high], pairwise)
+
+    def decode(self, potentials):
+        unary, pairwise = _three_dimensional(potentials)
+        labels = np.empty(len(unary), np.int64)
+        jit.viterbi(unary, pairwise, self.costs, labels, 0.0, labels)
+        return labels
+
+    def decode_many(self, potentials, offsets):
+        """Decode the sequences ``offsets[s] : offsets[s+1]`` of concatenated potentials at once."""
+        unary, pairwise = _three_dimensional(potentials)
+        labels = np.empty(len(unary), np.int64)
+        jit.viterbi_many(unary, pairwise, offsets, self.costs, labels)
+        return labels
+
+    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+        unary, pairwise = _three_dimensional(potentials)
+        labels = np.empty(len(unary), np.int64)
+        jit.viterbi(unary, pairwise, self.costs, gold, cost_weight, labels)
+        return labels
+
+    def difference(self, potentials, predicted, gold):
+        unary, pairwise = _three_dimensional(potentials)
+        gradient = ChainPotentials(np.zeros(unary.shape), np.zeros(pairwise.shape))
+        gap = jit.difference(unary, pairwise, predicted, gold, *gradient)
+        return gap, _shaped_like(potentials, gradient)
+
+    def marginals(self, potentials):
+        unary, pairwise = _three_dimensional(potentials)
+        expected = ChainPotentials(np.empty(unary.shape), np.empty(pairwise.shape))
+        log_partition = jit.forward_backward(unary, pairwise, *expected)
+        if not np.isfinite(log_partition):
+            log_partition = jit.forward_backward_in_logs(unary, pairwise, *expected)
+        return log_partition, _shaped_like(potentials, expected)
+
+    def subtract_indicator(self, potentials, output):
+        jit.add_indicator(*_three_dimensional(potentials), output, -1.0)
+
+    def indicator(self, output):
+        labels = np.asarray(output, dtype=np.int64)
+        counts = self.zeros(len(labels))
+        jit.add_indicator(*counts, labels, 1.0)
+        return counts
+
+    def score(self, potentials, output):
+        return jit.score_labels(*_three_dimensional(potentials), np.asarray(output, dtype=np.int64))
+
+    def largest_cost(self, size):
+        return size * self.costs.max()
+
+    def log_count(self, size):
+        return size * np.log(self.n_labels)
+
+    def cost(self, gold, predicted):
+        return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
+
+
+def check_costs(cost, n_labels):
+    """A validated (K, K) cost matrix; the Hamming cost for ``None``."""
+    if cost is None:
+        return 1.0 - np.eye(n_labels)
+    costs = np.array(cost, dtype=np.float64)
+    if costs.shape != (n_labels, n_labels):
+        raise InputError(f"cost must be a ({n_labels}, {n_labels}) matrix, one row a gold label, not {costs.shape}.")
+    if not np.all(np.isfinite(costs)) or np.any(costs < 0) or np.any(np.diag(costs) != 0):
+        raise InputError("cost must hold finite numbers >= 0 with zeros on its diagonal.")
+    return costs
+
+
+def _three_dimensional(potentials):
+    unary, pairwise = potentials
+    if type(unary) is not np.ndarray or unary.dtype != np.float64:
+        unary = np.ascontiguousarray(unary, dtype=np.float64)
+    if type(pairwise) is not np.ndarray or pairwise.dtype != np.float64 or pairwise.ndim != 3:
+        pairwise = np.ascontiguousarray(pairwise, dtype=np.float64)
+        pairwise = pairwise.reshape(-1, *pairwise.shape[-2:])
+    return unary, pairwise
+
+
+def _shaped_like(potentials, result):
+    """The result with two-dimensional transitions where the potentials had such."""
+    return result if np.ndim(potentials[1]) == 3 else ChainPotentials(result.unary, result.pairwise[0])

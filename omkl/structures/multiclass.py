@@ -1,0 +1,149 @@
+"""One label for one input: the structures that make the trainer serve plain classification too."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.structures._jit_multiclass import best_label, softmax
+from omkl.structures.chain import check_costs
+
+
+class UnaryPotentials(NamedTuple):
+    """``unary`` (1, K): the score of each label; (1, 1) for :class:`Binary`, the scalar potential z."""
+
+    unary: np.ndarray
+
+
+class Multiclass:
+    """One of K labels. Potentials: an array of K scores, or :class:`UnaryPotentials`.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels K >= 1; an output is an integer in ``0 .. K-1``.
+    cost : array of shape (K, K), optional
+        ``cost[gold, predicted]`` with a zero diagonal; 1 for every wrong label by default.
+
+    Examples
+    --------
+    >>> Multiclass(3).decode([0.1, 0.7, 0.2])
+    1
+    """
+
+    def __init__(self, n_labels, cost=None):
+        if n_labels < 1:
+            raise InputError(f"A multiclass structure needs at least one label, not {n_labels}.")
+        self.n_labels = int(n_labels)
+        self.costs = check_costs(cost, self.n_labels)
+
+    def zeros(self, size=1):
+        return UnaryPotentials(np.zeros((size, self.n_labels)))
+
+    def part(self, potentials, low, high):
+        """The potentials of the input at ``low`` of several ones."""
+        return UnaryPotentials(potentials.unary[low:high])
+
+    def decode(self, potentials):
+        return best_label(_scores(potentials), self.costs, 0, 0.0)
+
+    def decode_many(self, potentials, offsets):
+        return potentials.unary.argmax(axis=1)
+
+    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+        return best_label(_scores(potentials), self.costs, gold, cost_weight)
+
+    def difference(self, potentials, predicted, gold):
+        scores = _scores(potentials)
+        gradient = self.zeros()
+        if predicted != gold:
+            gradient.unary[0, predicted] = 1.0
+            gradient.unary[0, gold] = -1.0
+        return scores[predicted] - scores[gold], gradient
+
+    def marginals(self, potentials):
+        expected = self.zeros()
+        return softmax(_scores(potentials), expected.unary[0]), expected
+
+    def subtract_indicator(self, potentials, output):
+        potentials.unary[0, output] -= 1.0
+
+    def indicator(self, output):
+        counts = self.zeros()
+        counts.unary[0, output] = 1.0
+        return counts
+
+    def score(self, potentials, output):
+        return float(_scores(potentials)[output])
+
+    def largest_cost(self, size=1):
+        return self.costs.max()
+
+    def log_count(self, size=1):
+        return np.log(self.n_labels)
+
+    def cost(self, gold, predicted):
+        return float(self.costs[gold, predicted])
+
+
+class Binary:
+    """Two labels, 0 and 1, and one scalar potential z: an output y in {-1, +1} scores ``y z / 2``.
+
+    With it the structured hinge is the hinge ``max(0, 1 - y z)``, and the CRF loss is ``log(1 + exp(-y z))``
+    (section 1 of the correspondence between binary and structured problems).
+
+    >>> Binary().decode([-0.3])
+    0
+    """
+
+    n_labels = 2
+
+    def zeros(self, size=1):
+        return UnaryPotentials(np.zeros((size, 1)))
+
+    def decode(self, potentials):
+        return int(_scores(potentials)[0] > 0.0)
+
+    def decode_many(self, potentials, offsets):
+        return (potentials.unary[:, 0] > 0.0).astype(np.int64)
+
+    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+        z = _scores(potentials)[0]
+        # the other label wins if its score exceeds the gold one's minus the cost, that is y z < cost
+        margin = z if gold else -z
+        return int(gold) if margin >= cost_weight else 1 - int(gold)
+
+    def difference(self, potentials, predicted, gold):
+        sign = float(predicted) - float(gold)
+        return sign * _scores(potentials)[0], UnaryPotentials(np.array([[sign]]))
+
+    def marginals(self, potentials):
+        z = _scores(potentials)[0]
+        return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(np.array([[0.5 * np.tanh(0.5 * z)]]))
+
+    def subtract_indicator(self, potentials, output):
+        potentials.unary[0, 0] -= output - 0.5
+
+    def indicator(self, output):
+        return UnaryPotentials(np.array([[output - 0.5]]))
+
+    def score(self, potentials, output):
+        return float((output - 0.5) * _scores(potentials)[0])
+
+    def largest_cost(self, size=1):
+        return 1.0
+
+    def log_count(self, size=1):
+        return np.log(2.0)
+
+    def cost(self, gold, predicted):
+        return float(gold != predicted)
+
+
+def _scores(potentials):
+    """The vector of scores in :class:`UnaryPotentials` or in a plain array."""
+    if type(potentials) is UnaryPotentials:
+        return potentials.unary[0]
+    if type(potentials) is np.ndarray:
+        return potentials
+    return np.asarray(potentials, dtype=np.float64)
