@@ -1,0 +1,30 @@
+"""Kernels: positive semidefinite functions of two vectors."""
+
+from omkl.kernels.base import Kernel, Pair
+from omkl.kernels.functions import (
+    Average,
+    B1Spline,
+    ChiSquared,
+    Custom,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    as_kernel,
+)
+
+__all__ = [
+    "Average",
+    "B1Spline",
+    "ChiSquared",
+    "Custom",
+    "Gaussian",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Pair",
+    "Polynomial",
+    "Precomputed",
+    "as_kernel",
+]

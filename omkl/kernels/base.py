@@ -1,0 +1,192 @@
+"""What a kernel is, and what kernels on the same inputs share."""
+
+from functools import cached_property
+from inspect import signature
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics import pairwise
+
+from omkl.exceptions import InputError
+
+#: Squared length of the mean, in units of the total variance, from which on float32 inputs are centred.
+FAR_FROM_ORIGIN = 16.0
+NORMALIZATIONS = (None, "diagonal", "average", "trace")
+
+
+class Pair:
+    """Two sets of vectors, and what kernels share between them, computed once and on demand.
+
+    Parameters
+    ----------
+    X, Y : arrays of shapes (n, d) and (m, d)
+    """
+
+    def __init__(self, X, Y):
+        self.X = X
+        self.Y = Y
+
+    @cached_property
+    def products(self):
+        """Inner products, (n, m)."""
+        return self.X @ self.Y.T
+
+    @cached_property
+    def squared_distances(self):
+        """Squared Euclidean distances, (n, m), never negative."""
+        X, Y = self.X, self.Y
+        center = Y.mean(axis=0)
+        if X.dtype == np.float32 and center @ center > FAR_FROM_ORIGIN * Y.var(axis=0).sum():
+            # single precision would lose the distances in the length of the vectors: move the origin into the data
+            X, Y = X - center, Y - center
+            distances = X @ Y.T
+            distances *= -2.0
+        else:
+            distances = self.products * self.products.dtype.type(-2.0)
+        squares_x = np.einsum("ij,ij->i", X, X)
+        squares_y = np.einsum("ij,ij->i", Y, Y)
+        distances += squares_x[:, None]
+        distances += squares_y[None, :]
+        return np.maximum(distances, 0.0, out=distances)
+
+    @cached_property
+    def manhattan_distances(self):
+        """City-block distances, (n, m)."""
+        return pairwise.manhattan_distances(self.X, self.Y)
+
+
+class Kernel:
+    """A positive semidefinite function of two vectors.
+
+    Parameters common to all kernels
+    --------------------------------
+    normalize : {None, "diagonal", "average", "trace"}
+        "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
+        "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.
+    on : str or slice, optional
+        Which part of the input the kernel sees: the name of a view where inputs have several (the keys of dicts
+        that hold arrays), or columns, as a slice or as ``"0:128"``. Everything by default.
+    explicit : bool, optional
+        Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
+        kernels with a finite feature map.
+
+    A kernel of your own is a subclass with :meth:`raw` and, if it is not constant, :meth:`raw_diagonal`; or the
+    function itself, as ``Custom(function)``.
+    """
+
+    short_names: ClassVar[dict[str, dict]] = {}
+
+    def __init__(self, normalize=None, on=None, explicit=None):
+        if normalize not in NORMALIZATIONS:
+            raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {normalize!r}.")
+        if isinstance(on, str) and ":" in on:
+            on = slice(*(int(bound) if bound else None for bound in on.split(":")))
+        self.normalize = normalize
+        self.on = on
+        self.explicit = explicit
+        self.scale_ = None
+
+    def raw(self, pair):
+        """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
+        raise NotImplementedError
+
+    def raw_diagonal(self, X):
+        """``k(x, x)`` before normalisation for each row of X."""
+        return np.ones(len(X))
+
+    def fit(self, X):
+        """A kernel like this one with everything set that it learns from training data ``X`` (n, d)."""
+        fitted = self._copy()
+        fitted._learn(X)
+        if self.normalize in ("average", "trace"):
+            diagonal = fitted.raw_diagonal(X)
+            total = diagonal.mean() if self.normalize == "average" else diagonal.sum()
+            fitted.scale_ = float(1.0 / total) if total > 0 else 1.0
+        return fitted
+
+    def _learn(self, X):
+        """Set what :meth:`raw` needs to know about the data; nothing by default."""
+
+    def between(self, pair):
+        """Normalised kernel matrix, (n, m)."""
+        matrix = self.raw(pair)
+        if self.normalize == "diagonal":
+            matrix *= inverse_root(self.raw_diagonal(pair.X)).astype(matrix.dtype)[:, None]
+            matrix *= inverse_root(self.raw_diagonal(pair.Y)).astype(matrix.dtype)[None, :]
+        elif self.scale_ is not None:
+            matrix *= matrix.dtype.type(self.scale_)
+        return matrix
+
+    def __call__(self, X, Y=None):
+        """Kernel matrix between the rows of X and of Y (of X, when Y is left out): (n, m), float64."""
+        X = np.asarray(X, dtype=np.float64)
+        return self.between(Pair(X, X if Y is None else np.asarray(Y, dtype=np.float64)))
+
+    def diagonal(self, X):
+        """``k(x, x)`` for each row of X, normalised."""
+        raw = self.raw_diagonal(X)
+        if self.normalize == "diagonal":
+            return (raw > 0).astype(np.float64)
+        return raw if self.scale_ is None else raw * self.scale_
+
+    def feature_count(self, n_columns):
+        """Dimension of the explicit feature map for inputs of this size, or None where there is none."""
+        return None
+
+    def raw_features(self, X):
+        """Feature map before normalisation: an array or scipy sparse matrix F with ``F F' = raw``."""
+        raise InputError(f"The kernel {self.name} has no explicit features.")
+
+    def features(self, X):
+        """Explicit features, CSR (n, D), with inner products equal to the kernel."""
+        features = sparse.csr_array(self.raw_features(X))
+        if self.normalize == "diagonal":
+            return sparse.csr_array(features.multiply(inverse_root(self.raw_diagonal(X))[:, None]))
+        return features if self.scale_ is None else features * np.sqrt(self.scale_)
+
+    def as_support(self, X):
+        """What to keep of training inputs to evaluate the kernel against them later."""
+        return X
+
+    @property
+    def name(self):
+        """The kernel as a short string: its name, and the parameters that differ from their defaults."""
+        return self._named(next(iter(self.short_names)))
+
+    def _named(self, name, *implied):
+        settings = [f"{key}={value}" for key, value in self._settings().items() if key not in implied]
+        return ":".join([name, ",".join(settings)]) if settings else name
+
+    def _settings(self):
+        """The parameters that differ from their defaults."""
+        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        return {name: value for name, value in self.parameters().items() if value != defaults[name]}
+
+    def parameters(self):
+        """The constructor's arguments, by name."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
+
+    def learned(self):
+        """What :meth:`fit` has set, by name."""
+        return {key: value for key, value in vars(self).items() if key.endswith("_")}
+
+    def _copy(self):
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self))
+        return copy
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash(type(self))
+
+    def __repr__(self):
+        settings = [f"{key}={value!r}" for key, value in self._settings().items()]
+        return f"{type(self).__name__}({', '.join(settings)})"
+
+
+def inverse_root(diagonal):
+    """``1 / sqrt(diagonal)``, and 0 where the diagonal is 0."""
+    return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)

@@ -1,0 +1,338 @@
+"""Kernel functions on vectors. A kernel is a value: parameters in, a matrix out; what it learns from data is explicit.
+
+Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kernels.base.Pair`, which computes the
+matrix of inner products (or distances) once, however many kernels ask for it.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics import pairwise
+
+from omkl._named import resolve
+from omkl.exceptions import InputError
+from omkl.kernels.base import Kernel, Pair
+
+
+class Linear(Kernel):
+    r""":math:`k(x, y) = x^\top y`.
+
+    >>> Linear(normalize=None)([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[11.]])
+    """
+
+    short_names = {"linear": {}}
+
+    def __init__(self, normalize="diagonal", on=None, explicit=None):
+        super().__init__(normalize, on, explicit)
+
+    def raw(self, pair):
+        return pair.products.copy()
+
+    def raw_diagonal(self, X):
+        if sparse.issparse(X):
+            return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        return np.einsum("ij,ij->i", X, X)
+
+    def feature_count(self, n_columns):
+        return n_columns
+
+    def raw_features(self, X):
+        return X
+
+
+class Polynomial(Kernel):
+    r""":math:`k(x, y) = (\gamma x^\top y + c)^d`; the names ``"quadratic"`` and ``"cubic"`` set the degree.
+
+    Parameters
+    ----------
+    degree : int >= 1
+    coef0 : float >= 0
+        The constant c, which mixes in the lower degrees.
+    gamma : float > 0
+    """
+
+    short_names = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
+
+    def __init__(self, degree=2, coef0=1.0, gamma=1.0, normalize="diagonal", on=None, explicit=None):
+        if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
+            raise InputError(
+                f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, "
+                f"{coef0!r} and {gamma!r}."
+            )
+        super().__init__(normalize, on, explicit)
+        self.degree = int(degree)
+        self.coef0 = float(coef0)
+        self.gamma = float(gamma)
+
+    @property
+    def name(self):
+        nickname = {2: "quadratic", 3: "cubic"}.get(self.degree)
+        return self._named(nickname, "degree") if nickname else self._named("polynomial")
+
+    def raw(self, pair):
+        base = pair.products * self.gamma
+        base += self.coef0
+        return _integer_power(base, self.degree)
+
+    def raw_diagonal(self, X):
+        return _integer_power(self.gamma * np.einsum("ij,ij->i", X, X) + self.coef0, self.degree)
+
+    def feature_count(self, n_columns):
+        return (n_columns + 1) * (n_columns + 2) // 2 if self.degree == 2 else None
+
+    def raw_features(self, X):
+        if self.degree != 2:
+            raise InputError(f"Explicit features are made for polynomials of degree 2, not {self.degree}.")
+        with_constant = np.column_stack([np.sqrt(self.gamma) * X, np.full(len(X), np.sqrt(self.coef0))])
+        i, j = np.triu_indices(with_constant.shape[1])
+        return with_constant[:, i] * with_constant[:, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+
+
+def _integer_power(base, degree):
+    power = base.copy()
+    for _ in range(degree - 1):
+        power *= base
+    return power
+
+
+class Gaussian(Kernel):
+    r""":math:`k(x, y) = \exp(-\|x - y\|^2 / (2 \sigma^2))`.
+
+    Parameters
+    ----------
+    sigma2 : float > 0 or "median"
+        The variance :math:`\sigma^2`; "median" takes half the median squared distance of the training inputs.
+    """
+
+    short_names = {"gaussian": {}, "rbf": {}}
+
+    def __init__(self, sigma2="median", normalize=None, on=None, explicit=None):
+        _check_width("sigma2", sigma2)
+        super().__init__(normalize, on, explicit)
+        self.sigma2 = sigma2
+        self.width_ = None if sigma2 == "median" else float(sigma2)
+
+    def _learn(self, X):
+        if self.sigma2 == "median":
+            median = np.median(_off_diagonal(_sampled_pair(X).squared_distances))
+            self.width_ = float(0.5 * median) if median > 0 else 1.0
+
+    def raw(self, pair):
+        matrix = pair.squared_distances * (-0.5 / _known(self.width_, self))
+        return np.exp(matrix, out=matrix)
+
+
+class Laplacian(Kernel):
+    r""":math:`k(x, y) = \exp(-\|x - y\|_1 / \sigma)`.
+
+    Parameters
+    ----------
+    sigma : float > 0 or "median"
+        The width; "median" takes the median city-block distance of the training inputs.
+    """
+
+    short_names = {"laplacian": {}}
+
+    def __init__(self, sigma="median", normalize=None, on=None, explicit=None):
+        _check_width("sigma", sigma)
+        super().__init__(normalize, on, explicit)
+        self.sigma = sigma
+        self.width_ = None if sigma == "median" else float(sigma)
+
+    def _learn(self, X):
+        if self.sigma == "median":
+            median = np.median(_off_diagonal(_sampled_pair(X).manhattan_distances))
+            self.width_ = float(median) if median > 0 else 1.0
+
+    def raw(self, pair):
+        return np.exp(pair.manhattan_distances / -_known(self.width_, self))
+
+
+class ChiSquared(Kernel):
+    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no negative entries)."""
+
+    short_names = {"chi2": {}, "chi-squared": {}}
+
+    def __init__(self, gamma=1.0, normalize=None, on=None, explicit=None):
+        if not gamma > 0:
+            raise InputError(f"gamma must be > 0, not {gamma!r}.")
+        super().__init__(normalize, on, explicit)
+        self.gamma = float(gamma)
+
+    def _learn(self, X):
+        if np.any(X < 0):
+            raise InputError("The chi-squared kernel is for histograms: its inputs must not be negative.")
+
+    def raw(self, pair):
+        return pairwise.chi2_kernel(pair.X, pair.Y, gamma=self.gamma)
+
+
+class B1Spline(Kernel):
+    r"""Generalised B1 spline :math:`k(x, y) = \max(0, 1 - \|x - y\| / h)`: compact support, sparse matrices.
+
+    Parameters
+    ----------
+    h : float > 0, optional
+        Radius of the support, a Euclidean distance.
+    density : float in (0, 1], optional
+        Where h is not given: the fraction of pairs of training inputs that shall be non-zero; h is their quantile.
+        5% as in section 4 of Martins et al. (2011) by default.
+
+    Notes
+    -----
+    In more than one dimension this function need not be positive semidefinite; it is used as in the paper.
+    """
+
+    short_names = {"b1": {}, "b1-spline": {}}
+    #: Its matrices are mostly zeros: a bank stores them sparse.
+    sparse: ClassVar[bool] = True
+
+    def __init__(self, h=None, density=0.05, normalize=None, on=None, explicit=None):
+        if h is not None and not h > 0:
+            raise InputError(f"h must be > 0, not {h!r}.")
+        if not 0 < density <= 1:
+            raise InputError(f"density must lie in (0, 1], not {density!r}.")
+        super().__init__(normalize, on, explicit)
+        self.h = h
+        self.density = float(density)
+        self.width_ = None if h is None else float(h)
+
+    def _learn(self, X):
+        if self.h is None:
+            distances = np.sqrt(_off_diagonal(_sampled_pair(X).squared_distances))
+            self.width_ = float(np.quantile(distances, self.density)) or 1.0
+
+    def raw(self, pair):
+        # a distance near zero has only half the digits of its square: float32 would leave three
+        exact = Pair(pair.X.astype(np.float64, copy=False), pair.Y.astype(np.float64, copy=False))
+        matrix = np.sqrt(exact.squared_distances)
+        matrix *= -1.0 / _known(self.width_, self)
+        matrix += 1.0
+        return np.maximum(matrix, 0.0, out=matrix).astype(pair.X.dtype, copy=False)
+
+
+class Custom(Kernel):
+    """A user's own function: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of vectors.
+
+    >>> Custom(lambda X, Y: np.minimum(X, Y.T))([[1.0], [3.0]])
+    array([[1., 1.],
+           [1., 3.]])
+    """
+
+    def __init__(self, function, label=None, normalize=None, on=None, explicit=None):
+        if not callable(function):
+            raise InputError(f"A custom kernel needs a function of two arrays, not {function!r}.")
+        super().__init__(normalize, on, explicit)
+        self.function = function
+        self.label = label or getattr(function, "__name__", "custom")
+
+    @property
+    def name(self):
+        return self.label
+
+    def raw(self, pair):
+        matrix = np.array(self.function(pair.X, pair.Y), dtype=np.float64)
+        if matrix.shape != (len(pair.X), len(pair.Y)):
+            raise InputError(
+                f"The kernel {self.name} returned shape {matrix.shape} for {len(pair.X)} x {len(pair.Y)} inputs."
+            )
+        return matrix
+
+    def raw_diagonal(self, X):
+        return np.array([self.function(x[None], x[None])[0, 0] for x in X], dtype=np.float64)
+
+
+class Precomputed(Kernel):
+    """Kernel values given by the user: an input's vector is its row of the matrix against all training inputs.
+
+    To train on N inputs give an (N, N) matrix, cut into the rows of each sequence; to predict, rows of N values.
+    """
+
+    short_names = {"precomputed": {}}
+
+    def _learn(self, X):
+        if X.shape[0] != X.shape[1]:
+            raise InputError(f"A precomputed kernel needs a square matrix of all training inputs, not {X.shape}.")
+        scale = np.abs(X).max(initial=0.0)
+        if not np.allclose(X, X.T, rtol=0, atol=1e-8 * scale):
+            raise InputError("The precomputed kernel matrix is not symmetric.")
+        if np.diag(X).min(initial=0.0) < -1e-8 * scale:
+            raise InputError("The precomputed kernel matrix has a negative diagonal, so it is not a kernel.")
+        self.diagonal_ = np.maximum(np.diag(X), 0.0)
+
+    def raw(self, pair):
+        return np.array(pair.X[:, pair.Y[:, 0].astype(np.int64)])
+
+    def between(self, pair):
+        if self.normalize == "diagonal":
+            raise InputError(
+                "Normalise a precomputed kernel before passing it: test rows do not hold their own diagonal."
+            )
+        return super().between(pair)
+
+    def raw_diagonal(self, X):
+        if len(X) == len(self.diagonal_):
+            return self.diagonal_
+        raise InputError("A precomputed kernel knows the diagonal of its training inputs only.")
+
+    def as_support(self, X):
+        return np.arange(len(X), dtype=np.float64)[:, None]
+
+
+class Average(Kernel):
+    """The plain average of several kernels, as one kernel: what MKL is compared with.
+
+    >>> Average(["linear", "quadratic"]).name
+    'average(linear, quadratic)'
+    """
+
+    def __init__(self, kernels, normalize=None, on=None, explicit=None):
+        super().__init__(normalize, on, explicit)
+        self.kernels = [as_kernel(kernel) for kernel in kernels]
+
+    @property
+    def name(self):
+        return f"average({', '.join(kernel.name for kernel in self.kernels)})"
+
+    def _learn(self, X):
+        self.kernels = [kernel.fit(X) for kernel in self.kernels]
+
+    def raw(self, pair):
+        total = self.kernels[0].between(pair)
+        for kernel in self.kernels[1:]:
+            total += kernel.between(pair)
+        total /= len(self.kernels)
+        return total
+
+    def raw_diagonal(self, X):
+        return sum(kernel.diagonal(X) for kernel in self.kernels) / len(self.kernels)
+
+
+def as_kernel(spec):
+    """A kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays."""
+    if callable(spec) and not isinstance(spec, Kernel):
+        return Custom(spec)
+    return resolve(Kernel, spec, "kernel")
+
+
+def _check_width(name, value):
+    if value != "median" and not (isinstance(value, (int, float)) and value > 0):
+        raise InputError(f'{name} must be a number > 0 or "median", not {value!r}.')
+
+
+def _known(width, kernel):
+    if width is None:
+        raise InputError(f"The kernel {kernel.name} takes its width from data: call fit(X) first, or set it.")
+    return width
+
+
+def _sampled_pair(X, size=1000):
+    """At most ``size`` rows against each other: evenly spaced, so that nothing depends on a random state."""
+    rows = np.linspace(0, len(X) - 1, min(len(X), size)).astype(np.int64)
+    return Pair(X[rows], X[rows])
+
+
+def _off_diagonal(matrix):
+    return matrix[~np.eye(len(matrix), dtype=bool)] if len(matrix) > 1 else np.ones(1)

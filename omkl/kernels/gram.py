@@ -1,0 +1,118 @@
+"""Gram matrices of many kernels at once: dense stacks, sparse matrices, rows on demand.
+
+``inputs`` is one array a kernel, shape (n, d); kernels that are given the same array object share its inner products.
+Values are computed in ``dtype``, in blocks of rows.
+"""
+
+from collections import OrderedDict
+
+import numpy as np
+from scipy import sparse
+
+from omkl.kernels.base import Pair
+
+#: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
+BLOCK_BYTES = 2**21
+
+
+def cross_matrices(kernels, left, right):
+    """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays (n, m)."""
+    pairs = {}
+    for kernel, X, Y in zip(kernels, left, right):
+        pair = pairs.setdefault((id(X), id(Y)), Pair(X, Y))
+        yield kernel.between(pair)
+
+
+def row_blocks(n_rows, n_columns, dtype):
+    """Slices that cover ``range(n_rows)``, each a block of a matrix with so many columns."""
+    size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
+    return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
+
+
+def per_object(inputs, function):
+    """``function`` of each input, called once an object: inputs that were equal objects still are."""
+    results = {}
+    for X in inputs:
+        if id(X) not in results:
+            results[id(X)] = function(X)
+    return [results[id(X)] for X in inputs]
+
+
+def sliced(inputs, rows):
+    """The same rows of each input."""
+    return per_object(inputs, lambda X: X[rows])
+
+
+def in_precision(inputs, dtype):
+    """The inputs in ``dtype``."""
+    return per_object(inputs, lambda X: np.ascontiguousarray(X, dtype=dtype))
+
+
+def dense_grams(kernels, inputs, dtype=np.float32):
+    """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis."""
+    inputs = in_precision(inputs, dtype)
+    n = len(inputs[0])
+    stack = np.empty((len(kernels), n, n), dtype=dtype)
+    supports = _supports(kernels, inputs)
+    for rows in row_blocks(n, n, dtype):
+        for k, matrix in enumerate(cross_matrices(kernels, sliced(inputs, rows), supports)):
+            stack[k, rows] = matrix
+    return stack
+
+
+def sparse_gram(kernel, X, dtype=np.float32):
+    """Gram matrix of one kernel as CSR (N, N): zeros are not stored."""
+    (X,) = in_precision([X], dtype)
+    (support,) = _supports([kernel], [X])
+    slices = row_blocks(len(X), len(X), dtype)
+    blocks = [sparse.csr_array(kernel.between(Pair(X[rows], support)), dtype=dtype) for rows in slices]
+    return sparse.vstack(blocks, format="csr")
+
+
+class GramRows:
+    """Rows of Gram matrices that do not fit in memory together: computed on demand, the latest kept.
+
+    Parameters
+    ----------
+    kernels, inputs
+        As for :func:`dense_grams`.
+    budget : int
+        Bytes that the kept rows may take.
+    """
+
+    def __init__(self, kernels, inputs, dtype=np.float32, budget=2**30):
+        self.kernels = kernels
+        self.inputs = in_precision(inputs, dtype)
+        self.dtype = np.dtype(dtype)
+        self._supports = _supports(kernels, self.inputs)
+        self._capacity = max(1, budget // (len(kernels) * len(inputs[0]) * self.dtype.itemsize))
+        self._rows = OrderedDict()
+
+    @property
+    def n_kept(self):
+        """Number of rows that are kept."""
+        return len(self._rows)
+
+    @property
+    def nbytes(self):
+        """Bytes of the kept rows."""
+        return sum(row.nbytes for row in self._rows.values())
+
+    def __getitem__(self, rows):
+        """The rows with these indices: an array of shape (p, len(rows), N)."""
+        missing = [row for row in rows if row not in self._rows]
+        if missing:
+            matrices = cross_matrices(self.kernels, sliced(self.inputs, np.array(missing)), self._supports)
+            fresh = np.stack([matrix.astype(self.dtype, copy=False) for matrix in matrices], axis=1)
+            self._rows.update(zip(missing, fresh))
+        block = np.stack([self._rows[row] for row in rows], axis=1)
+        for row in rows:
+            self._rows.move_to_end(row)
+        while len(self._rows) > self._capacity:
+            self._rows.popitem(last=False)
+        return block
+
+
+def _supports(kernels, inputs):
+    """Training inputs as each kernel keeps them; the arrays themselves for all but precomputed kernels."""
+    return [kernel.as_support(X) for kernel, X in zip(kernels, inputs)]
