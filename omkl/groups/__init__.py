@@ -1,0 +1,23 @@
+"""Groups: where parameters live. A bank is several groups in one representation."""
+
+from omkl.groups.base import GroupBank
+from omkl.groups.cached import CachedKernelBank, SparseCachedBank
+from omkl.groups.dense import InterceptBank, TransitionBank
+from omkl.groups.explicit import ExplicitBank
+from omkl.groups.kernel import KernelExpansion
+from omkl.groups.ledger import Ledger
+from omkl.groups.tokens import Features, Span, Tokens
+
+__all__ = [
+    "CachedKernelBank",
+    "ExplicitBank",
+    "Features",
+    "GroupBank",
+    "InterceptBank",
+    "KernelExpansion",
+    "Ledger",
+    "Span",
+    "SparseCachedBank",
+    "Tokens",
+    "TransitionBank",
+]

@@ -1,0 +1,118 @@
+"""Loops over sparse explicit features: a table of one row of label weights a feature.
+
+Rows that are not zero are linked into a list a group (``heads``, ``links``), so that a group that dies or whose scale
+is folded costs its touched rows once, not its dimension.
+"""
+
+import numpy as np
+from numba import njit
+
+UNTOUCHED = -2
+END = -1
+
+
+@njit(cache=True, nogil=True)
+def add_scores(starts, ids, values, low, high, table, groups, scales, unary):
+    """``unary[i, :] += sum_f x_if s_group(f) v[f, :]`` for the tokens ``low .. high - 1``."""
+    n_labels = unary.shape[1]
+    for i in range(low, high):
+        row = unary[i - low]
+        for q in range(starts[i], starts[i + 1]):
+            feature = ids[q]
+            scale = scales[groups[feature]]
+            if scale != 0.0:
+                amount = scale * values[q]
+                weights = table[feature]
+                for j in range(n_labels):
+                    row[j] += amount * weights[j]
+
+
+@njit(cache=True, nogil=True)
+def step(starts, ids, values, low, gradient, table, sums, averaging, groups, links, heads, rates, averages,
+         square_norms, square_gradients):  # fmt: skip
+    """``v[f, :] -= rate_group(f) x_if D[i, :]``, norms and averages with it; only labels with a gradient move.
+
+    The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is right also
+    where tokens share features.
+    """
+    n, n_labels = gradient.shape
+    inner = np.zeros(rates.shape[0])
+    moved = np.zeros(rates.shape[0])
+    moving = np.empty((n, n_labels), np.int64)
+    n_moving = np.zeros(n, np.int64)
+    for i in range(n):
+        for j in range(n_labels):
+            if gradient[i, j] != 0.0:
+                moving[i, n_moving[i]] = j
+                n_moving[i] += 1
+        if n_moving[i] > 0:
+            for q in range(starts[low + i], starts[low + i + 1]):
+                weights = table[ids[q]]
+                total = 0.0
+                for m in range(n_moving[i]):
+                    total += weights[moving[i, m]] * gradient[i, moving[i, m]]
+                inner[groups[ids[q]]] += values[q] * total
+    for i in range(n):
+        if n_moving[i] == 0:
+            continue
+        for q in range(starts[low + i], starts[low + i + 1]):
+            feature = ids[q]
+            group = groups[feature]
+            if links[feature] == UNTOUCHED:
+                links[feature] = heads[group]
+                heads[group] = feature
+            amount = rates[group] * values[q]
+            weights = table[feature]
+            for m in range(n_moving[i]):
+                j = moving[i, m]
+                change = -amount * gradient[i, j]
+                moved[group] += change * (2.0 * weights[j] + change)
+                weights[j] += change
+                if averaging:
+                    sums[feature, j] -= averages[group] * change
+    for k in range(rates.shape[0]):
+        square_norms[k] += moved[k]
+        square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
+
+
+@njit(cache=True, nogil=True)
+def scale_group(group, factor, table, sums, averaging, links, heads, average):
+    """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
+
+    A factor of 0 empties the group: its rows read as zero from now on.
+    """
+    feature = heads[group]
+    while feature != END:
+        if averaging:
+            for j in range(table.shape[1]):
+                sums[feature, j] += average * table[feature, j]
+        for j in range(table.shape[1]):
+            table[feature, j] *= factor
+        following = links[feature]
+        if factor == 0.0:
+            links[feature] = UNTOUCHED
+        feature = following
+    if factor == 0.0:
+        heads[group] = END
+
+
+@njit(cache=True, nogil=True)
+def link_rows(table, groups, links, heads):
+    """Build the lists of touched rows from the table itself."""
+    links[:] = UNTOUCHED
+    heads[:] = END
+    for feature in range(table.shape[0]):
+        for j in range(table.shape[1]):
+            if table[feature, j] != 0.0:
+                links[feature] = heads[groups[feature]]
+                heads[groups[feature]] = feature
+                break
+
+
+@njit(cache=True, nogil=True)
+def squared_norms(table, groups, out):
+    """Sum of squares of each group, from scratch."""
+    out[:] = 0.0
+    for feature in range(groups.shape[0]):
+        for j in range(table.shape[1]):
+            out[groups[feature]] += table[feature, j] * table[feature, j]

@@ -1,0 +1,78 @@
+"""O(p) arithmetic on scales, norms and averages of the groups: what a round costs whatever the dimension."""
+
+import numpy as np
+from numba import njit
+
+BORN = 1
+DIED = 2
+FOLD = 4
+
+
+@njit(cache=True, nogil=True)
+def begin_forward_backward(scales, empty, averages, pending, rate, bases, rates):
+    """Open a round of forward-backward splitting: ``theta -= rate g`` is ``v -= (rate / s) g``."""
+    for k in range(scales.shape[0]):
+        averages[k] += pending * scales[k]
+        bases[k] = 1.0 if empty[k] else scales[k]
+        rates[k] = rate / bases[k]
+
+
+@njit(cache=True, nogil=True)
+def begin_dual_averaging(scales, averages, pending, weight, base, bases, rates):
+    """Open a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set afresh."""
+    for k in range(scales.shape[0]):
+        averages[k] += pending * scales[k]
+        bases[k] = base
+        rates[k] = weight
+
+
+@njit(cache=True, nogil=True)
+def measure(bases, square_norms, norms):
+    """Group norms ``b_k = base_k ||v_k||`` of the point that the proximal step starts from."""
+    for k in range(norms.shape[0]):
+        if square_norms[k] < 0.0:
+            square_norms[k] = 0.0
+        norms[k] = bases[k] * np.sqrt(square_norms[k])
+
+
+@njit(cache=True, nogil=True)
+def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, born, died, low, high):
+    """Proximal and projection step on the scales; returns which events the banks must settle, and the model's norm.
+
+    ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-
+    backward splitting), a group that reaches zero becomes empty, one that leaves it is born, and scales outside
+    ``[low, high]`` are folded into ``v``.
+    """
+    p = scales.shape[0]
+    n_penalized = after.shape[0]
+    total = 0.0
+    for k in range(p):
+        total += after[k] ** 2 if k < n_penalized else before[k] ** 2
+    norm = np.sqrt(total)
+    shrink = 1.0
+    if norm > radius:
+        shrink = radius / norm
+        norm = radius
+    events = 0
+    for k in range(p):
+        target = after[k] if k < n_penalized else before[k]
+        ratio = 0.0 if before[k] == 0.0 else target / before[k]
+        scales[k] = bases[k] * (ratio * shrink)
+        if not forgets:
+            continue
+        born[k] = died[k] = False
+        if scales[k] == 0.0:
+            scales[k] = 0.0
+            if square_norms[k] > 0.0:
+                died[k] = True
+                events |= DIED
+            square_norms[k] = 0.0
+            empty[k] = True
+        else:
+            if empty[k]:
+                born[k] = True
+                empty[k] = False
+                events |= BORN
+            if scales[k] < low or scales[k] > high:
+                events |= FOLD
+    return events, norm

@@ -1,0 +1,47 @@
+"""What a bank of groups is: the one place where parameters live."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from omkl.structures import Potentials
+
+
+class GroupBank(Protocol):
+    """Several groups that share one representation: 20 feature templates are one bank, three kernels are another.
+
+    A bank stores directions ``v_k``; the parameters are ``theta_k = scale_k v_k`` with scales in the model's
+    :class:`~omkl.groups.Ledger`, where every bank sees its own slice. A bank adds its potentials, moves ``v`` along a
+    gradient, and while it does keeps ``||v_k||^2`` in the ledger exact, and tells ``||g_k||^2``; it knows no learning
+    rate, no regularizer and no structure.
+    """
+
+    names: list[str]
+
+    def attach(self, ledger: Any) -> None:
+        """Take the slice of the ledger that belongs to this bank's groups."""
+
+    def add_potentials(self, x: Any, potentials: Potentials) -> None:
+        """Add this bank's share of the potentials of ``x``."""
+
+    def step(self, x: Any, gradient: Potentials) -> None:
+        r"""Move ``v_k -= rates[k] g_k``, ``g_k`` the group's gradient, with the ledger's rates.
+
+        Groups that the ledger says are empty may be postponed: it is enough to set their ``||rates[k] g_k||^2``, and
+        to move those that come alive in :meth:`settle`. So a dead group costs no more than its gradient's norm.
+        """
+
+    def settle(self, x: Any, gradient: Potentials | None) -> None:
+        """Carry out what the ledger lists after a proximal step: groups born, died, and scales to be folded."""
+
+    def recompute_norms(self) -> None:
+        """Set ``||v_k||^2`` in the ledger from scratch: the recursion drifts."""
+
+    def averaged(self) -> "GroupBank":
+        """A bank that holds the averaged parameters, to predict with."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every array that persistence and checkpoints need; ``load_state`` takes it back."""
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""

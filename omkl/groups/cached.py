@@ -1,0 +1,218 @@
+"""Kernel groups over a finite training set, with the potentials of all its tokens cached and kept current.
+
+An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K): section 11 of the reference. The Gram matrices are
+held whole where they fit, else their rows are computed on demand; compactly supported kernels are held sparse.
+"""
+
+import numpy as np
+
+from omkl.groups import _jit_kernel as jit
+from omkl.groups.kernel import KernelExpansion
+from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
+
+
+class CachedKernelBank:
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
+
+    Serves spans of exactly the tokens that it was made for. ``release`` turns it into a
+    :class:`~omkl.groups.KernelExpansion`, which scores any input.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the groups, one a kernel.
+    kernels : list of Kernel
+        Fitted kernels.
+    views : list of str
+        The view of the tokens that each kernel reads.
+    tokens : Tokens
+        The training set, N tokens.
+    n_outputs : int
+        Labels K.
+    averaging : bool
+        Whether the averaged coefficients are kept.
+    dtype : float32 or float64
+        Precision of Gram matrices and cached potentials; coefficients and norms are float64 always.
+    memory : int
+        Bytes that Gram matrices may take; beyond it, rows are computed on demand and the latest kept.
+    """
+
+    on = "unary"
+
+    def __init__(self, names, kernels, views, tokens, n_outputs, averaging=False, dtype=np.float32, memory=2**32):
+        self.names = list(names)
+        self.kernels = list(kernels)
+        self.views = list(views)
+        self.tokens = tokens
+        self.averaging = bool(averaging)
+        self.dtype = np.dtype(dtype)
+        p, n = len(self.names), tokens.n_tokens
+        self.cached = np.zeros((p, n_outputs, n), dtype=self.dtype)
+        self.coefficients = np.zeros((p, n, n_outputs))
+        self._sums = np.zeros((p, n if averaging else 0, n_outputs))
+        self._moved = np.zeros(p, dtype=bool)
+        self._build_gram(memory)
+
+    def _build_gram(self, memory):
+        n = self.tokens.n_tokens
+        inputs = [self.tokens.views[view] for view in self.views]
+        self._whole = len(self.kernels) * n * n * self.dtype.itemsize <= memory
+        if self._whole:
+            self._gram = dense_grams(self.kernels, inputs, self.dtype)
+            self._all_rows = np.arange(n)
+        else:
+            self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays, Gram matrices included."""
+        return self._gram.nbytes + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
+
+    def attach(self, ledger):
+        self.ledger = ledger
+
+    def add_potentials(self, x, potentials):
+        jit.add_scores(self.cached, self.ledger.scales, x.low, x.high, potentials.unary)
+
+    def step(self, x, gradient):
+        moving = jit.has_gradient(gradient.unary)
+        rows = self._gram_rows(x, moving)
+        self._move(x, gradient.unary, moving, rows, self.ledger.empty)
+        self._moved |= ~self.ledger.empty
+        self._measure_postponed(x, gradient.unary, moving, rows)
+
+    def settle(self, x, gradient):
+        ledger = self.ledger
+        if ledger.born.any():
+            ledger.square_norms[ledger.born] = 0.0
+            moving = jit.has_gradient(gradient.unary)
+            self._move(x, gradient.unary, moving, self._gram_rows(x, moving), ~ledger.born)
+            self._moved |= ledger.born
+        for k, factor in ledger.fold():
+            if self._moved[k]:
+                if self.averaging:
+                    self._sums[k] += ledger.averages[k] * self.coefficients[k]
+                self.coefficients[k] *= factor
+                self.cached[k] *= self.dtype.type(factor)
+            ledger.averages[k] = 0.0
+        self._moved[:] = ~ledger.empty
+
+    def _gram_rows(self, x, moving):
+        """A stack of Gram rows, and where in it the row of each moving token is."""
+        if self._whole:
+            return self._gram, self._all_rows[x.low : x.high]
+        rows = np.zeros(len(x), dtype=np.int64)
+        rows[moving] = np.arange(len(moving))
+        return self._gram[(x.low + moving).tolist()], rows
+
+    def _move(self, x, gradient, moving, rows, skip):
+        ledger = self.ledger
+        jit.move(
+            *rows, moving, x.low, gradient, self.cached, self.coefficients, self._sums, self.averaging,
+            skip, ledger.rates, ledger.averages, ledger.square_norms, ledger.square_gradients,
+        )  # fmt: skip
+
+    def _measure_postponed(self, x, gradient, moving, rows):
+        ledger = self.ledger
+        if ledger.empty.any():
+            jit.gradient_norms(
+                *rows, moving, x.low, gradient, ledger.empty, ledger.rates,
+                ledger.square_norms, ledger.square_gradients,
+            )  # fmt: skip
+
+    def recompute_norms(self):
+        for k in range(len(self.names)):
+            self.ledger.square_norms[k] = np.einsum("nj,jn->", self.coefficients[k], self.cached[k])
+
+    def averaged_coefficients(self):
+        """Averaged dual coefficients, (p, N, K); the current ones where no average is kept."""
+        averages, total = self.ledger.average_weights()
+        if not self.averaging or total == 0:
+            return self.ledger.scales[:, None, None] * self.coefficients
+        return (averages[:, None, None] * self.coefficients + self._sums) / total
+
+    def averaged(self):
+        return FrozenCachedBank(self, self.averaged_coefficients().astype(self.dtype))
+
+    def gram_rows(self, k, low, high):
+        """Kernel values of group ``k`` between the tokens ``low .. high - 1`` and all tokens."""
+        return self._gram[k][low:high] if self._whole else self._gram[list(range(low, high))][k]
+
+    def state(self):
+        return {"coefficients": self.coefficients, "sums": self._sums, "cached": self.cached, "moved": self._moved}
+
+    def load_state(self, state):
+        for array, name in ((self.coefficients, "coefficients"), (self._sums, "sums"), (self.cached, "cached")):
+            array[:] = state[name]
+        self._moved[:] = state["moved"]
+
+    def release(self):
+        """The same groups as an expansion over the tokens that have coefficients. This bank's Gram matrices go."""
+        self._gram = None
+        used = self.coefficients.any(axis=(0, 2))
+        if self.averaging:
+            used |= self._sums.any(axis=(0, 2))
+        used = np.flatnonzero(used)
+        expansion = KernelExpansion(
+            self.names, self.kernels, self.views, self.cached.shape[1], averaging=self.averaging, dtype=self.dtype
+        )
+        supports = {
+            view: kernel.as_support(self.tokens.views[view])[used] for kernel, view in zip(self.kernels, self.views)
+        }
+        expansion.set_support(supports, self.coefficients[:, used], self._sums[:, used if self.averaging else []])
+        return expansion
+
+
+class SparseCachedBank(CachedKernelBank):
+    """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N (B1 spline of section 4)."""
+
+    def _build_gram(self, memory):
+        (kernel,), (view,) = self.kernels, self.views
+        self._gram = sparse_gram(kernel, self.tokens.views[view], self.dtype)
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays, the Gram matrix included."""
+        gram = self._gram.data.nbytes + self._gram.indices.nbytes + self._gram.indptr.nbytes
+        return gram + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
+
+    def _gram_rows(self, x, moving):
+        return None
+
+    def _move(self, x, gradient, moving, rows, skip):
+        if not skip[0]:
+            gram, ledger = self._gram, self.ledger
+            jit.move_sparse(
+                gram.indptr, gram.indices, gram.data, moving, x.low, gradient, self.cached, self.coefficients,
+                self._sums, self.averaging, ledger.rates, ledger.averages,
+                ledger.square_norms, ledger.square_gradients,
+            )  # fmt: skip
+
+    def _measure_postponed(self, x, gradient, moving, rows):
+        ledger = self.ledger
+        if ledger.empty[0]:
+            tokens = x.low + moving
+            among = self._gram[tokens][:, tokens].toarray().astype(np.float64)
+            ledger.square_gradients[0] = jit.gradient_norm(among, gradient, moving)
+            ledger.square_norms[0] = ledger.rates[0] ** 2 * ledger.square_gradients[0]
+
+    def gram_rows(self, k, low, high):
+        return self._gram[low:high]
+
+
+class FrozenCachedBank:
+    """Averaged coefficients on the same Gram matrices: scores tokens of the training set, held-out ones among them."""
+
+    on = "unary"
+
+    def __init__(self, bank, coefficients):
+        self.names = bank.names
+        self._bank = bank
+        self._coefficients = coefficients
+
+    def attach(self, ledger):
+        """Nothing to keep: the coefficients hold their scales."""
+
+    def add_potentials(self, x, potentials):
+        for k, coefficients in enumerate(self._coefficients):
+            potentials.unary[:] += self._bank.gram_rows(k, x.low, x.high) @ coefficients

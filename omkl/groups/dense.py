@@ -1,0 +1,121 @@
+"""Small dense groups that do not look at the input: transitions between labels, and intercepts."""
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.groups import _jit_dense as jit
+
+
+class DenseBank:
+    """One group with a small dense table of weights; what potentials they add to is up to the subclass.
+
+    Parameters
+    ----------
+    name : str
+        Name of the group.
+    shape : tuple of three int
+        Shape of the table.
+    averaging : bool
+        Whether the averaged parameters are kept.
+    """
+
+    def __init__(self, name, shape, averaging=False):
+        self.names = [name]
+        self.averaging = bool(averaging)
+        self.table = np.zeros(shape)
+        self._sums = np.zeros(shape if averaging else (0, *shape[1:]))
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays."""
+        return self.table.nbytes + self._sums.nbytes
+
+    def attach(self, ledger):
+        self.ledger = ledger
+
+    def step(self, x, gradient):
+        ledger = self.ledger
+        jit.step(
+            self._own(gradient), self.table, self._sums, self.averaging,
+            ledger.rates, ledger.averages, ledger.square_norms, ledger.square_gradients,
+        )  # fmt: skip
+
+    def settle(self, x, gradient):
+        for k, factor in self.ledger.fold():
+            if self.averaging:
+                self._sums += self.ledger.averages[k] * self.table
+            self.ledger.averages[k] = 0.0
+            self.table *= factor
+
+    def recompute_norms(self):
+        self.ledger.square_norms[0] = np.square(self.table).sum()
+
+    def coordinates(self):
+        """Parameters before the proximal step, as one vector."""
+        return (self.ledger.bases[0] * self.table).ravel()
+
+    def set_coordinates(self, values):
+        """Replace what :meth:`coordinates` gave, and recompute the norm."""
+        moved = values.reshape(self.table.shape) / self.ledger.bases[0]
+        if self.averaging:
+            self._sums -= self.ledger.averages[0] * (moved - self.table)
+        self.table[:] = moved
+        self.recompute_norms()
+
+    def averaged(self):
+        averages, total = self.ledger.average_weights()
+        frozen = object.__new__(type(self))
+        DenseBank.__init__(frozen, self.names[0], self.table.shape)
+        if self.averaging and total > 0:
+            frozen.table[:] = (averages[0] * self.table + self._sums) / total
+        else:
+            frozen.table[:] = self.ledger.scales[0] * self.table
+        return frozen
+
+    def state(self):
+        return {"table": self.table, "sums": self._sums}
+
+    def load_state(self, state):
+        if state["table"].shape[1:] != self.table.shape[1:] or len(state["sums"]) not in (0, len(state["table"])):
+            raise InputError(f"The arrays of the group {self.names[0]!r} do not fit the labels.")
+        self.table = np.array(state["table"])
+        self._sums = np.array(state["sums"])
+        self.averaging = len(self._sums) > 0
+
+
+class TransitionBank(DenseBank):
+    """The indicators of pairs of neighbouring labels; adds to ``potentials.pairwise``.
+
+    Parameters
+    ----------
+    n_labels : int
+    positions : int
+        Number of positions with transitions of their own, for a chain made with ``by_position=True``; the last one's
+        serve all positions from there on. 1 shares the transitions.
+    averaging : bool
+        Whether the averaged parameters are kept.
+    """
+
+    def __init__(self, n_labels, positions=1, averaging=False, name="transitions"):
+        super().__init__(name, (positions, n_labels, n_labels), averaging)
+
+    def add_potentials(self, x, potentials):
+        scale = self.ledger.scales[0]
+        if scale != 0.0:
+            jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
+
+    def _own(self, gradient):
+        return gradient.pairwise
+
+
+class InterceptBank(DenseBank):
+    """A constant for every label; adds to ``potentials.unary``."""
+
+    def __init__(self, n_outputs, averaging=False, name="intercept"):
+        super().__init__(name, (1, 1, n_outputs), averaging)
+
+    def add_potentials(self, x, potentials):
+        potentials.unary[:] += self.ledger.scales[0] * self.table[0]
+
+    def _own(self, gradient):
+        return gradient.unary.sum(axis=0)[None, None]

@@ -1,0 +1,241 @@
+"""Kernel groups as dual expansions over a growing support: streams, and prediction."""
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.groups._jit_kernel import gradient_norm, has_gradient
+from omkl.kernels.gram import cross_matrices, in_precision, row_blocks
+
+
+class KernelExpansion:
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake adds to the support.
+
+    Reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and kernels
+    on the same view their inner products. A round costs O(S) kernel values a token, S the size of the support.
+
+    Parameters
+    ----------
+    names : list of str
+    kernels : list of Kernel
+        Fitted kernels.
+    views : list of str
+        The view of the tokens that each kernel reads.
+    n_outputs : int
+        Labels K.
+    averaging : bool
+        Whether the averaged coefficients are kept.
+    dtype : float64 or float32
+        Precision in which kernels are evaluated; coefficients and norms are float64.
+    """
+
+    on = "unary"
+
+    def __init__(self, names, kernels, views, n_outputs, averaging=False, dtype=np.float64):
+        self.names = list(names)
+        self.kernels = list(kernels)
+        self.views = list(views)
+        self.n_outputs = int(n_outputs)
+        self.averaging = bool(averaging)
+        self.dtype = np.dtype(dtype)
+        self.n_support = 0
+        self._supports = {}
+        self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
+        self._sums = np.zeros((len(self.names), 0, self.n_outputs))
+        self._scored = (None, None)
+        self._grown = (None, None)
+
+    @property
+    def supports(self):
+        """Support vectors by view, (S, d)."""
+        return {view: support[: self.n_support] for view, support in self._supports.items()}
+
+    @property
+    def coefficients(self):
+        """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
+        return self._coefficients[:, : self.n_support]
+
+    @property
+    def sums(self):
+        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
+        return self._sums[:, : self.n_support]
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays."""
+        arrays = [*self._supports.values(), self._coefficients, self._sums]
+        return sum(array.nbytes for array in arrays)
+
+    def set_support(self, supports, coefficients, sums):
+        """Take support vectors by view, (S, d), and their coefficients and sums, (p, S, K)."""
+        self._supports = {view: np.array(support, dtype=self.dtype) for view, support in supports.items()}
+        self._coefficients = np.array(coefficients, dtype=np.float64)
+        self._sums = np.array(sums, dtype=np.float64)
+        self.n_support = self._coefficients.shape[1]
+        self._scored = self._grown = (None, None)
+
+    def attach(self, ledger):
+        self.ledger = ledger
+
+    def add_potentials(self, x, potentials):
+        own = self._own_potentials(x)
+        for k in np.flatnonzero(self.ledger.scales):
+            potentials.unary[:] += self.ledger.scales[k] * own[k]
+
+    def _own_potentials(self, x):
+        """``V_k = K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
+        if self._scored[0] is not x:
+            own = np.zeros((len(self.names), len(x), self.n_outputs))
+            expand(self.kernels, self.views, x, self.supports, self.coefficients, own)
+            self._scored = (x, own)
+        return self._scored[1]
+
+    def step(self, x, gradient):
+        ledger = self.ledger
+        moving = has_gradient(gradient.unary)
+        D = gradient.unary[moving]
+        own = self._own_potentials(x)[:, moving]
+        inputs = self._inputs(x, moving)
+        local = np.arange(len(moving))
+        among = cross_matrices(self.kernels, inputs, inputs)
+        for k, matrix in enumerate(among):
+            ledger.square_gradients[k] = gradient_norm(matrix.astype(np.float64, copy=False), D, local)
+            square = ledger.square_gradients[k] * ledger.rates[k] ** 2
+            if ledger.empty[k]:
+                ledger.square_norms[k] = square
+            else:
+                ledger.square_norms[k] += square - 2.0 * ledger.rates[k] * np.vdot(D, own[k])
+        self._grown = (x, None)
+        if not ledger.empty.all():
+            self._move(x, D, moving, np.flatnonzero(~ledger.empty))
+
+    def _inputs(self, x, moving):
+        inputs = [x.tokens.views[view][x.low : x.high][moving] for view in self.views]
+        shared = dict(zip(self.views, in_precision(inputs, self.dtype)))
+        return [shared[view] for view in self.views]
+
+    def _move(self, x, D, moving, groups):
+        if self._grown != (x, self.n_support):
+            self._append(x, moving)
+        rows = slice(self.n_support - len(moving), self.n_support)
+        for k in groups:
+            self._coefficients[k, rows] = -self.ledger.rates[k] * D
+            if self.averaging:
+                self._sums[k, rows] = self.ledger.averages[k] * self.ledger.rates[k] * D
+        self._scored = (None, None)
+
+    def _append(self, x, moving):
+        """Make the moving tokens of ``x`` support vectors with coefficients of zero; amortised O(1) each."""
+        first, last = self.n_support, self.n_support + len(moving)
+        for view, rows in zip(self.views, self._inputs(x, moving)):
+            if view not in self._supports:
+                self._supports[view] = np.zeros((0, rows.shape[1]), dtype=self.dtype)
+            self._supports[view] = _with_room(self._supports[view], last, axis=0)
+            self._supports[view][first:last] = rows
+        self._coefficients = _with_room(self._coefficients, last, axis=1)
+        if self.averaging:
+            self._sums = _with_room(self._sums, last, axis=1)
+        self.n_support = last
+        self._grown = (x, last)
+
+    def settle(self, x, gradient):
+        ledger = self.ledger
+        if ledger.born.any():
+            moving = has_gradient(gradient.unary)
+            self._move(x, gradient.unary[moving], moving, np.flatnonzero(ledger.born))
+        for k, factor in ledger.fold():
+            if self.averaging:
+                self._sums[k] += ledger.averages[k] * self._coefficients[k]
+            self._coefficients[k] *= factor
+            ledger.averages[k] = 0.0
+            self._scored = (None, None)
+
+    def recompute_norms(self):
+        for k, kernel in enumerate(self.kernels):
+            support = self.supports.get(self.views[k], np.zeros((0, 1), dtype=self.dtype))
+            square = 0.0
+            for rows in row_blocks(self.n_support, self.n_support, self.dtype):
+                (matrix,) = cross_matrices([kernel], [support[rows]], [support])
+                square += np.vdot(self.coefficients[k, rows], matrix @ self.coefficients[k])
+            self.ledger.square_norms[k] = square
+
+    def averaged_coefficients(self):
+        """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
+        averages, total = self.ledger.average_weights()
+        if not self.averaging or total == 0:
+            return self.ledger.scales[:, None, None] * self.coefficients
+        return (averages[:, None, None] * self.coefficients + self.sums) / total
+
+    def averaged(self):
+        return FrozenExpansion(
+            self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
+        )
+
+    def state(self):
+        supports = {f"support:{view}": support for view, support in self.supports.items()}
+        return {"coefficients": self.coefficients, "sums": self.sums, **supports}
+
+    def load_state(self, state):
+        supports = {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}
+        p, n_support, n_outputs = state["coefficients"].shape
+        fits = p == len(self.names) and n_outputs == self.n_outputs and state["sums"].shape[1] in (0, n_support)
+        if not fits or any(len(support) != n_support for support in supports.values()):
+            raise InputError("The arrays of a kernel expansion do not fit each other.")
+        if supports:
+            self.dtype = next(iter(supports.values())).dtype
+        self.averaging = state["sums"].shape[1] > 0 or (n_support == 0 and self.averaging)
+        self.set_support(supports, state["coefficients"], state["sums"])
+
+
+class FrozenExpansion:
+    """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
+
+    on = "unary"
+
+    def __init__(self, names, kernels, views, supports, coefficients, dtype):
+        alive = [k for k in range(len(names)) if coefficients[k].any()]
+        used = coefficients.any(axis=(0, 2))
+        self.names = list(names)
+        self.dtype = dtype
+        self._kernels = [kernels[k] for k in alive]
+        self._views = [views[k] for k in alive]
+        self._supports = {view: support[used] for view, support in supports.items()}
+        self._coefficients = np.ascontiguousarray(coefficients[alive][:, used], dtype=dtype)
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays."""
+        return self._coefficients.nbytes + sum(support.nbytes for support in self._supports.values())
+
+    def attach(self, ledger):
+        """Nothing to keep: the coefficients hold their scales."""
+
+    def add_potentials(self, x, potentials):
+        out = [potentials.unary] * len(self._kernels)
+        expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
+
+
+def expand(kernels, views, x, supports, coefficients, out):
+    """Add ``K_k(x, support) A_k`` to ``out[k]`` (n, K) for each kernel, block by block of the tokens of ``x``."""
+    n_support = coefficients.shape[1]
+    if n_support == 0 or not kernels:
+        return
+    dtype = supports[views[0]].dtype
+    right = [supports[view] for view in views]
+    for rows in row_blocks(len(x), n_support, dtype):
+        tokens = slice(x.low + rows.start, x.low + rows.stop)
+        block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in views}
+        matrices = cross_matrices(kernels, [block[view] for view in views], right)
+        for k, matrix in enumerate(matrices):
+            out[k][rows] += matrix @ coefficients[k]
+
+
+def _with_room(array, length, axis):
+    """The array with at least ``length`` entries along the axis; it grows by half, filled with zeros."""
+    have = array.shape[axis]
+    if length <= have:
+        return array
+    shape = list(array.shape)
+    shape[axis] = max(length, have + have // 2, 16)
+    grown = np.zeros(shape, dtype=array.dtype)
+    grown[(slice(None),) * axis + (slice(0, have),)] = array
+    return grown

@@ -1,0 +1,80 @@
+"""What the groups of a sequence model see: encoded tokens of one sequence or of many."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Features(NamedTuple):
+    """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i]:starts[i+1]]`` with these ``values``.
+
+    ``starts`` are int64, ``ids`` int32 and not negative, ``values`` float64.
+    """
+
+    starts: np.ndarray
+    ids: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(slots=True, eq=False)
+class Tokens:
+    """The tokens of some sequences, one after the other; a plain classification input is a sequence of one token.
+
+    Parameters
+    ----------
+    offsets : int array of shape (number of sequences + 1,)
+        Sequence ``s`` holds the tokens ``offsets[s] : offsets[s + 1]``.
+    features : Features or None
+        Explicit features, for :class:`~omkl.groups.ExplicitBank`.
+    views : dict of str to array (number of tokens, d)
+        Dense inputs of kernels, by the name of the view.
+    n_features : int, optional
+        No feature has this id or a higher one; found out by default.
+    """
+
+    offsets: np.ndarray
+    features: Features | None = None
+    views: dict[str, np.ndarray] = field(default_factory=dict)
+    n_features: int | None = None
+
+    def __post_init__(self):
+        # jitted loops do not check bounds: a bank compares this with the size of its table
+        if self.n_features is None:
+            self.n_features = 0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self):
+        return int(self.offsets[-1])
+
+    def sequence(self, s):
+        """One sequence, as the trainer and the groups take it."""
+        return Span(self, int(self.offsets[s]), int(self.offsets[s + 1]))
+
+    def everything(self):
+        """All sequences as one block of tokens: what batch prediction scores at once."""
+        return Span(self, 0, self.n_tokens)
+
+    def block(self, first, last):
+        """The sequences ``first .. last - 1`` as tokens of their own, sharing memory."""
+        low, high = int(self.offsets[first]), int(self.offsets[last])
+        features = self.features
+        if features is not None:
+            features = Features(features.starts[low : high + 1], features.ids, features.values)
+        views = {name: view[low:high] for name, view in self.views.items()}
+        return Tokens(self.offsets[first : last + 1] - low, features, views, self.n_features)
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """The tokens ``low : high`` of ``tokens``."""
+
+    tokens: Tokens
+    low: int
+    high: int
+
+    def __len__(self):
+        return self.high - self.low

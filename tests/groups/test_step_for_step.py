@@ -1,0 +1,230 @@
+"""Every bank against the literal Algorithm 1, round by round: potentials, norms, averages, births and deaths."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from omkl.exceptions import InputError
+from omkl.groups import (
+    CachedKernelBank,
+    ExplicitBank,
+    Features,
+    KernelExpansion,
+    SparseCachedBank,
+    Tokens,
+    TransitionBank,
+)
+from omkl.kernels import B1Spline, Gaussian, Linear, Polynomial
+from omkl.losses import CRF, StructuredHinge
+from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor, UniformAverage
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
+from omkl.structures import Chain
+
+K, D = 3, 4
+KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
+
+
+class Problem:
+    """Twelve short sequences, presented several times in a random order."""
+
+    def __init__(self, seed=0, n_sequences=12, rounds=60):
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(1, 5, size=n_sequences)
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+        n = self.offsets[-1]
+        self.X = rng.normal(size=(n, D)) * (rng.random((n, D)) < 0.7)
+        self.gold = (self.X @ rng.normal(size=(D, K))).argmax(axis=1)
+        self.order = rng.integers(0, n_sequences, size=rounds)
+
+    def features(self, kernels):
+        return [sparse.csr_array(kernel.features(self.X)) for kernel in kernels]
+
+    def tokens(self, explicit=()):
+        features = None
+        if explicit:
+            stacked = sparse.hstack(self.features(explicit), format="csr")
+            features = Features(stacked.indptr.astype(np.int64), stacked.indices.astype(np.int32), stacked.data)
+        return Tokens(self.offsets, features, {"x": self.X})
+
+
+def explicit_bank(names, kernels, averaging):
+    counts = [kernel.feature_count(D) for kernel in kernels]
+    return ExplicitBank(names, np.repeat(np.arange(len(kernels)), counts), K, averaging)
+
+
+def banks_of(kind, problem, averaging):
+    """The same three kernel groups, held in different ways; returns banks and tokens."""
+    names, kernels = list(KERNELS), list(KERNELS.values())
+    views = ["x"] * 3
+    if kind == "explicit":
+        return [explicit_bank(names, kernels, averaging)], problem.tokens(kernels)
+    if kind == "mixed":
+        tokens = problem.tokens(kernels[:1])
+        dual = CachedKernelBank(names[1:], kernels[1:], views[1:], tokens, K, averaging, np.float64)
+        return [explicit_bank(names[:1], kernels[:1], averaging), dual], tokens
+    tokens = problem.tokens()
+    if kind == "expansion":
+        return [KernelExpansion(names, kernels, views, K, averaging)], tokens
+    if kind == "sparse":
+        banks = [SparseCachedBank([n], [k], ["x"], tokens, K, averaging, np.float64) for n, k in KERNELS.items()]
+        return banks, tokens
+    memory = {"cached": 2**30, "on demand": 5 * 3 * 8 * tokens.n_tokens}[kind]
+    return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
+
+
+KINDS = ["explicit", "cached", "on demand", "sparse", "expansion", "mixed"]
+SETTINGS = {
+    "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
+    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
+    "group lasso": {"regularizer": L21(), "strength": 0.5},
+    "crf": {"regularizer": ElasticNet(0.5), "strength": 0.1, "loss": CRF()},
+    "ridge in a ball": {"regularizer": Ridge(), "strength": 0.1, "radius": 0.7},
+    "no regularizer": {"regularizer": None, "strength": 0.0},
+    "free transitions": {"regularizer": LqNorm(1.5), "strength": 0.3, "free": True},
+    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.05, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "strength": 0.5, "method": "rda", "rate": 0.5},
+}
+
+
+def run(kind, setting, average, naive_model, check, seed=0):
+    options = dict(SETTINGS[setting])
+    problem = Problem(seed)
+    loss = options.get("loss", StructuredHinge())
+    schedule = InverseSqrt(options.get("rate", 1.0))
+    method, radius, free = options.get("method", "fobos"), options.get("radius", np.inf), options.get("free", False)
+    structure = Chain(K)
+    banks, tokens = banks_of(kind, problem, average is not None)
+    transitions = TransitionBank(K, averaging=average is not None)
+    trainer = OnlineTrainer(
+        banks if free else [*banks, transitions], structure, loss, options["regularizer"],
+        strength=options["strength"], schedule=schedule, method=method, radius=radius, average=average,
+        unpenalized=[transitions] if free else [],
+    )  # fmt: skip
+    naive = naive_model(
+        [f.toarray() for f in problem.features(KERNELS.values())], K, structure, loss, options["regularizer"],
+        options["strength"], schedule, method, radius, average, free,
+    )  # fmt: skip
+    for s in problem.order:
+        x = tokens.sequence(s)
+        y = problem.gold[x.low : x.high]
+        loss_value = trainer.update(x, y).loss
+        assert_allclose(loss_value, naive.update(x.low, x.high, y), atol=1e-8)
+        check(trainer, naive, tokens)
+    return trainer, naive
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_model):
+    deaths = []
+
+    def check(trainer, naive, tokens):
+        assert_allclose(trainer.ledger.norms, naive.norms, atol=1e-8)
+        deaths.append(trainer.ledger.died.any())
+        for s in (0, 5):
+            x = tokens.sequence(s)
+            potentials = trainer.structure.zeros(len(x))
+            for bank in trainer.banks:
+                bank.add_potentials(x, potentials)
+            expected = naive.potentials(x.low, x.high)
+            assert_allclose(potentials.unary, expected.unary, atol=1e-8)
+            assert_allclose(potentials.pairwise, expected.pairwise, atol=1e-8)
+
+    trainer, naive = run(kind, setting, None, naive_model, check)
+    if "die" in setting:
+        assert any(deaths), "the setting was meant to kill groups"
+        assert naive.norms.any()
+    tracked = trainer.ledger.square_norms.copy()
+    trainer.recompute_norms()
+    assert_allclose(tracked, trainer.ledger.square_norms, atol=1e-9)
+
+
+@pytest.mark.parametrize("average", [UniformAverage(), UniformAverage(start=30), PolynomialAverage(2)], ids=str)
+@pytest.mark.parametrize("setting", ["mkl", "sparse mkl: groups die and come back", "dual averaging", "crf"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_lazy_averages_are_the_averages(kind, setting, average, naive_model, monkeypatch):
+    # a narrow range makes scales fold every few rounds
+    monkeypatch.setattr("omkl.groups.ledger.SCALE_RANGE", (0.5, 2.0))
+    problem = Problem()
+    trainer, naive = run(kind, setting, average, naive_model, lambda *_: None)
+    if kind not in ("explicit",):
+        trainer.release()
+    predictor = Predictor(trainer.banks, trainer.structure)
+    _, tokens = banks_of(kind, problem, True)
+    found = predictor.potentials(tokens.everything())
+    naive.theta = naive.averaged()
+    expected = naive.potentials(0, tokens.n_tokens)
+    assert_allclose(found.unary, expected.unary, atol=1e-8)
+    assert_allclose(found.pairwise, expected.pairwise, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_gradient_norms_are_exact_where_tokens_share_features(method, naive_model):
+    problem = Problem()
+    for kind in KINDS:
+        banks, tokens = banks_of(kind, problem, False)
+        trainer = OnlineTrainer(
+            [*banks, TransitionBank(K)], Chain(K), CRF(), SquaredL21(), strength=0.01, schedule=InverseSqrt(1.0),
+            method=method,
+        )  # fmt: skip
+        features = [f.toarray() for f in problem.features(KERNELS.values())]
+        for s in problem.order[:20]:
+            x = tokens.sequence(s)
+            y = problem.gold[x.low : x.high]
+            potentials = trainer.structure.zeros(len(x))
+            for bank in trainer.banks:
+                bank.add_potentials(x, potentials)
+            _, gradient = trainer.loss.value_and_gradient(trainer.structure, potentials, y)
+            trainer.update(x, y)
+            expected = [np.sum((f[x.low : x.high].T @ gradient.unary) ** 2) for f in features]
+            expected.append(np.sum(gradient.pairwise.sum(axis=0) ** 2))
+            assert_allclose(trainer.ledger.square_gradients, expected, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), B1Spline(h=2.0)], ids=lambda k: k.name)
+def test_kernels_without_features_agree_cached_sparse_and_expanded(kernel):
+    """No explicit map exists here: the three ways to hold the group are checked against each other."""
+    problem = Problem()
+    models = []
+    for bank in (CachedKernelBank, SparseCachedBank, KernelExpansion):
+        tokens = problem.tokens()
+        where = () if bank is KernelExpansion else (tokens,)
+        precision = np.float64
+        banks = [bank(["k"], [kernel], ["x"], *where, K, True, precision)]
+        trainer = OnlineTrainer(
+            banks, Chain(K), StructuredHinge(), SquaredL21(), strength=0.01, schedule=InverseSqrt(1.0),
+            average=UniformAverage(), unpenalized=[TransitionBank(K, averaging=True)],
+        )  # fmt: skip
+        steps = [trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high]) for s in problem.order]
+        trainer.release()
+        predictor = Predictor(trainer.banks, trainer.structure)
+        models.append(([step.loss for step in steps], trainer.norms, predictor.potentials(tokens.everything()).unary))
+    for other in models[1:]:
+        for mine, theirs in zip(models[0], other):
+            assert_allclose(mine, theirs, atol=1e-8)
+
+
+def test_single_precision_keeps_norms_to_six_digits():
+    problem = Problem(rounds=400)
+    tokens = problem.tokens()
+    bank = CachedKernelBank(["g", "q"], [Gaussian(1.0), Polynomial(2)], ["x", "x"], tokens, K, dtype=np.float32)
+    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), SquaredL21(), strength=0.01, schedule=InverseSqrt(1.0))
+    for s in problem.order:
+        x = tokens.sequence(s)
+        trainer.update(x, problem.gold[x.low : x.high])
+    coefficients = bank.coefficients
+    exact = [
+        np.einsum("nj,nm,mj->", A, kernel(problem.X), A)
+        for kernel, A in zip((Gaussian(1.0), Polynomial(2)), coefficients)
+    ]
+    assert_allclose(trainer.ledger.square_norms, exact, rtol=1e-5)
+
+
+def test_a_feature_beyond_the_table_is_an_error_not_a_crash():
+    problem = Problem()
+    tokens = problem.tokens([KERNELS["linear"]])
+    bank = ExplicitBank(["linear"], np.zeros(D - 1, dtype=int), K)
+    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), Ridge(), strength=1.0, schedule=InverseSqrt(1.0))
+    with pytest.raises(InputError, match="the bank has 3 features"):
+        trainer.update(tokens.sequence(0), problem.gold[: problem.offsets[1]])
