@@ -1,0 +1,24 @@
+"""Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
+
+from omkl.online.averaging import Average, PolynomialAverage, UniformAverage
+from omkl.online.diagnostics import RegretMonitor, regret_bound
+from omkl.online.predictor import Predictor
+from omkl.online.schedules import Constant, DistanceOverGradients, InverseSqrt, InverseTime, Schedule
+from omkl.online.trainer import Example, OnlineTrainer, Step
+
+__all__ = [
+    "Average",
+    "Constant",
+    "DistanceOverGradients",
+    "Example",
+    "InverseSqrt",
+    "InverseTime",
+    "OnlineTrainer",
+    "PolynomialAverage",
+    "Predictor",
+    "RegretMonitor",
+    "Schedule",
+    "Step",
+    "UniformAverage",
+    "regret_bound",
+]

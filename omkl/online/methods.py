@@ -1,0 +1,54 @@
+"""The two online methods: forward-backward splitting (the paper's Algorithm 1) and regularized dual averaging.
+
+Both open a round by telling the ledger how far a gradient moves ``v`` and from which point the proximal step starts;
+everything else of a round is the same.
+"""
+
+from omkl.exceptions import InputError
+
+
+class ForwardBackward:
+    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``. Groups at zero forget their past."""
+
+    forgets = True
+
+    def prepare(self, ledger):
+        """Nothing is stored for groups at zero, and at the start all are."""
+
+    def begin(self, ledger, rate, weight):
+        """Open a round: the loss gradient moves ``theta`` by ``-rate * weight``."""
+        ledger.begin_forward_backward(rate * weight)
+
+    def proximal_weight(self, rate, t):
+        """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
+        return rate
+
+
+class DualAveraging:
+    r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
+
+    The threshold grows with t, so dead groups stay dead: the iterates are truly group-sparse. Any schedule may stand
+    in for :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`t \eta_t`.
+    """
+
+    forgets = False
+
+    def prepare(self, ledger):
+        """Gradients are summed for every group, dead or alive."""
+        ledger.empty[:] = False
+
+    def begin(self, ledger, rate, weight):
+        """Open a round: the gradient adds to the sum, of which the parameters are ``-rate`` times, then shrunk."""
+        ledger.begin_dual_averaging(weight, rate)
+
+    def proximal_weight(self, rate, t):
+        """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
+        return rate * t
+
+
+def as_method(name):
+    """The method with this name, ``"fobos"`` or ``"rda"``."""
+    methods = {"fobos": ForwardBackward, "rda": DualAveraging}
+    if name not in methods:
+        raise InputError(f"Unknown method {name!r}: choose one of {', '.join(methods)}.")
+    return methods[name]()

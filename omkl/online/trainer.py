@@ -1,0 +1,328 @@
+"""Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from omkl.exceptions import DivergenceError, InputError
+from omkl.groups import Ledger
+from omkl.online.methods import as_method
+from omkl.online.predictor import Predictor
+
+
+class Step(NamedTuple):
+    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, and the
+    squared norm of its gradient."""
+
+    loss: float
+    norms: np.ndarray
+    rate: float
+    square_gradient: float
+
+
+class Example(NamedTuple):
+    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
+
+    x: object
+    y: object
+    weight: float = 1.0
+
+
+class OnlineTrainer:
+    r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i, y_i)`.
+
+    It knows no input, no parameter and no output: banks turn an input into potentials, the loss turns potentials into
+    a gradient in potentials, and the regularizer turns group norms into shrunken ones.
+
+    Parameters
+    ----------
+    banks : sequence of GroupBank
+        Banks whose groups are regularized.
+    structure : Structure
+    loss : StructuredLoss
+    regularizer : Regularizer or None
+        A composite takes its proximal steps in turn.
+    strength : float or callable
+        :math:`\lambda`, or a function of the round.
+    schedule : Schedule
+        Learning rates.
+    method : {"fobos", "rda"}
+    radius : float
+        Radius of the ball that every iterate is projected onto; infinite by default.
+    average : Average or None
+        Weights of the averaged model; None returns the last iterate. The banks must have been made for averaging.
+    unpenalized : sequence of GroupBank
+        Banks whose groups the regularizer does not see.
+    coordinates_every : int
+        Regularizers on coordinates (l1) cost a pass over the touched parameters. They take their step every so many
+        rounds, with the weight that has accumulated; 1 is Algorithm 1 to the letter.
+    """
+
+    def __init__(
+        self, banks, structure, loss, regularizer, *, strength, schedule,
+        method="fobos", radius=math.inf, average=None, unpenalized=(), coordinates_every=1,
+    ):  # fmt: skip
+        self.banks = [*banks, *unpenalized]
+        self.structure = structure
+        self.loss = loss
+        self.regularizer = regularizer
+        self.strength = strength
+        self.schedule = schedule
+        self.method = as_method(method)
+        self.radius = float(radius)
+        self.average = average
+        self.coordinates_every = int(coordinates_every)
+        self.round = 0
+        self._predictor = None
+        self.ledger = Ledger(self.banks)
+        self.method.prepare(self.ledger)
+        self._n_penalized = sum(len(bank.names) for bank in banks)
+        self._coordinate_banks = list(banks)
+        self._coordinate_step = 0.0
+        self._bind_regularizer()
+        self._check_coordinates()
+
+    @property
+    def group_names(self):
+        """Names of the regularized groups."""
+        return self.ledger.names[: self._n_penalized]
+
+    @property
+    def norms(self):
+        """Norms of the regularized groups."""
+        return self.ledger.norms[: self._n_penalized]
+
+    def _bind_regularizer(self):
+        self._bound = None if self.regularizer is None else self.regularizer.bind(self.group_names)
+        steps = () if self._bound is None else self._bound.terms()
+        self._on_norms = [term for term in steps if not term.on_coordinates]
+        self._on_coordinates = [term for term in steps if term.on_coordinates]
+
+    def update(self, x, y, weight=1.0):
+        """One round of Algorithm 1 (Martins et al. 2011); returns what it did."""
+        self.round += 1
+        self._predictor = None
+        ledger = self.ledger
+        rate = self.schedule(self.round)
+        self.method.begin(ledger, rate, weight)
+
+        potentials = self.structure.zeros(len(x))  # line 4
+        for bank in self.banks:
+            bank.add_potentials(x, potentials)
+        loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
+        if not math.isfinite(loss):
+            raise DivergenceError(
+                f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
+            )
+        square_gradient = 0.0
+        if gradient is not None:  # else right, and by a margin
+            for bank in self.banks:
+                bank.step(x, gradient)  # line 5
+            square_gradient = weight**2 * float(ledger.square_gradients.sum())
+            if self.schedule.adaptive:
+                rate = self._adapt(rate, loss, square_gradient)
+
+        step = self.method.proximal_weight(rate, self.round) * self.current_strength
+        if self._on_coordinates:
+            self._shrink_coordinates(step)
+        norms = ledger.measure()[: self._n_penalized]
+        for term in self._on_norms:
+            norms = term.prox(norms, step)  # lines 6-8
+        events, distance = ledger.rescale(norms, self.radius, self.method.forgets)  # line 9
+        if events:
+            for bank in self.banks:
+                bank.settle(x, gradient)
+
+        if self.schedule.adaptive:
+            self.schedule.reach(distance)
+
+        ledger.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
+        ledger.total_weight += ledger.pending_weight
+        return Step(weight * loss, norms, rate, square_gradient)
+
+    @property
+    def current_strength(self):
+        r""":math:`\lambda` in this round."""
+        return self.strength(self.round) if callable(self.strength) else self.strength
+
+    def _adapt(self, rate, loss, square_gradient):
+        """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
+        first_rate = self.schedule.observe(loss, square_gradient)
+        if first_rate is None:
+            return rate
+        self.ledger.bases *= first_rate / rate
+        return first_rate
+
+    def _shrink_coordinates(self, step):
+        self._coordinate_step += step
+        if self.round % self.coordinates_every == 0:
+            for bank in self._coordinate_banks:
+                values = bank.coordinates()
+                for term in self._on_coordinates:
+                    values = term.prox(values, self._coordinate_step)
+                bank.set_coordinates(values)
+            self._coordinate_step = 0.0
+
+    def _check_coordinates(self):
+        if self._on_coordinates:
+            blind = [name for bank in self._coordinate_banks if not hasattr(bank, "coordinates") for name in bank.names]
+            if blind:
+                raise InputError(
+                    f"{self.regularizer!r} needs the coordinates of the parameters, but the group {blind[0]!r} is a "
+                    "kernel: hold it as explicit features, or choose a regularizer on group norms."
+                )
+            if not self.method.forgets:
+                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
+
+    def predictor(self):
+        """The averaged model as it is now, frozen; the last one again while nothing has changed."""
+        if self._predictor is None:
+            self._predictor = Predictor(self.banks, self.structure)
+        return self._predictor
+
+    def mean_loss(self, examples):
+        """Weighted mean loss of the current model, not the averaged one, without learning from it."""
+        total = weights = 0.0
+        for x, y, weight in examples:
+            potentials = self.structure.zeros(len(x))
+            for bank in self.banks:
+                bank.add_potentials(x, potentials)
+            total += weight * self.loss.value_and_gradient(self.structure, potentials, y)[0]
+            weights += weight
+        return total / weights
+
+    def penalty(self):
+        r""":math:`R(\theta)` of the current model."""
+        total = sum(term.value(self.norms) for term in self._on_norms)
+        for term in self._on_coordinates:
+            total += sum(term.value(bank.coordinates()) for bank in self._coordinate_banks)
+        return total
+
+    def recompute_norms(self):
+        """Set every group norm from scratch: the recursion drifts by rounding."""
+        for bank in self.banks:
+            bank.recompute_norms()
+        self.ledger.square_norms[self.ledger.empty] = 0.0
+
+    def fit(self, examples, *, epochs=1, rng=None, callbacks=(), progress=False):
+        """Make ``epochs`` passes over the examples, each in a fresh random order.
+
+        Parameters
+        ----------
+        examples : sequence of Example
+        epochs : int
+        rng : numpy.random.Generator or None
+            Shuffles every epoch; None keeps the given order.
+        callbacks : sequence of callable
+            Called as ``callback(trainer, record)`` after every epoch; a true return value stops training. Where a
+            callback has them, ``on_start(trainer, examples)`` is called first, and ``on_round(trainer, step)`` after
+            every round.
+        progress : bool
+            Show a progress bar, if this takes longer than a second and standard error is a terminal.
+
+        Returns
+        -------
+        history : list of dict
+            One record an epoch: ``epoch``, ``rounds``, ``rate``, ``loss`` (mean of the losses met in the epoch, each
+            before its update), ``objective`` (that plus ``strength * R`` of the model after it), ``penalty``,
+            ``norms`` and ``kernel_weights`` by group, ``seconds``.
+        """
+        history = []
+        for callback in callbacks:
+            getattr(callback, "on_start", _nothing)(self, examples)
+        watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]
+        bar = tqdm(
+            total=epochs * len(examples), unit=" examples", delay=1, leave=False, disable=None if progress else True
+        )
+        with bar:
+            for epoch in range(1, epochs + 1):
+                started = time.perf_counter()
+                order = np.arange(len(examples)) if rng is None else rng.permutation(len(examples))
+                loss = self._pass(examples, order, bar, watchers)
+                self.recompute_norms()
+                history.append(self._record(epoch, loss, time.perf_counter() - started))
+                bar.set_postfix(epoch=epoch, loss=f"{loss:.4g}")
+                if any([callback(self, history[-1]) for callback in callbacks]):
+                    break
+        return history
+
+    def _pass(self, examples, order, bar, watchers, stride=100):
+        total = 0.0
+        for count, i in enumerate(order.tolist(), 1):
+            x, y, weight = examples[i]
+            step = self.update(x, y, weight)
+            total += step.loss
+            for watch in watchers:
+                watch(self, step)
+            if count % stride == 0:
+                bar.update(stride)
+        bar.update(len(order) % stride)
+        return total / len(order)
+
+    def _record(self, epoch, loss, seconds):
+        penalty = self.penalty()
+        return {
+            "epoch": epoch,
+            "rounds": self.round,
+            "rate": self.schedule(self.round),
+            "loss": loss,
+            "penalty": penalty,
+            "objective": loss + self.current_strength * penalty,
+            "norms": dict(zip(self.ledger.names, self.ledger.norms.tolist())),
+            "kernel_weights": self.kernel_weights(),
+            "seconds": seconds,
+        }
+
+    def kernel_weights(self):
+        """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
+        norms = self.norms
+        weights = norms if self._bound is None else self._bound.kernel_weights(norms)
+        weights = np.where(norms > 0, weights, 0.0)
+        total = weights.sum()
+        return dict(zip(self.group_names, (weights / total if total > 0 else weights).tolist()))
+
+    def regroup(self):
+        """Make room in the ledger for groups that banks have gained."""
+        n_known = len(self.ledger.names)
+        self.ledger = self.ledger.rebuilt(self.banks)
+        if not self.method.forgets:
+            self.ledger.empty[:] = False
+        self._n_penalized += len(self.ledger.names) - n_known
+        self._bind_regularizer()
+
+    def release(self):
+        """Turn kernel groups that are cached over a training set into expansions that score any input."""
+        self._predictor = None
+        for index, bank in enumerate(self.banks):
+            if hasattr(bank, "release"):
+                self.banks[index] = bank.release()
+                self.banks[index].attach(bank.ledger)
+
+    def state(self):
+        """All training state but the random generator's: named arrays and counters."""
+        arrays = {f"ledger/{key}": value for key, value in self.ledger.state().items()}
+        for index, bank in enumerate(self.banks):
+            arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
+        arrays["counters"] = np.array([self.round, self._coordinate_step, *self.schedule.state()])
+        return arrays
+
+    def load_state(self, state):
+        """The inverse of :meth:`state`."""
+        self._predictor = None
+        self.ledger.load_state(_below(state, "ledger/"))
+        for index, bank in enumerate(self.banks):
+            bank.load_state(_below(state, f"bank{index}/"))
+        counters = state["counters"].tolist()
+        self.round, self._coordinate_step = int(counters[0]), counters[1]
+        self.schedule.load_state(counters[2:])
+
+
+def _nothing(*_):
+    """Stands in for a hook that a callback does not have."""
+
+
+def _below(state, prefix):
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

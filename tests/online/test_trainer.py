@@ -1,0 +1,334 @@
+"""The trainer: convergence to the optimum, special cases, reproducibility, state, histories, refusals."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from omkl.exceptions import DivergenceError, InputError
+from omkl.groups import CachedKernelBank, ExplicitBank, Features, InterceptBank, KernelExpansion, Tokens, TransitionBank
+from omkl.kernels import Gaussian
+from omkl.losses import CRF, Perceptron, StructuredHinge
+from omkl.online import (
+    Constant,
+    DistanceOverGradients,
+    Example,
+    InverseSqrt,
+    InverseTime,
+    OnlineTrainer,
+    PolynomialAverage,
+    RegretMonitor,
+    UniformAverage,
+    regret_bound,
+)
+from omkl.regularizers import L1, L21, L21Ball, Ridge, SparseGroup, SquaredL21, TreeGroups
+from omkl.structures import Binary, Chain, Multiclass
+
+GROUPS = [[0, 1], [2, 3], [4, 5], [6, 7]]
+NAMES = ["a", "b", "c", "d"]
+
+
+class Classification:
+    """Binary data of which the first group of two features tells nearly everything, and the last two are noise."""
+
+    def __init__(self, n=60, seed=0):
+        rng = np.random.default_rng(seed)
+        self.X = rng.normal(size=(n, 8))
+        self.gold = (self.X[:, 0] + 0.5 * self.X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(np.int64)
+        rows = sparse.csr_array(self.X)
+        features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+        self.tokens = Tokens(np.arange(n + 1), features, {"x": self.X})
+        self.examples = [Example(self.tokens.sequence(i), y) for i, y in enumerate(self.gold)]
+
+    def bank(self, averaging=False, n_outputs=1):
+        return ExplicitBank(NAMES, np.repeat(np.arange(4), 2), n_outputs, averaging)
+
+    def trainer(self, regularizer, strength=0.1, schedule=None, loss=None, averaging=None, **options):
+        bank = self.bank(averaging is not None)
+        return OnlineTrainer(
+            [bank], Binary(), loss or StructuredHinge(), regularizer, strength=strength,
+            schedule=schedule or InverseSqrt(0.5), average=averaging, **options,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def data():
+    return Classification()
+
+
+PENALTIES = {
+    "mkl": (SquaredL21(), lambda w: 0.5 * cp.square(sum(cp.norm(w[g]) for g in GROUPS))),
+    "group lasso": (L21(), lambda w: sum(cp.norm(w[g]) for g in GROUPS)),
+    "ridge": (Ridge(), lambda w: 0.5 * cp.sum_squares(w)),
+    "lasso": (L1(), cp.norm1),
+    "sparse group": (SparseGroup(0.5), lambda w: 0.5 * cp.norm1(w) + 0.5 * sum(cp.norm(w[g]) for g in GROUPS)),
+    "tree": (TreeGroups([["a", "b"], ["b"], ["c", "d"]]), lambda w: cp.norm(w[:4]) + cp.norm(w[2:4]) + cp.norm(w[4:])),
+}
+
+
+def batch_optimum(data, penalty, strength, loss):
+    w = cp.Variable(8)
+    margins = cp.multiply(2 * data.gold - 1, data.X @ w)
+    losses = cp.pos(1 - margins) if isinstance(loss, StructuredHinge) else cp.logistic(-margins)
+    problem = cp.Problem(cp.Minimize(strength * penalty(w) + cp.sum(losses) / len(data.gold)))
+    return problem.solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("loss", [StructuredHinge(), CRF()], ids=["hinge", "crf"])
+def test_the_averaged_model_approaches_the_batch_optimum(data, name, loss):
+    regularizer, penalty = PENALTIES[name]
+    trainer = data.trainer(regularizer, 0.05, InverseSqrt(0.5), loss, UniformAverage(start=3000))
+    trainer.fit(data.examples, epochs=250, rng=np.random.default_rng(0))
+    optimum = batch_optimum(data, penalty, 0.05, loss)
+    w = trainer.banks[0].averaged_table()[:, 0]
+    margins = (2 * data.gold - 1) * (data.X @ w)
+    losses = np.maximum(0, 1 - margins) if isinstance(loss, StructuredHinge) else np.logaddexp(0, -margins)
+    objective = losses.mean() + 0.05 * penalty(cp.Constant(w)).value
+    assert optimum - 1e-6 <= objective <= optimum * 1.02
+
+
+@pytest.mark.parametrize("regularizer", [SquaredL21(), L21()], ids=repr)
+def test_dual_averaging_reaches_the_same_optimum_with_groups_truly_zero(data, regularizer):
+    penalty = PENALTIES["mkl" if isinstance(regularizer, SquaredL21) else "group lasso"][1]
+    trainer = data.trainer(regularizer, 0.3, InverseSqrt(1.0), method="rda")
+    trainer.fit(data.examples, epochs=400, rng=np.random.default_rng(0))
+    optimum = batch_optimum(data, penalty, 0.3, StructuredHinge())
+    assert trainer.mean_loss(data.examples) + 0.3 * trainer.penalty() <= optimum * 1.03
+    assert trainer.norms[0] > 0
+    assert (trainer.norms[2:] == 0).all()
+
+
+def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
+    for scale in (1e-3, 1.0, 1e3):
+        scaled = Classification()
+        scaled.tokens.features.values[:] *= scale
+        # features times c and strength times c^2 is the same problem in other units
+        strength = 0.05 * scale**2
+        trainer = data.trainer(Ridge(), strength, DistanceOverGradients(), averaging=PolynomialAverage(2))
+        trainer.fit(scaled.examples, epochs=100, rng=np.random.default_rng(0))
+        w = trainer.banks[0].averaged_table()[:, 0]
+        losses = np.maximum(0, 1 - (2 * data.gold - 1) * (scale * data.X @ w))
+        optimum = batch_optimum(data, PENALTIES["ridge"][1], 0.05, StructuredHinge())
+        assert losses.mean() + strength / 2 * w @ w <= 1.05 * optimum
+
+
+def test_noise_dies_again_and_again_and_the_informative_group_never(data):
+    class Census:
+        dead = np.zeros(4)
+
+        def on_round(self, trainer, step):
+            if trainer.round > len(data.examples):
+                self.dead += trainer.norms == 0
+
+        def __call__(self, trainer, record):
+            return False
+
+    census = Census()
+    data.trainer(SquaredL21(), 0.5, InverseSqrt(0.3)).fit(
+        data.examples, epochs=30, rng=np.random.default_rng(0), callbacks=[census]
+    )
+    assert census.dead[0] == 0
+    assert census.dead[3] > 20
+
+
+def test_the_ball_bounds_every_iterate(data):
+    trainer = data.trainer(L21Ball(0.3), 1.0)
+    for x, y, _ in data.examples:
+        assert trainer.update(x, y).norms.sum() <= 0.3 + 1e-12
+
+
+def test_radius_projects_all_parameters_together(data):
+    trainer = data.trainer(None, radius=0.25)
+    trainer.fit(data.examples, epochs=3)
+    assert_allclose(np.linalg.norm(trainer.ledger.norms), 0.25)
+
+
+def test_perceptron_is_rosenblatts(data):
+    """Constant rate, no regularizer, averaged: against the textbook loop."""
+    trainer = data.trainer(None, 0.0, Constant(1.0), Perceptron(), UniformAverage())
+    w, total = np.zeros(8), np.zeros(8)
+    for i, (x, y, _) in enumerate(data.examples):
+        trainer.update(x, y)
+        if (data.X[i] @ w > 0) != y:
+            w = w + (2 * y - 1) * data.X[i]
+        total += w
+    assert_allclose(trainer.banks[0].averaged_table()[:, 0], total / len(data.gold), atol=1e-12)
+
+
+def test_coordinates_every_n_rounds_shrinks_by_the_accumulated_weight(data):
+    every = data.trainer(L1(), 0.05, Constant(1e-4))
+    rarely = data.trainer(L1(), 0.05, Constant(1e-4), coordinates_every=10)
+    for trainer in (every, rarely):
+        trainer.fit(data.examples, epochs=2)
+    assert_allclose(every.banks[0].coordinates(), rarely.banks[0].coordinates(), atol=1e-4)
+
+
+def test_l1_refuses_kernels_and_dual_averaging(data):
+    bank = KernelExpansion(["gaussian"], [Gaussian(1.0)], ["x"], 1)
+    with pytest.raises(InputError, match="'gaussian' is a kernel"):
+        OnlineTrainer([bank], Binary(), StructuredHinge(), L1(), strength=0.1, schedule=InverseSqrt(1.0))
+    with pytest.raises(InputError, match="use fobos"):
+        data.trainer(L1(), method="rda")
+
+
+def test_two_groups_of_one_name_are_refused(data):
+    with pytest.raises(InputError, match="'a'"):
+        OnlineTrainer(
+            [data.bank(), data.bank()], Binary(), StructuredHinge(), Ridge(), strength=1, schedule=Constant(1.0)
+        )
+
+
+def test_divergence_is_reported_with_the_round(data):
+    data.tokens.features.values[:] *= 1e200
+    trainer = data.trainer(None, schedule=Constant(1e200))
+    with pytest.raises(DivergenceError, match=r"round 2.*smaller eta0"), np.errstate(all="ignore"):
+        trainer.fit(data.examples)
+
+
+def trainers_for_state(data, method):
+    structure = Multiclass(2)
+    make = {
+        "explicit": lambda: [data.bank(True, 2)],
+        "cached": lambda: [CachedKernelBank(["g"], [Gaussian(2.0)], ["x"], data.tokens, 2, True)],
+        "expansion": lambda: [KernelExpansion(["g"], [Gaussian(2.0)], ["x"], 2, True)],
+    }
+    for name, banks in make.items():
+
+        def build(banks=banks):
+            return OnlineTrainer(
+                [*banks()], structure, StructuredHinge(), SquaredL21(), strength=0.05, method=method,
+                schedule=DistanceOverGradients(), average=PolynomialAverage(), unpenalized=[InterceptBank(2, True)],
+            )  # fmt: skip
+
+        yield name, build
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_a_run_resumed_from_its_state_is_the_uninterrupted_run_bit_for_bit(data, method):
+    for name, build in trainers_for_state(data, method):
+        straight, first, second = build(), build(), build()
+        for x, y, _ in data.examples:
+            straight.update(x, y)
+        for x, y, _ in data.examples[:25]:
+            first.update(x, y)
+        second.load_state({key: np.array(value) for key, value in first.state().items()})
+        for x, y, _ in data.examples[25:]:
+            second.update(x, y)
+        for key, value in straight.state().items():
+            assert_array_equal(value, second.state()[key], err_msg=f"{name}: {key}")
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
+    states = []
+    for seed in (1, 1, 2):
+        trainer = data.trainer(SquaredL21())
+        trainer.fit(data.examples, epochs=3, rng=np.random.default_rng(seed))
+        states.append(trainer.banks[0].table.copy())
+    assert_array_equal(states[0], states[1])
+    assert (states[0] != states[2]).any()
+
+
+def test_history_tells_loss_objective_norms_and_weights(data):
+    trainer = data.trainer(SquaredL21(), 0.1)
+    history = trainer.fit(data.examples, epochs=4, rng=np.random.default_rng(0))
+    assert [record["epoch"] for record in history] == [1, 2, 3, 4]
+    last = history[-1]
+    assert last["rounds"] == 4 * len(data.examples)
+    assert_allclose(last["objective"], last["loss"] + 0.1 * 0.5 * sum(last["norms"].values()) ** 2)
+    assert_allclose(sum(last["kernel_weights"].values()), 1.0)
+    assert last["kernel_weights"]["a"] == max(last["kernel_weights"].values())
+    assert history[-1]["loss"] < history[0]["loss"]
+
+
+def test_a_callback_stops_training(data):
+    seen = []
+    history = data.trainer(Ridge()).fit(
+        data.examples, epochs=9, callbacks=[lambda t, r: seen.append(r) or r["epoch"] == 3]
+    )
+    assert len(history) == len(seen) == 3
+
+
+def test_weights_scale_the_gradient(data):
+    x, y, _ = data.examples[0]
+    once, thrice = data.trainer(None, schedule=Constant(0.1)), data.trainer(None, schedule=Constant(0.3))
+    once.update(x, y, weight=3.0)
+    thrice.update(x, y)
+    assert_allclose(once.banks[0].averaged_table(), thrice.banks[0].averaged_table())
+
+
+@pytest.mark.parametrize(
+    "schedule", [Constant(0.05), InverseSqrt(0.3), InverseTime(2.0), DistanceOverGradients()], ids=repr
+)
+@pytest.mark.parametrize("regularizer", [SquaredL21(), Ridge()], ids=repr)
+def test_measured_regret_stays_below_its_bound(data, schedule, regularizer):
+    trainer = data.trainer(regularizer, 0.05, schedule)
+    history = trainer.fit(data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[RegretMonitor()])
+    for record in history:
+        assert record["regret"] <= record["regret_bound"]
+    assert history[-1]["regret_bound"] < history[0]["regret_bound"]
+
+
+@pytest.mark.parametrize("schedule", [Constant(0.05), InverseSqrt(0.3)], ids=repr)
+def test_measured_regret_stays_below_the_closed_bound(data, schedule):
+    trainer = data.trainer(SquaredL21(), 0.05, schedule, radius=3.0)
+    monitor = RegretMonitor()
+    history = trainer.fit(data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[monitor])
+    lipschitz = np.linalg.norm(data.X, axis=1).max()
+    for record in history:
+        rounds = record["rounds"]
+        norm = np.sqrt(sum(v**2 for v in record["norms"].values()))
+        distance = norm if isinstance(schedule, Constant) else 2 * 3.0
+        assert record["regret"] * rounds <= regret_bound(schedule, rounds, lipschitz, distance=distance)
+
+
+def test_regret_bounds_are_those_of_the_papers():
+    assert regret_bound(Constant(0.1), 100, 2.0, distance=3.0) == pytest.approx(0.1 * 100 * 4 / 2 + 9 / 0.2)
+    assert regret_bound(InverseSqrt(0.5), 100, 2.0, distance=3.0) == pytest.approx((9 / 1.0 + 4 * 0.5) * 10)
+    assert regret_bound(InverseTime(0.25), 100, 2.0, distance=3.0) == pytest.approx(4 * (1 + np.log(100)) / (2 * 4))
+    with pytest.raises(InputError, match="closed bound"):
+        regret_bound(DistanceOverGradients(), 10, 1.0, distance=1.0)
+
+
+def test_a_chain_and_a_multiclass_share_the_trainer(data):
+    """A sequence of one token with no transitions is a multiclass example."""
+    chain = OnlineTrainer(
+        [data.bank(n_outputs=2)], Chain(2), StructuredHinge(), SquaredL21(), strength=0.1, schedule=InverseSqrt(1.0)
+    )
+    multiclass = OnlineTrainer(
+        [data.bank(n_outputs=2)],
+        Multiclass(2),
+        StructuredHinge(),
+        SquaredL21(),
+        strength=0.1,
+        schedule=InverseSqrt(1.0),
+    )
+    for x, y, _ in data.examples:
+        chain.update(x, np.array([y]))
+        multiclass.update(x, y)
+    assert_array_equal(chain.banks[0].table, multiclass.banks[0].table)
+
+
+def test_groups_that_arrive_late_join_the_ledger(data):
+    bank = ExplicitBank(["a"], np.zeros(2, dtype=int), 2, averaging=True)
+    trainer = OnlineTrainer(
+        [bank, TransitionBank(2, averaging=True)], Chain(2), StructuredHinge(), SquaredL21(), strength=0.05,
+        schedule=InverseSqrt(1.0), average=UniformAverage(),
+    )  # fmt: skip
+    few = Features(np.arange(len(data.gold) + 1), np.zeros(len(data.gold), np.int32), data.X[:, 0].copy())
+    early = Tokens(np.arange(len(data.gold) + 1), few)
+    for i, y in enumerate(data.gold):
+        trainer.update(early.sequence(i), np.array([y]))
+    before = dict(zip(trainer.ledger.names, trainer.ledger.norms))
+    bank.add_groups(["b", "c", "d"])
+    bank.grow(np.repeat(np.arange(4), 2)[2:])
+    trainer.regroup()
+    after = dict(zip(trainer.ledger.names, trainer.ledger.norms))
+    assert after == {**before, "b": 0.0, "c": 0.0, "d": 0.0}
+    for x, y, _ in data.examples:
+        trainer.update(x, np.array([y]))
+    assert trainer.norms[1] > 0
+    tracked = trainer.ledger.square_norms.copy()
+    trainer.recompute_norms()
+    assert_allclose(tracked, trainer.ledger.square_norms)
