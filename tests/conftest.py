@@ -1,0 +1,40 @@
+"""Fixtures that several rooms share."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from omkl.data import data_home, read_ocr
+
+# the first call of a jitted function compiles it: no deadline, and the same examples on every machine
+settings.register_profile(
+    "omkl", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("omkl")
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """Path of a real data file; the test is skipped without it, or fails where OMKL_DATA promises it."""
+
+    def find(relative):
+        path = data_home() / relative
+        if not path.exists():
+            if os.environ.get("OMKL_DATA"):
+                pytest.fail(f"OMKL_DATA is set, but there is no {path}.")
+            pytest.skip(f"needs {relative}: run data_scripts, or set OMKL_DATA")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def ocr(real_data):
+    return read_ocr(real_data("ocr/letter.data.gz"))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

@@ -1,0 +1,205 @@
+"""Readers: what they return, and one clear sentence for every way a file can be wrong."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from omkl.data import handwritten_dates, read_conllu, read_ocr, read_sequences, tagging_features
+from omkl.data.dates import FIRST_DAY, LAST_DAY
+from omkl.exceptions import DataFileError, InputError
+
+
+def ocr_line(number, letter, following, word, position, fold, pixels=None):
+    pixels = ["0"] * 128 if pixels is None else pixels
+    return "\t".join([str(number), letter, str(following), str(word), str(position), str(fold), *pixels]) + "\t\n"
+
+
+WORDS = [
+    ocr_line(1, "o", 2, 1, 1, 0, ["1"] + ["0"] * 127),
+    ocr_line(2, "k", -1, 1, 2, 0),
+    ocr_line(3, "a", -1, 2, 1, 7, ["0"] * 127 + ["1"]),
+]
+
+
+def write_gz(path, text):
+    with gzip.open(path, "wt") as file:
+        file.write(text)
+    return path
+
+
+def test_ocr_words(tmp_path):
+    for path in (write_gz(tmp_path / "letter.data.gz", "".join(WORDS)), tmp_path / "letter.data"):
+        if path.suffix == ".data":
+            path.write_text("".join(WORDS))
+        words = read_ocr(path)
+        assert words.letters == [["o", "k"], ["a"]]
+        assert words.folds.tolist() == [0, 7]
+        assert [image.shape for image in words.images] == [(2, 128), (1, 128)]
+        assert words.images[0][0, 0] == 1 == words.images[1][0, 127]
+        assert sum(image.sum() for image in words.images) == 2
+        assert words.of_folds(7)[1] == [["a"]]
+        assert len(words.of_folds([0, 7])[0]) == len(words) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "is empty"),
+        ([WORDS[0]], "ends in the middle of a word"),
+        ([WORDS[1]], "line 1: letter 2 of fold 0 follows letter 0"),
+        ([WORDS[0], ocr_line(2, "k", -1, 1, 2, 3)], "line 2: letter 2 of fold 3 follows letter 1 of fold 0"),
+        ([ocr_line(1, "o", -1, 1, 1, 12)], "line 1: the letter 'o' or the fold 12"),
+        ([ocr_line(1, "o", -1, 1, 1, "")], "line 1: expected id, letter"),
+        (["1\to\t-1\t1\t1\n"], "line 1: expected id, letter"),
+        ([ocr_line(1, "o", -1, 1, 1, 0, ["0"] * 127)], "line 1: expected 128 pixels"),
+        ([ocr_line(1, "o", -1, 1, 1, 0, ["2"] + ["0"] * 127)], "line 1: expected 128 pixels, each 0 or 1"),
+        ([ocr_line(1, "o", -1, 1, 1, 0, ["ü"] + ["0"] * 127)], "line 1: expected 128 pixels"),
+    ],
+)
+def test_ocr_lines_that_are_wrong_are_named(tmp_path, lines, message):
+    path = tmp_path / "letter.data"
+    path.write_text("".join(lines))
+    with pytest.raises(DataFileError, match=message):
+        read_ocr(path)
+
+
+def test_files_cut_short_damaged_or_missing(tmp_path):
+    path = write_gz(tmp_path / "letter.data.gz", "".join(WORDS) * 50)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataFileError, match="cut short or damaged"):
+        read_ocr(path)
+    path.write_bytes(whole[:100] + bytes([whole[100] ^ 255]) + whole[101:])
+    with pytest.raises(DataFileError):
+        read_ocr(path)
+    path.write_bytes(b"not gzip")
+    with pytest.raises(DataFileError, match="cut short or damaged"):
+        read_ocr(path)
+    with pytest.raises(DataFileError, match="no file"):
+        read_ocr(tmp_path / "nowhere.gz")
+
+
+def test_ocr_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMKL_DATA", str(tmp_path))
+    with pytest.raises(DataFileError, match=r"fetch_ocr\.py"):
+        read_ocr()
+
+
+def test_the_real_ocr_data_set_is_read_whole(ocr):
+    assert len(ocr) == 6877
+    assert np.bincount(ocr.folds).tolist() == [626, 704, 684, 698, 693, 651, 739, 717, 690, 675]
+    letters = [letter for word in ocr.letters for letter in word]
+    assert len(letters) == 52152
+    assert letters.count("e") == 4955
+    assert np.concatenate(ocr.images).mean() == pytest.approx(0.2197, abs=1e-4)
+
+
+def test_dates_are_dates_and_share_no_image():
+    data = handwritten_dates(50, 70, random_state=3)
+    assert len(data.train_images) == len(data.train_digits) == 50
+    assert all(images.shape == (8, 64) for images in data.test_images)
+    for digits in data.train_digits + data.test_digits:
+        text = "".join(map(str, digits))
+        day, month, year = int(text[:2]), int(text[2:4]), int(text[4:])
+        assert FIRST_DAY <= FIRST_DAY.replace(year=year, month=month, day=day) <= LAST_DAY
+    train = {row.tobytes() for images in data.train_images for row in images}
+    test = {row.tobytes() for images in data.test_images for row in images}
+    assert not train & test
+    again = handwritten_dates(50, 70, random_state=3)
+    assert all((a == b).all() for a, b in zip(data.train_images, again.train_images))
+    with pytest.raises(InputError):
+        handwritten_dates(0)
+
+
+CONLLU = """\
+# text = Don't go
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\tVB\t_\t3\taux\t_\t_
+2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
+2.1\tghost\t_\t_\t_\t_\t_\t_\t_\t_
+3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_
+
+1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_
+"""
+
+
+def test_conllu_sentences(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_bytes(b"\xef\xbb\xbf" + CONLLU.replace("\n", "\r\n").encode())
+    first, second = read_conllu(path)
+    assert first.forms == ["Do", "n't", "go"]
+    assert first.heads == [3, 3, 0]
+    assert second.upos == ["INTJ"]
+    X, y = read_sequences(path)
+    assert [len(x) for x in X] == [3, 1]
+    assert y == [["AUX", "PART", "VERB"], ["INTJ"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no sentence"),
+        ("1\ta\t_\n", "line 1: 3 columns"),
+        (CONLLU.replace("3\tgo", "4\tgo"), "line 6: word '4' where word 3"),
+        (CONLLU.replace("\t0\troot", "\tx\troot"), "line 6: the head 'x'"),
+    ],
+)
+def test_conllu_lines_that_are_wrong_are_named(tmp_path, text, message):
+    path = tmp_path / "a.conllu"
+    path.write_text(text)
+    with pytest.raises(DataFileError, match=message):
+        list(read_conllu(path))
+
+
+def test_tagging_features_look_around():
+    features = tagging_features(["McDonald's", "9-to-5", "x"])
+    assert features[0]["shape"] == "XxXxx'x"
+    assert features[1]["shape"] == "d-xx-d"
+    assert features[0]["prev"] == "<s1>"
+    assert features[2]["next2"] == "</s2>"
+    assert features[1]["has_digit"]
+    assert features[1]["has_hyphen"]
+    assert not features[1]["is_capital"]
+    assert len({frozenset(f) for f in features}) == 1
+
+
+def test_crfsuite_attribute_lists(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("B\tw=dog\tlen:3\tflag\nO\tw=a\\:b\tt=x\tt=y:0.5\n\n\nB\tw=cat\n")
+    X, y = read_sequences(path)
+    assert y == [["B", "O"], ["B"]]
+    assert X[0][0] == {"w": {"dog": 1.0}, "len": {"": 3.0}, "flag": {"": 1.0}}
+    assert X[0][1] == {"w": {"a:b": 1.0}, "t": {"x": 1.0, "y": 0.5}}
+    path.write_text("B\tw=dog:cat\n")
+    with pytest.raises(DataFileError, match="line 1: 'cat' is not a number"):
+        read_sequences(path)
+    path.write_text("\tw=dog\n")
+    with pytest.raises(DataFileError, match="line 1: a token needs a label"):
+        read_sequences(path)
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"x": [{"w": "a"}, {"w": "b"}], "y": ["A", "B"]}\n\n{"x": [{"w": "a"}], "y": [["t", 1]]}\n')
+    X, y = read_sequences(path)
+    assert X == [[{"w": "a"}, {"w": "b"}], [{"w": "a"}]]
+    assert y == [["A", "B"], [("t", 1)]]
+    path.write_text('{"x": [[0, 1]]}\n')
+    assert read_sequences(path) == ([[[0, 1]]], None)
+    for text, message in (('{"x": [', "line 1: expected"), ("[1]", "line 1: expected"), ("", "holds no sequence")):
+        path.write_text(text)
+        with pytest.raises(DataFileError, match=message):
+            read_sequences(path)
+    path.write_text('{"x": [[0]], "y": [1]}\n{"x": [[1]]}\n')
+    with pytest.raises(DataFileError, match='sequence 1 has no "y"'):
+        read_sequences(path)
+
+
+def test_formats_and_folds(tmp_path):
+    path = write_gz(tmp_path / "letter.data.gz", "".join(WORDS))
+    assert read_sequences(path, folds=[7])[1] == [["a"]]
+    with pytest.raises(InputError, match="Only the OCR data set has folds"):
+        read_sequences(tmp_path / "x.jsonl", folds=[1])
+    with pytest.raises(InputError, match="Unknown format"):
+        read_sequences(path, format="xml")
