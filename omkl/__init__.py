@@ -1,0 +1,23 @@
+"""omkl: online multiple kernel learning for structured prediction."""
+
+from importlib.metadata import version as _version
+
+from omkl import data, exceptions, groups, kernels, losses, online, plots, regularizers, structures
+from omkl.estimators import OnlineMKLClassifier, SequenceLabeler, load
+
+__version__ = _version("omkl")
+
+__all__ = [
+    "OnlineMKLClassifier",
+    "SequenceLabeler",
+    "data",
+    "exceptions",
+    "groups",
+    "kernels",
+    "load",
+    "losses",
+    "online",
+    "plots",
+    "regularizers",
+    "structures",
+]

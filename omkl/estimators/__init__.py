@@ -1,0 +1,7 @@
+"""Estimators: the scikit-learn faces of what the other rooms do."""
+
+from omkl.estimators.classification import OnlineMKLClassifier
+from omkl.estimators.loading import load
+from omkl.estimators.sequence import SequenceLabeler
+
+__all__ = ["OnlineMKLClassifier", "SequenceLabeler", "load"]

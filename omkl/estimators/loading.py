@@ -1,0 +1,38 @@
+"""From a model file back to the estimator that wrote it."""
+
+from omkl.estimators.classification import OnlineMKLClassifier
+from omkl.estimators.sequence import SequenceLabeler
+from omkl.exceptions import ModelFileError
+from omkl.persistence import Unpacker, read_model
+
+#: Everything that :func:`load` can return.
+ESTIMATORS = (OnlineMKLClassifier, SequenceLabeler)
+
+
+def load(path, parts=None):
+    """Load any estimator that :meth:`save` has written. Nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : path-like
+    parts : dict of str to object, optional
+        Your own functions and classes by name, where the model was made with some: kernels, losses, regularizers.
+
+    Returns
+    -------
+    estimator
+        It predicts bit for bit what the saved one did, and goes on training with ``partial_fit``.
+
+    Raises
+    ------
+    omkl.exceptions.ModelFileError
+        If the file is missing, damaged, newer than this version, or names a part that is not given.
+    """
+    manifest, arrays = read_model(path)
+    try:
+        cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
+        return cls._from_model(manifest, arrays, Unpacker(arrays, parts or {}))
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} does not hold a whole model ({type(error).__name__}: {error}).") from None

@@ -1,0 +1,272 @@
+"""SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from omkl.estimators.base import OnlineEstimator, is_probabilistic
+from omkl.estimators.encoding import Encoder, flatten
+from omkl.estimators.examples import check_sample_weight
+from omkl.estimators.labels import Labels, flat_labels
+from omkl.exceptions import InputError
+from omkl.groups import TransitionBank
+from omkl.structures import Chain
+
+
+class SequenceLabeler(OnlineEstimator):
+    """First-order chain labeler whose combination of kernels or feature templates is learned online.
+
+    ``X`` is a list of sequences. A sequence is an array of shape (n, d), or a list of n dicts, one a token. In a
+    dict, a string gives the feature ``key=value``, a number the feature ``key`` with that value, a boolean 1 or 0, a
+    list or set of strings one feature each, and every such key is a group; an array is a view for kernels to act on.
+    ``y`` is a list of sequences of labels, any hashable.
+
+    Parameters
+    ----------
+    kernels : list, dict or None
+        Kernels, by object (:mod:`omkl.kernels`), as a function of two arrays, or by string: ``"linear"``,
+        ``"quadratic"``, ``"cubic"``, ``"gaussian:sigma2=5"``, ``"laplacian"``, ``"chi2"``, ``"b1:density=0.05"``,
+        ``"precomputed"``. Each is a group; a dict names them. None takes linear, quadratic and Gaussian on arrays,
+        and linear on every array in dicts.
+    loss : {"hinge", "crf", "perceptron"} or StructuredLoss
+        Structured SVM, conditional random field, or structured perceptron.
+    regularizer : str, Regularizer or None
+        ``"mkl"`` learns a sparse combination (squared mixed norm), ``"group-lasso"``, ``"elastic-net:mu=0.5"``,
+        ``"lq:q=1.5"`` and others are in :mod:`omkl.regularizers`; ``"l2"`` weights all groups alike.
+    C : float > 0
+        Weight of the losses, ``1 / (lambda m)`` for m training sequences: larger fits closer.
+    epochs : int > 0
+        Passes over the data.
+    method : {"fobos", "rda"}
+        Forward-backward splitting, the paper's Algorithm 1, or regularized dual averaging, whose iterates are truly
+        group-sparse.
+    eta0 : "auto" or float > 0
+        Scale of the learning rate. "auto" needs no tuning: see :class:`~omkl.online.DistanceOverGradients`.
+    schedule : str, Schedule or None
+        With a number for ``eta0``: ``"sqrt"`` for ``eta0 / sqrt(t)`` (the default), ``"constant"``, or
+        ``"inverse-time"`` for ``eta0 / t``.
+    average : str, Average or None
+        ``"quadratic"`` weights the model of round t with t^2; ``"uniform"``; ``"uniform:start=1000"``;
+        ``"polynomial:power=4"``; ``None`` or ``"last"`` takes the last model.
+    transitions : {"free", "regularized", None}
+        Scores of neighbouring labels: not regularized, one more group of the regularizer, or left out.
+    transitions_by_position : bool
+        Whether each position has transitions of its own, for outputs of a fixed format such as dates.
+    cost : array of shape (K, K), optional
+        ``cost[gold, predicted]`` in the order of ``classes_``; 1 for every wrong label by default.
+    radius : float, "auto" or None
+        Project every iterate onto a ball: of this radius, or of the one that certainly holds the solution.
+    shuffle : bool
+        Present the sequences in a fresh random order every epoch. File order usually costs accuracy.
+    early_stopping : bool
+        Hold out ``validation_fraction`` of the sequences, stop when token accuracy on them has not improved for
+        ``n_iter_no_change`` epochs, and keep the best epoch's model.
+    validation_fraction : float in (0, 1)
+    n_iter_no_change : int > 0
+    n_examples : float, optional
+        The m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences; in ``partial_fit``,
+        the number of sequences seen so far.
+    cache_size : float
+        Megabytes for Gram matrices of kernel groups; where they do not fit, their rows are computed on demand. 0
+        computes every kernel value when it is needed, as ``partial_fit`` does.
+    dtype : {"auto", "float32", "float64"}
+        Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
+    callbacks : list of callable, optional
+        Called after every epoch as ``callback(trainer, record)``; a true value stops training.
+    verbose : bool
+        Show a progress bar when training takes longer than a second, on a terminal.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same model, bit for bit.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+        The labels.
+    kernel_weights_ : dict of str to float
+        The learned weight of each group, in [0, 1], summing to 1.
+    history_ : list of dict
+        A record an epoch: ``loss``, ``objective``, ``norms``, ``kernel_weights`` and more, see
+        :meth:`omkl.online.OnlineTrainer.fit`.
+    n_iter_ : int
+        Epochs run.
+
+    References
+    ----------
+    Martins, Smith, Xing, Aguiar, Figueiredo: *Online Multiple Kernel Learning for Structured Prediction* (2011),
+    Algorithms 1 and 3.
+
+    Examples
+    --------
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> y = [["DET", "NOUN"], ["DET", "NOUN"]]
+    >>> labeler = SequenceLabeler(random_state=0).fit(X, y)
+    >>> labeler.predict([[{"word": "a"}, {"word": "dog"}]])[0].tolist()
+    ['DET', 'NOUN']
+    """
+
+    def __init__(
+        self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
+        schedule=None, average="quadratic", transitions="free", transitions_by_position=False, cost=None,
+        radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None,
+        cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
+    ):  # fmt: skip
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.transitions = transitions
+        self.transitions_by_position = transitions_by_position
+        self.cost = cost
+        self.radius = radius
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_examples = n_examples
+        self.cache_size = cache_size
+        self.dtype = dtype
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None):
+        """Train on sequences, from scratch.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of sequences of labels
+        sample_weight : array of shape (number of sequences,), optional
+            How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described; the model stays what it was.
+        """
+        self._resolve()
+        tokens, offsets, flat = _check_pair(X, y)
+        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        labels = Labels(flat)
+        encoder = Encoder(self.kernels).fit(tokens)
+        encoded = encoder.encode(tokens, offsets, grow=True)
+        self._fit(encoder, encoded, labels.indices(flat, ""), weights, self._structure(labels))
+        self._set_labels(labels)
+        return self
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """One round of training for each sequence, in the given order.
+
+        Kernels learn their widths, and the model its labels, from the first call.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        classes : sequence of labels, optional
+            All labels that will ever come, at the first call; the labels of its ``y`` by default.
+
+        Returns
+        -------
+        self
+        """
+        self._resolve()
+        tokens, offsets, flat = _check_pair(X, y)
+        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        advice = "declare all labels at the first call of partial_fit, with classes=."
+        if hasattr(self, "_trainer"):
+            gold = self._labels.indices(flat, advice)
+            self._update(self._encode_more(tokens, offsets), gold, weights)
+            return self
+        labels = Labels(flat if classes is None else classes)
+        gold = labels.indices(flat, advice)
+        encoder = Encoder(self.kernels).fit(tokens)
+        encoded = encoder.encode(tokens, offsets, grow=True)
+        structure = self._structure(labels)
+        self._adopt(encoder, structure, self._start(encoder, structure, positions=int(np.diff(offsets).max())))
+        self._set_labels(labels)
+        self.history_, self.n_iter_ = [], 1
+        self._update(encoded, gold, weights)
+        return self
+
+    def predict(self, X):
+        """Best labels of each sequence: a list of arrays of labels."""
+        predictor = self.predictor_
+        tokens, offsets = flatten(X)
+        labels = predictor.decode(self._encoder.encode(tokens, offsets))
+        return np.split(self.classes_[labels], offsets[1:-1])
+
+    def decision_function(self, X):
+        """Unary potentials of each sequence: a list of arrays (n, K), the score of each label without transitions."""
+        return [potentials.unary for potentials in self._potentials(X)]
+
+    @available_if(is_probabilistic)
+    def predict_marginals(self, X):
+        """Probability of each label at each token: a list of arrays (n, K) with rows that sum to 1.
+
+        Only for ``loss="crf"``.
+        """
+        return [
+            self.structure_.marginals(potentials)[1].unary if len(potentials.unary) else potentials.unary
+            for potentials in self._potentials(X)
+        ]
+
+    def _potentials(self, X):
+        """Potentials of one sequence after the other."""
+        predictor = self.predictor_
+        tokens, offsets = flatten(X)
+        for block, potentials in predictor.blocks(self._encoder.encode(tokens, offsets)):
+            for low, high in zip(block.offsets[:-1], block.offsets[1:]):
+                yield self.structure_.part(potentials, low, high)
+
+    def score(self, X, y, sample_weight=None):
+        """Token accuracy in [0, 1].
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If ``y`` does not fit ``X``, or holds a label that was not seen in training.
+        """
+        predictor = self.predictor_
+        tokens, offsets, flat = _check_pair(X, y)
+        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        gold = self._labels.indices(flat, "it can never be predicted, so drop its sequence or train with it.")
+        right = predictor.decode(self._encoder.encode(tokens, offsets)) == gold
+        return float(np.average(right, weights=None if weights is None else np.repeat(weights, np.diff(offsets))))
+
+    @property
+    def transitions_(self):
+        """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
+        bank = self.predictor_.banks[-1]
+        if not isinstance(bank, TransitionBank):
+            return np.zeros((len(self._labels), len(self._labels)))
+        return bank.table if self.transitions_by_position else bank.table[0]
+
+    def _structure(self, labels):
+        return Chain(len(labels), self.cost, by_position=self.transitions_by_position)
+
+    def _other_banks(self, structure, n_outputs, n_positions, averaging):
+        if self.transitions not in ("regularized", "free", None):
+            raise InputError(f'transitions must be "regularized", "free" or None, not {self.transitions!r}.')
+        if self.transitions is None:
+            return [], []
+        positions = n_positions if self.transitions_by_position else 1
+        bank = TransitionBank(structure.n_labels, positions, averaging)
+        return ([bank], []) if self.transitions == "regularized" else ([], [bank])
+
+
+def _check_pair(X, y):
+    """Tokens, offsets and flat labels of sequences that must fit each other and not be empty."""
+    tokens, offsets = flatten(X)
+    lengths = np.diff(offsets)
+    if not lengths.all():
+        raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
+    return tokens, offsets, flat_labels(y, lengths)

@@ -1,0 +1,201 @@
+"""String features of tokens, CRFsuite style: from dicts to sparse rows, column by column.
+
+A token is a dict. A string gives the feature ``key=value``; a number gives the feature ``key`` with that value; True
+is 1 and False is 0; a list or set of strings gives one feature each; a dict gives ``key:subkey`` with its number;
+None is nothing. Each key is a group.
+"""
+
+from array import array
+from collections import defaultdict
+from itertools import chain, repeat
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.groups import Features
+
+#: What the feature of a number is called in its key's vocabulary, which otherwise holds strings.
+NUMBER = None
+NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+#: Tokens encoded at a time, few enough for their strings to stay in cache between reading and looking up.
+CHUNK = 1024
+
+
+class Vocabulary:
+    """Feature ids by key and value, given in the order of first appearance.
+
+    Parameters
+    ----------
+    first_id : int
+        Id of the first feature.
+
+    Attributes
+    ----------
+    keys : list of str
+        Keys in the order of their groups.
+    ids : dict of str to dict
+        For each key, the id of each of its values (:data:`NUMBER` for numbers).
+    groups : array of int
+        For each feature, by id, the index of its key.
+    """
+
+    def __init__(self, first_id=0):
+        self.keys = []
+        self.ids = {}
+        self.groups = array("i")
+        self.first_id = first_id
+        self._ids_given = 0
+
+    def encode(self, tokens, grow):
+        """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
+        chunks = []
+        for low in range(0, len(tokens), CHUNK):
+            chunk = tokens[low : low + CHUNK]
+            parts = []
+            for key, column in _columns(chunk, None if grow else self.ids):
+                known = self.ids[key] if key in self.ids else self._add_key(key)
+                before = len(known)
+                try:
+                    parts += _encode_column(key, column, known, grow)
+                finally:
+                    self.groups.extend([self.keys.index(key)] * (len(known) - before))
+            chunks.append(_to_rows(parts, len(chunk)))
+        return _joined(chunks)
+
+    def _add_key(self, key):
+        if not isinstance(key, str):
+            raise InputError(f"A token has the key {key!r}: the keys of token dicts must be strings.")
+        self.keys.append(key)
+        # a defaultdict gives a new value the next id as it looks it up
+        self.ids[key] = defaultdict(self._next_id)
+        return self.ids[key]
+
+    def _next_id(self):
+        self._ids_given += 1
+        return self.first_id + self._ids_given - 1
+
+    def names(self):
+        """``(key, value)`` of every feature, by id; a number's value is None."""
+        names = [None] * len(self.groups)
+        for key, ids in self.ids.items():
+            for value, i in ids.items():
+                names[i - self.first_id] = (key, value)
+        return names
+
+    def state(self):
+        """Keys, and every value as UTF-8 in the order of ids, as arrays."""
+        names = self.names()
+        encoded = [b"" if value is NUMBER else value.encode("utf-8", "surrogatepass") for _, value in names]
+        return {
+            "text": np.frombuffer(b"".join(encoded), dtype=np.uint8),
+            "lengths": np.array([len(text) for text in encoded], dtype=np.int32),
+            "is_number": np.array([value is NUMBER for _, value in names], dtype=bool),
+            "groups": np.array(self.groups, dtype=np.int32),
+        }
+
+    @classmethod
+    def from_state(cls, keys, first_id, state):
+        """The inverse of :meth:`state`."""
+        vocabulary = cls(first_id)
+        vocabulary.keys = list(keys)
+        vocabulary.ids = {key: defaultdict(vocabulary._next_id) for key in keys}
+        text = state["text"].tobytes()
+        ends = np.cumsum(state["lengths"], dtype=np.int64).tolist()
+        starts = [0, *ends[:-1]]
+        vocabulary.groups.extend(state["groups"].tolist())
+        for number, key, low, high in zip(state["is_number"].tolist(), vocabulary.groups, starts, ends):
+            value = NUMBER if number else text[low:high].decode("utf-8", "surrogatepass")
+            vocabulary.ids[keys[key]][value] = vocabulary._next_id()
+        return vocabulary
+
+
+_ABSENT = None
+
+
+def _columns(tokens, wanted):
+    """``(key, values over all tokens)`` of every wanted key, or of all; absent values are :data:`_ABSENT`."""
+    keys = tuple(tokens[0])
+    if all(map(keys.__eq__, map(tuple, tokens))):
+        # every token has the same keys in the same order: read them row by row, as they lie in memory
+        values = list(chain.from_iterable(map(dict.values, tokens)))
+        columns = {key: values[k :: len(keys)] for k, key in enumerate(keys)}
+    else:
+        keys = dict.fromkeys(chain.from_iterable(tokens))
+        columns = {key: [token.get(key, _ABSENT) for token in tokens] for key in keys}
+    return [(key, column) for key, column in columns.items() if wanted is None or key in wanted]
+
+
+def _encode_column(key, column, known, grow):
+    """Parts ``(tokens, ids, values)`` of one key; ``tokens`` None means all, ``values`` None means ones."""
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        return [(None, _look_up(column, known, grow), None)]
+    if kinds <= set(NUMBERS):
+        values = _finite(key, np.array(column, dtype=np.float64))
+        return [(None, np.repeat(_look_up([NUMBER], known, grow), len(column)), values)]
+    where, names, values = [], [], []
+    for i, value in enumerate(column):
+        for name, amount in _named_values(key, value):
+            where.append(i)
+            names.append(name)
+            values.append(amount)
+    # checked before anything is looked up, which may add to the vocabulary
+    values = _finite(key, np.array(values, dtype=np.float64))
+    return [(np.array(where, dtype=np.int64), _look_up(names, known, grow), values)]
+
+
+def _look_up(names, known, grow):
+    """Ids of the names; unknown ones are added if ``grow``, else -1."""
+    found = map(known.__getitem__, names) if grow else map(known.get, names, repeat(-1))
+    return np.fromiter(found, dtype=np.int32, count=len(names))
+
+
+def _named_values(key, value):
+    if value is _ABSENT:
+        return ()
+    if isinstance(value, str):
+        return ((str(value), 1.0),)
+    if isinstance(value, NUMBERS):
+        return ((NUMBER, float(value)),)
+    if isinstance(value, dict):
+        return tuple((str(name), float(amount)) for name, amount in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        names = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return tuple((str(name), 1.0) for name in names)
+    raise InputError(
+        f"The feature {key!r} has a value of type {type(value).__name__}: use strings, numbers, booleans or lists."
+    )
+
+
+def _finite(key, values):
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"The feature {key!r} is {values[~np.isfinite(values)][0]} in a token: features must be finite."
+        )
+    return values
+
+
+def _to_rows(parts, n_tokens):
+    """CSR rows from the columns' parts, features in the order of the keys; unknown and zero ones are left out."""
+    if parts and all(tokens is None and values is None for tokens, _, values in parts):
+        ids = np.stack([ids for _, ids, _ in parts], axis=1)
+        kept = ids >= 0
+        return kept.sum(axis=1), ids[kept], np.ones(np.count_nonzero(kept))
+    everyone = np.arange(n_tokens)
+    where = np.concatenate([everyone[:0]] + [everyone if tokens is None else tokens for tokens, _, _ in parts])
+    values = [np.ones(len(ids)) if values is None else values for _, ids, values in parts]
+    ids, values = (
+        np.concatenate([np.zeros(0, dtype=np.int32)] + [ids for _, ids, _ in parts]),
+        np.concatenate([[], *values]),
+    )
+    kept = (ids >= 0) & (values != 0.0)
+    order = np.flatnonzero(kept)[np.argsort(where[kept], kind="stable")]
+    return np.bincount(where[kept], minlength=n_tokens), ids[order], values[order]
+
+
+def _joined(chunks):
+    lengths = np.concatenate([np.zeros(1, dtype=np.int64)] + [lengths for lengths, _, _ in chunks])
+    ids = np.concatenate([np.zeros(0, dtype=np.int32)] + [ids for _, ids, _ in chunks])
+    return Features(np.cumsum(lengths), ids, np.concatenate([[]] + [values for _, _, values in chunks]))

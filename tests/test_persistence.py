@@ -1,0 +1,251 @@
+"""Model files: bit-identical predictions after a round trip, damaged files refused, nothing executed."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_iris
+
+import omkl
+from omkl.exceptions import InputError, ModelFileError, OmklError
+from omkl.kernels import Average, Custom, Gaussian, Kernel
+from omkl.online import PolynomialAverage
+from omkl.persistence import Packer, Unpacker
+from omkl.regularizers import L21, Ridge, TreeGroups
+
+
+def sequences(rng, n=12):
+    X = [rng.normal(size=(rng.integers(1, 5), 4)) for _ in range(n)]
+    return X, [["up" if row[0] > 0 else "down" for row in x] for x in X]
+
+
+def templates(X, y):
+    rng = np.random.default_rng(5)
+    return [
+        [{"word": f"{label}é\ud83d{rng.integers(3)}", "size": float(row[1]), "v": row} for row, label in zip(x, labels)]
+        for x, labels in zip(X, y)
+    ]
+
+
+LABELERS = {
+    "kernels": ({"kernels": ["linear", "quadratic", "gaussian", "b1:density=0.5"]}, False),
+    "templates": ({"kernels": {"lin": "linear:on=v", "g": Gaussian(on="v")}}, True),
+    "objects": (
+        {
+            "kernels": {"mean": Average(["linear:normalize=average", "laplacian"]), "two": Gaussian(on=slice(0, 2))},
+            "regularizer": L21() + 0.5 * Ridge(), "average": PolynomialAverage(3), "cost": np.array([[0, 2.0], [1, 0]]),
+        },
+        False,
+    ),
+    "tree and rda": (
+        {"kernels": ["linear", "cubic"], "regularizer": TreeGroups([["linear", "cubic"], ["cubic"]]), "method": "rda"},
+        False,
+    ),
+    "by position, no average": ({"kernels": "linear", "transitions_by_position": True, "average": None}, False),
+    "single precision": ({"kernels": ["gaussian", "linear"], "dtype": "float32"}, False),
+    "crf": ({"kernels": ["linear"], "loss": "crf", "transitions": "regularized", "radius": "auto"}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LABELERS)
+def test_a_loaded_model_predicts_and_trains_bit_for_bit(name, rng, tmp_path):
+    settings, strings = LABELERS[name]
+    X, y = sequences(rng)
+    X = templates(X, y) if strings else X
+    path = tmp_path / "model.npz"
+    saved = omkl.SequenceLabeler(**settings, epochs=4, random_state=0).fit(X, y)
+    saved.save(path)
+    loaded = omkl.load(path)
+    for _ in range(2):
+        for mine, theirs in zip(saved.decision_function(X), loaded.decision_function(X)):
+            assert_array_equal(mine, theirs)
+        assert_array_equal(saved.transitions_, loaded.transitions_)
+        assert saved.kernel_weights_ == loaded.kernel_weights_
+        for model in (saved, loaded):
+            model.partial_fit(X, y)
+    assert loaded.history_ == saved.history_
+    assert loaded.classes_.tolist() == ["down", "up"]
+    assert repr(loaded.get_params()) == repr(saved.get_params())
+
+
+def test_classifiers_too(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    for target in (y, y == 1, np.array(["abc"[i] for i in y])):
+        saved = omkl.OnlineMKLClassifier(random_state=0, epochs=3).fit(X, target)
+        saved.save(tmp_path / "model.npz")
+        loaded = omkl.load(tmp_path / "model.npz")
+        assert_array_equal(saved.decision_function(X), loaded.decision_function(X))
+        assert_array_equal(saved.predict(X), loaded.predict(X))
+        assert loaded.n_features_in_ == 4
+
+
+def test_equal_models_are_equal_files(rng, tmp_path):
+    X, y = sequences(rng)
+    for name in ("a.npz", "b.npz"):
+        model = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
+        for record in model.history_:
+            record["seconds"] = 0.0
+        model.save(tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.npz"
+    X, y = sequences(np.random.default_rng(0))
+    omkl.SequenceLabeler(["linear", "gaussian"], epochs=2, random_state=0).fit(X, y).save(path)
+    return path
+
+
+def refused(model_file, content):
+    damaged = model_file.with_name("damaged.npz")
+    damaged.write_bytes(content)
+    with pytest.raises(ModelFileError) as error:
+        omkl.load(damaged)
+    assert "\n" not in str(error.value)
+
+
+@given(data=st.data())
+def test_any_flipped_bit_is_refused(model_file, data):
+    content = bytearray(model_file.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    refused(model_file, bytes(content))
+
+
+@given(data=st.data())
+def test_any_cut_is_refused(model_file, data):
+    content = model_file.read_bytes()
+    refused(model_file, content[: data.draw(st.integers(0, len(content) - 1))])
+
+
+def rewritten(model_file, change):
+    """The same file with changed members and a checksum that fits: what an attacker would write."""
+    import hashlib
+
+    with zipfile.ZipFile(model_file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.comment = b"sha256:" + b"0" * 64
+    content = target.getvalue()[:-64]
+    return content + hashlib.sha256(content).hexdigest().encode()
+
+
+def with_manifest(**entries):
+    def change(members):
+        members["manifest.json"] = json.dumps({**json.loads(members["manifest.json"]), **entries}).encode()
+
+    return change
+
+
+def with_pickle(members):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([print], dtype=object), allow_pickle=True)
+    members["ledger/scales.npy"] = buffer.getvalue()
+
+
+def without_an_array(members):
+    del members["ledger/scales.npy"]
+
+
+def with_a_huge_claim(members):
+    header = np.lib.format.magic(1, 0)
+    text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
+    members["ledger/scales.npy"] = header + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_manifest(format=99),
+        with_manifest(**{"class": "System"}),
+        with_manifest(labels={"part": "os.system", "parameters": {"command": "true"}}),
+        with_manifest(labels={"part": "kernels.Pair", "parameters": {}}),
+        with_manifest(labels={"evil": 1}),
+        with_pickle,
+        without_an_array,
+        with_a_huge_claim,
+    ],
+    ids=lambda change: change.__name__,
+)
+def test_a_file_that_lies_is_refused_and_nothing_runs(model_file, change):
+    refused(model_file, rewritten(model_file, change))
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(ModelFileError, match="no model file"):
+        omkl.load(tmp_path / "missing.npz")
+    for content in (b"", b"hello", b"PK\x03\x04" + b"x" * 500):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(ModelFileError, match="not an omkl model file"):
+            omkl.load(tmp_path / "other")
+    np.savez(tmp_path / "arrays.npz", a=np.ones(3))
+    with pytest.raises(ModelFileError, match="not an omkl model file"):
+        omkl.load(tmp_path / "arrays.npz")
+    with pytest.raises(ModelFileError):
+        omkl.load(tmp_path)
+
+
+def minimum(X, Y):
+    return np.minimum(X[:, None], Y[None]).sum(axis=2)
+
+
+class Shifted(Kernel):
+    short_names = {"shifted": {}}
+
+    def __init__(self, shift=1.0):
+        super().__init__()
+        self.shift = shift
+
+    def raw(self, pair):
+        return pair.products + self.shift
+
+
+def test_the_users_own_parts_must_be_given_again(rng, tmp_path):
+    X, y = sequences(rng)
+    X = [np.abs(x) for x in X]
+    path = tmp_path / "model.npz"
+    saved = omkl.SequenceLabeler({"min": Custom(minimum), "own": Shifted(0.5)}, epochs=2, random_state=0).fit(X, y)
+    saved.save(path)
+    with pytest.raises(ModelFileError, match=r"parts=\{'minimum'"):
+        omkl.load(path)
+    loaded = omkl.load(path, parts={"minimum": minimum, "Shifted": Shifted})
+    assert_array_equal(saved.decision_function(X)[0], loaded.decision_function(X)[0])
+
+
+def test_a_failed_save_leaves_the_previous_file(rng, tmp_path):
+    X, y = sequences(rng)
+    path = tmp_path / "model.npz"
+    labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
+    labeler.save(path)
+    before = path.read_bytes()
+    for breakage in ({"cost": object()}, {"random_state": 0, "n_examples": {1, 2}}):
+        labeler.set_params(**breakage)
+        with pytest.raises(OmklError):
+            labeler.save(path)
+        labeler.set_params(**dict.fromkeys(breakage))
+    frozen = omkl.SequenceLabeler("linear").fit(X, [[frozenset(label) for label in labels] for labels in y])
+    with pytest.raises(InputError, match="cannot be saved"):
+        frozen.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
+
+
+@given(
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_json_values_come_back_as_they_were(value):
+    packer = Packer()
+    packed = json.loads(json.dumps(packer.pack(value, "value")))
+    assert Unpacker(packer.arrays, {}).unpack(packed) == value
