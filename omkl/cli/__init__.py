@@ -1,0 +1,42 @@
+"""The command ``omkl``: one subcommand a file."""
+
+import argparse
+import sys
+import warnings
+from importlib.metadata import version
+
+from omkl.cli import demo, evaluate, inspect, predict, train
+from omkl.exceptions import OmklError
+
+SUBCOMMANDS = (demo, train, predict, evaluate, inspect)
+
+
+def build_parser():
+    """The argument parser with all subcommands."""
+    parser = argparse.ArgumentParser(
+        prog="omkl", description="Online multiple kernel learning for structured prediction."
+    )
+    parser.add_argument("--version", action="version", version=f"omkl {version('omkl')}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for subcommand in SUBCOMMANDS:
+        subcommand.add_parser(subparsers)
+    return parser
+
+
+def main(argv=None):
+    """Run one command; the exit code is 0, or 2 with one sentence on standard error where the input is at fault."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("once")
+            arguments.run(arguments)
+    except OmklError as error:
+        print(f"omkl: error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"omkl: error: {error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("omkl: interrupted; no output file was changed.", file=sys.stderr)
+        return 130
+    return 0

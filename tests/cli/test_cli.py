@@ -1,0 +1,193 @@
+"""The command line, as a user meets it: output, files, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.cli import main
+from omkl.cli.common import bar_chart, table
+
+CRFSUITE = "".join(f"{label}\tw={word}\tn={i % 3}\n" + ("\n" if i % 4 == 3 else "") for i, (label, word) in enumerate(
+    [("D", "the"), ("N", "dog"), ("V", "runs"), ("P", ".")] * 10
+))  # fmt: skip
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(CRFSUITE)
+    return path
+
+
+@pytest.fixture
+def model(corpus, tmp_path):
+    path = tmp_path / "model.npz"
+    assert main(["train", "labeler", str(corpus), "-o", str(path), "--random-state", "0", "--quiet"]) == 0
+    return path
+
+
+def test_demo_prints_saves_and_draws(tmp_path, capsys):
+    folder = tmp_path / "out"
+    arguments = ["demo", "-o", str(folder), "--n-train", "15", "--n-test", "20", "--epochs", "4"]
+    assert main([*arguments, "--json", str(tmp_path / "m.json")]) == 0
+    printed = capsys.readouterr().out
+    for expected in ("linear", "quadratic", "gaussian", "average of the three", "MKL of the three", "█", "Next:"):
+        assert expected in printed
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert metrics == json.loads((folder / "metrics.json").read_text())
+    assert len(metrics["results"]) == 5
+    assert all(row["accuracy"] > 0.5 for row in metrics["results"])
+    assert (folder / "group_weights.png").read_bytes().startswith(b"\x89PNG")
+    assert omkl.load(folder / "dates.npz").kernel_weights_ == pytest.approx(metrics["kernel_weights"])
+
+
+def test_demo_without_matplotlib_says_what_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["demo", "-o", str(tmp_path), "--n-train", "5", "--n-test", "5", "--epochs", "1"]) == 0
+    assert "pip install omkl[plot]" in capsys.readouterr().out
+
+
+def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
+    output, metrics = tmp_path / "labels.txt", tmp_path / "metrics.json"
+    assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
+    labels = output.read_text().split("\n\n")
+    assert labels[0] == "D\nN\nV\nP"
+    assert main(["predict", str(model), str(corpus), "-o", str(tmp_path / "l.jsonl"), "--quiet"]) == 0
+    assert json.loads((tmp_path / "l.jsonl").read_text().splitlines()[0]) == {"y": ["D", "N", "V", "P"]}
+    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
+    assert json.loads(metrics.read_text())["accuracy"] == 1.0
+    assert main(["inspect", str(model), "--top", "3", "--json", str(metrics)]) == 0
+    inspected = json.loads(metrics.read_text())
+    assert sum(inspected["kernel_weights"].values()) == pytest.approx(1.0)
+    assert len(inspected["top_features"]) == 3
+    printed = capsys.readouterr().out
+    assert "Token accuracy 100.00%" in printed
+    assert "w=the" in printed
+
+
+def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
+    metrics = tmp_path / "metrics.json"
+    files = ["train", "labeler", corpus, "-o", tmp_path / "m.npz", "--dev", corpus, "--json", metrics]
+    settings = "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --eta0 0.5 --average last --transitions none"
+    assert main([*map(str, files), *settings.split()]) == 0
+    assert "Token accuracy on" in capsys.readouterr().out
+    saved = json.loads(metrics.read_text())
+    assert saved["dev_accuracy"] > 0.9
+    assert len(saved["history"]) == 5
+    parameters = omkl.load(tmp_path / "m.npz").get_params()
+    assert (parameters["loss"], parameters["method"], parameters["eta0"]) == ("crf", "rda", 0.5)
+    assert parameters["transitions"] is None
+
+
+def test_vectors_and_kernels_from_json_lines(tmp_path, rng):
+    path = tmp_path / "v.jsonl"
+    records = [
+        {"x": (x := rng.normal(size=(3, 2))).tolist(), "y": (x[:, 0] > 0).astype(int).tolist()} for _ in range(30)
+    ]
+    path.write_text("\n".join(map(json.dumps, records)))
+    arguments = [
+        "train",
+        "labeler",
+        str(path),
+        "-o",
+        str(tmp_path / "m.npz"),
+        "--kernels",
+        "linear",
+        "gaussian:sigma2=1",
+    ]
+    assert main([*arguments, "--quiet"]) == 0
+    assert set(omkl.load(tmp_path / "m.npz").kernel_weights_) == {"linear", "gaussian:sigma2=1"}
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "labeler", "{missing}", "-o", "{out}"], "no file"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"], "C must be a finite number > 0"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--regularizer", "mlk"], "Unknown regularizer 'mlk'"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--kernels", "gauss"], "Unknown kernel 'gauss'"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--folds", "1"], "Only the OCR data set has folds"),
+        (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
+        (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "No such file"),
+        (["predict", "{missing}", "{corpus}", "-o", "{out}"], "no model file"),
+        (["predict", "{corpus}", "{corpus}", "-o", "{out}"], "not an omkl model file"),
+        (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
+        (["predict", "{model}", "{empty}", "-o", "{out}"], "holds no sequence"),
+        (["evaluate", "{model}", "{unseen}"], "label 'X' was not seen in training"),
+        (["evaluate", "{model}", "{unlabelled}"], "holds no labels to compare"),
+        (["inspect", "{model}", "--group", "zzz"], "No group of features is called 'zzz'"),
+        (["demo", "-o", "{out_folder}", "--n-train", "0"], "at least one date"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, model, tmp_path, capsys):
+    paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty", "unseen", "out_folder")}
+    paths |= {"corpus": corpus, "model": model, "unlabelled": tmp_path / "unlabelled.jsonl"}
+    content = bytearray(model.read_bytes())
+    content[len(content) // 2] ^= 1
+    paths["damaged"].write_bytes(content)
+    paths["empty"].write_text("\n\n")
+    paths["unseen"].write_text("X\tw=dog\n")
+    paths["unlabelled"].write_text('{"x": [{"w": "dog"}]}\n')
+    paths["out"].write_text("previous")
+    capsys.readouterr()
+    assert main([word.format(**paths) for word in command]) == 2
+    streams = capsys.readouterr()
+    assert message in streams.err
+    assert streams.err.startswith("omkl: error: ")
+    assert streams.err.count("\n") == 1
+    assert paths["out"].read_text() == "previous"
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_wrong_usage_exits_with_2(capsys):
+    for command in ([], ["frobnicate"], ["train", "labeler", "x"], ["train", "labeler", "x", "-o", "m", "--C", "many"]):
+        with pytest.raises(SystemExit) as stop:
+            main(command)
+        assert stop.value.code == 2
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+
+
+def test_the_command_is_installed():
+    done = subprocess.run([sys.executable, "-m", "omkl", "--help"], capture_output=True, text=True, check=True)
+    for name in ("demo", "train", "predict", "evaluate", "inspect"):
+        assert name in done.stdout
+
+
+def test_interrupting_changes_no_file(corpus, tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("omkl.cli.train.SequenceLabeler.fit", interrupted)
+    assert main(["train", "labeler", str(corpus), "-o", str(tmp_path / "m.npz")]) == 130
+    assert "no output file was changed" in capsys.readouterr().err
+    assert not (tmp_path / "m.npz").exists()
+
+
+def test_charts_and_tables_line_up():
+    lines = bar_chart({"short": 0.25, "a longer name": 0.75})
+    assert lines[0].startswith("a longer name   75.0%  █")
+    assert len({line.index("%") for line in lines}) == 1
+    assert bar_chart({}) == []
+    assert len({len(line) for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))}) == 1
+
+
+def test_figures_from_a_history(tmp_path):
+    from omkl.plots import plot_accuracies, plot_group_weights
+
+    history = [{"epoch": e, "kernel_weights": {"a": 1 / e, "b": 1 - 1 / e}} for e in (1, 2, 3)]
+    figure = plot_group_weights(history, tmp_path / "w.png")
+    lines = figure.axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["a", "b"]
+    np.testing.assert_allclose(lines[0].get_ydata(), [1, 0.5, 1 / 3])
+    rows = [
+        {"name": "x", "accuracy": 80.0, "sd": 1.0, "references": {"paper": 75.0}},
+        {"name": "y", "accuracy": 85, "sd": 1},
+    ]
+    assert plot_accuracies(rows, tmp_path / "a.png").axes[0].get_ylim()[0] < 75
+    assert (tmp_path / "a.png").exists()
