@@ -1,0 +1,74 @@
+"""Which feature templates does a part-of-speech tagger need? MKL over the templates says, and drops the others.
+
+    python examples/template_selection.py                       English treebank below OMKL_DATA: about a minute
+    python examples/template_selection.py TRAIN.conllu TEST.conllu
+
+Dual averaging trains with the MKL regularizer at several strengths; at each, some templates are exactly zero. A plain
+SVM is then trained on the templates that are left, and on as many that a plain SVM on all of them ranks highest.
+"""
+
+import argparse
+
+import numpy as np
+
+from omkl import SequenceLabeler
+from omkl.cli.common import bar_chart, table, write_json
+from omkl.data import data_home, read_sequences
+
+TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
+STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)
+
+
+def only(X, templates):
+    """The tokens with these templates only."""
+    return [[{key: token[key] for key in templates} for token in x] for x in X]
+
+
+def train(X, y, regularizer, epochs, **settings):
+    return SequenceLabeler(regularizer=regularizer, epochs=epochs, random_state=0, **settings).fit(X, y)
+
+
+def accuracy(model, X, y):
+    """Token accuracy in percent; tags that training has not seen count as mistakes."""
+    pairs = [(p, g) for predicted, gold in zip(model.predict(X), y) for p, g in zip(predicted, gold)]
+    return 100 * np.mean([p == g for p, g in pairs])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"), help="CoNLL-U file")
+    parser.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"), help="CoNLL-U file")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    arguments = parser.parse_args()
+    (X, y), (X_test, y_test) = read_sequences(arguments.train), read_sequences(arguments.test)
+
+    svm = train(X, y, "l2", arguments.epochs)
+    ranking = sorted(svm.history_[-1]["norms"], key=svm.history_[-1]["norms"].get, reverse=True)
+    ranking = [name for name in ranking if name in X[0][0]]
+    print(f"SVM on all {len(ranking)} templates: {accuracy(svm, X_test, y_test):.2f} %")
+    mkl = train(X, y, "mkl", arguments.epochs)
+    print(f"MKL (forward-backward splitting): {accuracy(mkl, X_test, y_test):.2f} %; its weights:")
+    print("\n".join(bar_chart(mkl.kernel_weights_)))
+
+    rows = []
+    for C in STRENGTHS:
+        sparse = train(X, y, "mkl", arguments.epochs, method="rda", C=C, average=None)
+        alive = [name for name, weight in sparse.kernel_weights_.items() if weight > 0]
+        row = {"C": C, "templates": len(alive), "kept": alive, "sparse": accuracy(sparse, X_test, y_test)}
+        for name, kept in (("retrained", alive), ("svm_ranking", ranking[: len(alive)])):
+            model = train(only(X, kept), y, "l2", arguments.epochs)
+            row[name] = accuracy(model, only(X_test, kept), y_test)
+        rows.append(row)
+    cells = [
+        (f"C = {r['C']:g}", r["templates"], f"{r['sparse']:.2f}", f"{r['retrained']:.2f}", f"{r['svm_ranking']:.2f}")
+        for r in rows
+    ]
+    header = ("dual averaging", "templates left", "its accuracy", "SVM on them", "SVM on its own best")
+    print("\n" + "\n".join(table(cells, header)))
+    print("Kept first: " + ", ".join(rows[0]["kept"]))
+    write_json(arguments.json, {"rows": rows, "mkl_weights": mkl.kernel_weights_})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Part-of-speech tagging with 21 templates of string features, and CRFsuite's averaged perceptron in the same run."""
+
+import time
+
+import numpy as np
+import pycrfsuite
+import pytest
+
+from omkl import SequenceLabeler
+from omkl.data import read_sequences
+
+EPOCHS = 10
+SETTINGS = {
+    "averaged perceptron": {
+        "loss": "perceptron", "regularizer": None, "eta0": 1.0, "schedule": "constant", "average": "uniform",
+    },
+    "MKL over templates": {},
+    "SVM": {"regularizer": "l2"},
+    "CRF": {"loss": "crf", "regularizer": "l2", "C": 10.0},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(real_data):
+    folder = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
+    return [read_sequences(real_data(folder.format(part))) for part in ("train", "test")]
+
+
+@pytest.fixture(scope="module")
+def crfsuite(corpus, tmp_path_factory):
+    """CPU seconds to take in the data, to train and to tag, and the accuracy."""
+    (X, y), (X_test, y_test) = corpus
+    model = str(tmp_path_factory.mktemp("crfsuite") / "model")
+    clock = [time.process_time()]
+    trainer = pycrfsuite.Trainer(algorithm="ap", verbose=False)
+    for x, labels in zip(X, y):
+        trainer.append(x, labels)
+    clock.append(time.process_time())
+    trainer.set_params({"max_iterations": EPOCHS})
+    trainer.train(model)
+    clock.append(time.process_time())
+    tagger = pycrfsuite.Tagger()
+    tagger.open(model)
+    clock.append(time.process_time())
+    tags = [tagger.tag(x) for x in X_test]
+    clock.append(time.process_time())
+    append, train, _, tag = np.diff(clock)
+    return {"append": append, "train": train, "tag": tag, "accuracy": accuracy(tags, y_test)}
+
+
+def accuracy(predicted, gold):
+    return np.mean([a == b for p, g in zip(predicted, gold) for a, b in zip(p, g)])
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_against_crfsuites_averaged_perceptron(benchmark, name, corpus, crfsuite):
+    (X, y), (X_test, y_test) = corpus
+    SequenceLabeler(epochs=1, verbose=False, **SETTINGS[name]).fit(X[:50], y[:50]).predict(X_test[:5])
+    found = {}
+
+    def run():
+        start = time.process_time()
+        labeler = SequenceLabeler(epochs=EPOCHS, random_state=0, verbose=False, **SETTINGS[name]).fit(X, y)
+        trained = time.process_time()
+        predicted = labeler.predict(X_test)
+        found.update(fit=trained - start, tag=time.process_time() - trained, accuracy=accuracy(predicted, y_test))
+
+    benchmark.pedantic(run, rounds=3)
+    n_tokens = sum(map(len, X_test))
+    print(
+        f"\n{name}: accuracy {found['accuracy']:.2%} (CRFsuite {crfsuite['accuracy']:.2%}); "
+        f"fit {found['fit']:.2f} s CPU = {found['fit'] / crfsuite['train']:.2f} x CRFsuite's train "
+        f"({crfsuite['train']:.2f} s), {found['fit'] / (crfsuite['append'] + crfsuite['train']):.2f} x with append; "
+        f"tagging {n_tokens / found['tag'] / 1e3:.0f} k tokens/s = {crfsuite['tag'] / found['tag']:.2f} x CRFsuite's"
+    )
+    benchmark.extra_info.update(found, **{f"crfsuite_{key}": value for key, value in crfsuite.items()})
