@@ -16,7 +16,7 @@ from omkl.cli.common import bar_chart, table, write_json
 from omkl.data import data_home, read_sequences
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)
+STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def only(X, templates):

@@ -5,8 +5,38 @@ found by its name as soon as it is defined.
 """
 
 import ast
+from inspect import signature
+from typing import ClassVar
 
 from omkl.exceptions import InputError
+
+
+class Part:
+    """What kernels, losses, regularizers, schedules and averages have in common: a value with named parameters.
+
+    Parts are equal when they are of one class and their parameters are equal.
+    """
+
+    #: Names the part can be asked for by, and the parameters that each presets.
+    short_names: ClassVar[dict[str, dict]] = {}
+
+    def parameters(self):
+        """The constructor's arguments, by name: what equality and model files use."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.parameters() == other.parameters()
+
+    def __hash__(self):
+        return hash(type(self))
+
+    def settings(self):
+        """The parameters that differ from their defaults."""
+        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        return {name: value for name, value in self.parameters().items() if value != defaults[name]}
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 
 
 def resolve(base, spec, what):

@@ -116,9 +116,17 @@ class OnlineEstimator(BaseEstimator):
             return np.dtype(self.dtype)
         return np.dtype(np.float64 if n_kernels * n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    def _fit(self, encoder, tokens, gold, weights, structure):
-        """Train from scratch on encoded tokens with a label each, and set the learned attributes."""
+    def _fit(self, inputs, offsets, labels, weights, distinct=None):
+        """Train from scratch on inputs with a label each, and set the learned attributes.
+
+        Kernels learn their widths from ``distinct`` inputs, all of them by default.
+        """
         started = time.perf_counter()
+        known = Labels(labels)
+        encoder = Encoder(self.kernels).fit(inputs if distinct is None else distinct)
+        tokens = encoder.encode(inputs, offsets, grow=True)
+        gold = known.indices(labels, "")
+        structure = self._structure(known)
         rng = self._rng()
         longest = int(np.diff(tokens.offsets).max())
         trainer = self._start(encoder, structure, tokens if self.cache_size > 0 else None, longest)
@@ -140,17 +148,35 @@ class OnlineEstimator(BaseEstimator):
         self.n_iter_ = len(history)
         self.history_ = history
         self.fit_seconds_ = time.perf_counter() - started
-        self._adopt(encoder, structure, trainer)
+        self._adopt(encoder, structure, trainer, known)
 
-    def _set_labels(self, labels):
-        self._labels = labels
-        self.classes_ = labels.as_array()
-
-    def _adopt(self, encoder, structure, trainer):
+    def _adopt(self, encoder, structure, trainer, labels):
         """Make this trained state the estimator's own, all at once: nothing changes where training failed."""
         self.structure_ = structure
         self._encoder = encoder
         self._trainer = trainer
+        self._labels = labels
+        self.classes_ = labels.as_array()
+
+    def _partial_fit(self, inputs, offsets, labels, classes, weights):
+        """One round for each sequence in the given order; the first call fixes kernel widths and labels."""
+        started = hasattr(self, "_trainer")
+        known = self._labels if started else Labels(labels if classes is None else classes)
+        gold = known.indices(labels, "declare all classes at the first call of partial_fit, with classes=.")
+        if started:
+            tokens = self._encode_more(inputs, offsets)
+        else:
+            encoder = Encoder(self.kernels).fit(inputs)
+            tokens = encoder.encode(inputs, offsets, grow=True)
+            structure = self._structure(known)
+            trainer = self._start(encoder, structure, positions=int(np.diff(offsets).max()))
+            self._adopt(encoder, structure, trainer, known)
+            self.history_, self.n_iter_ = [], 1
+        trainer = self._trainer
+        trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1.0 / (self.C * self.n_examples)
+        for x, y, weight in self._examples(tokens, gold, np.arange(len(tokens)), weights):
+            trainer.update(x, y, weight)
+        return self
 
     def _encode_more(self, tokens, offsets):
         """Encode training tokens for the trainer that exists, which gains the features and keys new to it."""
@@ -169,13 +195,6 @@ class OnlineEstimator(BaseEstimator):
                 bank.add_groups(new_names)
                 trainer.regroup()
             bank.grow(encoder.explicit_groups(bank.n_features))
-
-    def _update(self, tokens, gold, weights):
-        """One round for each sequence in the given order, on a trainer that exists."""
-        trainer = self._trainer
-        trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1.0 / (self.C * self.n_examples)
-        for x, y, weight in self._examples(tokens, gold, np.arange(len(tokens)), weights):
-            trainer.update(x, y, weight)
 
     def _examples(self, tokens, gold, chosen, weights):
         return Examples(tokens, gold, chosen, weights)
@@ -322,8 +341,7 @@ class OnlineEstimator(BaseEstimator):
         if manifest["strength"] is not None:
             trainer.strength = manifest["strength"]
         trainer.radius = unpacker.unpack(manifest["radius"])
-        estimator._adopt(encoder, structure, trainer)
-        estimator._set_labels(labels)
+        estimator._adopt(encoder, structure, trainer, labels)
         for name, value in unpacker.unpack(manifest["attributes"]).items():
             setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
         return estimator

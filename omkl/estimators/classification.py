@@ -11,9 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl.estimators.base import OnlineEstimator, is_probabilistic
-from omkl.estimators.encoding import Encoder, takes_sparse
+from omkl.estimators.encoding import takes_sparse
 from omkl.estimators.examples import Examples, check_sample_weight
-from omkl.estimators.labels import Labels
 from omkl.groups import InterceptBank
 from omkl.structures import Binary, Multiclass
 
@@ -113,11 +112,7 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
             order, first = _order_by_content(X, y)
             X, y, weights = X[order], y[order], None if weights is None else weights[order]
             distinct = X[first]
-        labels = Labels(y.tolist())
-        encoder = Encoder(self.kernels).fit(distinct)
-        encoded = encoder.encode(X, np.arange(len(y) + 1), grow=True)
-        self._fit(encoder, encoded, labels.indices(y.tolist(), ""), weights, self._structure(labels))
-        self._set_labels(labels)
+        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, distinct)
         return self
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
@@ -137,25 +132,10 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         self
         """
         self._resolve()
-        first_call = not hasattr(self, "_trainer")
-        X, y = self._validate_pair(X, y, reset=first_call)
+        X, y = self._validate_pair(X, y, reset=not hasattr(self, "_trainer"))
         weights = check_sample_weight(sample_weight, len(y))
-        advice = "declare all classes at the first call of partial_fit, with classes=."
-        offsets = np.arange(len(y) + 1)
-        if not first_call:
-            gold = self._labels.indices(y.tolist(), advice)
-            self._update(self._encode_more(X, offsets), gold, weights)
-            return self
-        labels = Labels(y.tolist() if classes is None else np.asarray(classes).tolist())
-        gold = labels.indices(y.tolist(), advice)
-        encoder = Encoder(self.kernels).fit(X)
-        encoded = encoder.encode(X, offsets, grow=True)
-        structure = self._structure(labels)
-        self._adopt(encoder, structure, self._start(encoder, structure))
-        self._set_labels(labels)
-        self.history_, self.n_iter_ = [], 1
-        self._update(encoded, gold, weights)
-        return self
+        classes = None if classes is None else np.asarray(classes).tolist()
+        return self._partial_fit(X, np.arange(len(y) + 1), y.tolist(), classes, weights)
 
     def decision_function(self, X):
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""

@@ -4,9 +4,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, is_probabilistic
-from omkl.estimators.encoding import Encoder, flatten
+from omkl.estimators.encoding import flatten
 from omkl.estimators.examples import check_sample_weight
-from omkl.estimators.labels import Labels, flat_labels
+from omkl.estimators.labels import flat_labels
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
 from omkl.structures import Chain
@@ -155,11 +155,7 @@ class SequenceLabeler(OnlineEstimator):
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        labels = Labels(flat)
-        encoder = Encoder(self.kernels).fit(tokens)
-        encoded = encoder.encode(tokens, offsets, grow=True)
-        self._fit(encoder, encoded, labels.indices(flat, ""), weights, self._structure(labels))
-        self._set_labels(labels)
+        self._fit(tokens, offsets, flat, weights)
         return self
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
@@ -181,21 +177,7 @@ class SequenceLabeler(OnlineEstimator):
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        advice = "declare all labels at the first call of partial_fit, with classes=."
-        if hasattr(self, "_trainer"):
-            gold = self._labels.indices(flat, advice)
-            self._update(self._encode_more(tokens, offsets), gold, weights)
-            return self
-        labels = Labels(flat if classes is None else classes)
-        gold = labels.indices(flat, advice)
-        encoder = Encoder(self.kernels).fit(tokens)
-        encoded = encoder.encode(tokens, offsets, grow=True)
-        structure = self._structure(labels)
-        self._adopt(encoder, structure, self._start(encoder, structure, positions=int(np.diff(offsets).max())))
-        self._set_labels(labels)
-        self.history_, self.n_iter_ = [], 1
-        self._update(encoded, gold, weights)
-        return self
+        return self._partial_fit(tokens, offsets, flat, classes, weights)
 
     def predict(self, X):
         """Best labels of each sequence: a list of arrays of labels."""

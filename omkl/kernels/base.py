@@ -1,13 +1,12 @@
 """What a kernel is, and what kernels on the same inputs share."""
 
 from functools import cached_property
-from inspect import signature
-from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.metrics import pairwise
 
+from omkl._named import Part
 from omkl.exceptions import InputError
 
 #: Squared length of the mean, in units of the total variance, from which on float32 inputs are centred.
@@ -56,7 +55,7 @@ class Pair:
         return pairwise.manhattan_distances(self.X, self.Y)
 
 
-class Kernel:
+class Kernel(Part):
     """A positive semidefinite function of two vectors.
 
     Parameters common to all kernels
@@ -74,8 +73,6 @@ class Kernel:
     A kernel of your own is a subclass with :meth:`raw` and, if it is not constant, :meth:`raw_diagonal`; or the
     function itself, as ``Custom(function)``.
     """
-
-    short_names: ClassVar[dict[str, dict]] = {}
 
     def __init__(self, normalize=None, on=None, explicit=None):
         if normalize not in NORMALIZATIONS:
@@ -155,17 +152,8 @@ class Kernel:
         return self._named(next(iter(self.short_names)))
 
     def _named(self, name, *implied):
-        settings = [f"{key}={value}" for key, value in self._settings().items() if key not in implied]
+        settings = [f"{key}={value}" for key, value in self.settings().items() if key not in implied]
         return ":".join([name, ",".join(settings)]) if settings else name
-
-    def _settings(self):
-        """The parameters that differ from their defaults."""
-        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-        return {name: value for name, value in self.parameters().items() if value != defaults[name]}
-
-    def parameters(self):
-        """The constructor's arguments, by name."""
-        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def learned(self):
         """What :meth:`fit` has set, by name."""
@@ -177,14 +165,9 @@ class Kernel:
         return copy
 
     def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
+        return super().__eq__(other) and self.learned() == other.learned()
 
-    def __hash__(self):
-        return hash(type(self))
-
-    def __repr__(self):
-        settings = [f"{key}={value!r}" for key, value in self._settings().items()]
-        return f"{type(self).__name__}({', '.join(settings)})"
+    __hash__ = Part.__hash__
 
 
 def inverse_root(diagonal):

@@ -1,16 +1,14 @@
 """Losses of structured prediction: a structure and its potentials in, a value and a gradient in potentials out."""
 
-from typing import ClassVar
+from omkl._named import Part
 
 
-class StructuredLoss:
+class StructuredLoss(Part):
     """A convex function of the potentials, given the gold output.
 
     ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
     gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
     """
-
-    short_names: ClassVar[dict[str, dict]] = {}
 
     def value_and_gradient(self, structure, potentials, gold):
         """Value and gradient of the loss at these potentials.
@@ -32,19 +30,6 @@ class StructuredLoss:
     def at_zero(self, structure, size):
         """Value of the loss where all potentials are zero, for an input of this size; 0 if that says nothing."""
         return 0.0
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash(type(self))
-
-    def parameters(self):
-        """The constructor's arguments, by name."""
-        return dict(vars(self))
-
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.parameters().items())})"
 
 
 class StructuredHinge(StructuredLoss):

@@ -1,31 +1,15 @@
 """Which average of the iterates is returned: the weight of the model after round t."""
 
-from typing import ClassVar
-
+from omkl._named import Part
 from omkl.exceptions import InputError
 
 
-class Average:
+class Average(Part):
     """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
-
-    short_names: ClassVar[dict[str, dict]] = {}
 
     def weight(self, t):
         """Weight of the model after round ``t = 1, 2, ...``."""
         raise NotImplementedError
-
-    def parameters(self):
-        """The constructor's arguments, by name."""
-        return dict(vars(self))
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash(type(self))
-
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
 
 class UniformAverage(Average):

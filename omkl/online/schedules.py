@@ -3,13 +3,13 @@
 import math
 from typing import ClassVar
 
+from omkl._named import Part
 from omkl.exceptions import InputError
 
 
-class Schedule:
+class Schedule(Part):
     """A learning rate for each round ``t = 1, 2, ...``; ``eta0`` is its scale."""
 
-    short_names: ClassVar[dict[str, dict]] = {}
     #: Whether the trainer shall report gradients and distances to :meth:`observe`.
     adaptive: ClassVar[bool] = False
 
@@ -31,19 +31,6 @@ class Schedule:
 
     def load_state(self, state):
         """The inverse of :meth:`state`."""
-
-    def parameters(self):
-        """The constructor's arguments, by name."""
-        return {"eta0": self.eta0}
-
-    def __eq__(self, other):
-        return type(self) is type(other) and self.parameters() == other.parameters()
-
-    def __hash__(self):
-        return hash(type(self))
-
-    def __repr__(self):
-        return f"{type(self).__name__}(eta0={self.eta0!r})"
 
 
 class Constant(Schedule):

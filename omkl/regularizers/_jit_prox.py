@@ -143,11 +143,7 @@ def project_l1_ball(x, radius):
         if decreasing[j] <= candidate:
             break
         threshold = candidate
-    shrunk = np.empty(x.shape[0])
-    for k in range(x.shape[0]):
-        magnitude = abs(x[k]) - threshold
-        shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
-    return shrunk
+    return soft_threshold(x, threshold)
 
 
 @njit(cache=True, nogil=True)

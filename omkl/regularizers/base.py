@@ -4,10 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from omkl._named import Part
 from omkl.exceptions import InputError
 
 
-class Regularizer:
+class Regularizer(Part):
     r"""A convex, even function :math:`\psi` of a vector, increasing in every magnitude.
 
     The vector is the group norms :math:`b_k = \|\theta_k\|` when ``on_coordinates`` is False: by Proposition 1 of
@@ -21,7 +22,6 @@ class Regularizer:
     keeps signs.
     """
 
-    short_names: ClassVar[dict[str, dict]] = {}
     on_coordinates: ClassVar[bool] = False
     #: Place in an ordered composite: terms with a smaller rank take their proximal step first.
     rank: ClassVar[int] = 2
@@ -69,19 +69,6 @@ class Regularizer:
         from omkl.regularizers.composite import Composite
 
         return Composite([self, other])
-
-    def __eq__(self, other):
-        return type(self) is type(other) and self.parameters() == other.parameters()
-
-    def __hash__(self):
-        return hash(type(self))
-
-    def parameters(self):
-        """The constructor's arguments, by name: what ``repr``, equality and model files use."""
-        return dict(vars(self))
-
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.parameters().items())})"
 
 
 class Scaled(Regularizer):

@@ -15,28 +15,12 @@ from omkl.regularizers.base import Regularizer, as_vector
 from omkl.regularizers.group_norms import L21
 
 
-class L1(Regularizer):
+class L1(L21):
     r"""The lasso penalty :math:`\sum_i |\theta_i|` on every coordinate."""
 
     short_names = {"l1": {}, "lasso": {}}
     on_coordinates = True
     rank = 0
-    homogeneous = True
-
-    def value(self, norms):
-        return float(np.abs(norms).sum())
-
-    def prox(self, norms, step):
-        return soft_threshold(as_vector(norms), step)
-
-    def conjugate(self, dual_norms):
-        return 0.0 if np.abs(dual_norms).max(initial=0.0) <= 1.0 else np.inf
-
-    def norm_bound(self, value, n_groups):
-        return value
-
-    def kernel_weights(self, norms):
-        return np.abs(as_vector(norms))
 
 
 class _UnionOfGroups(Regularizer):
