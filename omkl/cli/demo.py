@@ -1,5 +1,8 @@
 """``omkl demo``: learn to combine kernels on handwritten dates, with nothing to download."""
 
+import os
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -15,9 +18,9 @@ from omkl.plots import plot_group_weights
 KERNELS = ["linear", "quadratic", "gaussian"]
 NEXT = """\
 Next:
-  omkl inspect {model}
-  omkl train labeler --help           train on files of your own
-  python examples/ocr_table1.py       Table 1 of the paper, on 52,152 handwritten letters
+  {omkl} inspect {model}
+  {omkl} train labeler --help           train on files of your own
+  {python} examples/ocr_table1.py       Table 1 of the paper, on 52,152 handwritten letters
   in Python: omkl.load("{model}").predict(images)"""
 
 
@@ -89,7 +92,13 @@ def run(arguments):
         say(f"Saved a figure of the weights along the epochs to {figure}.")
     except MissingDependencyError as error:
         say(f"No figure: {error}")
-    say("\n" + NEXT.format(model=model))
+    say("\n" + NEXT.format(model=model, omkl=_as_typed("omkl"), python=_as_typed("python")))
+
+
+def _as_typed(program):
+    """How to call a program of this environment: by its name where it is on the path, else by where it lies."""
+    here = Path(sys.executable).parent / program
+    return program if shutil.which(program) == str(here) else os.path.relpath(here)
 
 
 def _drawing(images, shades=" .:-=+*#%@"):
