@@ -5,7 +5,7 @@ from numba import njit
 
 # Measured on random norms (tests/benchmarks/test_prox.py): sorting by insertion wins for a few groups, pivoting for
 # more; sorting in O(p log p) is never the fastest.
-INSERTION_BELOW = 40
+INSERTION_BELOW = 12
 
 
 @njit(cache=True, nogil=True)

@@ -41,11 +41,19 @@ def crfsuite(corpus, tmp_path_factory):
     clock.append(time.process_time())
     tagger = pycrfsuite.Tagger()
     tagger.open(model)
-    clock.append(time.process_time())
-    tags = [tagger.tag(x) for x in X_test]
-    clock.append(time.process_time())
-    append, train, _, tag = np.diff(clock)
+    tags, tag = quickest(lambda: [tagger.tag(x) for x in X_test])
+    append, train = np.diff(clock)
     return {"append": append, "train": train, "tag": tag, "accuracy": accuracy(tags, y_test)}
+
+
+def quickest(function, repeats=5):
+    """What the function returns, and its CPU seconds when the machine disturbs it least."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        returned = function()
+        seconds.append(time.process_time() - start)
+    return returned, min(seconds)
 
 
 def accuracy(predicted, gold):
@@ -61,9 +69,9 @@ def test_against_crfsuites_averaged_perceptron(benchmark, name, corpus, crfsuite
     def run():
         start = time.process_time()
         labeler = SequenceLabeler(epochs=EPOCHS, random_state=0, verbose=False, **SETTINGS[name]).fit(X, y)
-        trained = time.process_time()
-        predicted = labeler.predict(X_test)
-        found.update(fit=trained - start, tag=time.process_time() - trained, accuracy=accuracy(predicted, y_test))
+        found["fit"] = time.process_time() - start
+        predicted, found["tag"] = quickest(lambda: labeler.predict(X_test))
+        found["accuracy"] = accuracy(predicted, y_test)
 
     benchmark.pedantic(run, rounds=3)
     n_tokens = sum(map(len, X_test))
