@@ -10,14 +10,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from omkl.estimators.base import OnlineEstimator, is_probabilistic
+from omkl.estimators.base import is_probabilistic
 from omkl.estimators.encoding import takes_sparse
 from omkl.estimators.examples import Examples, check_sample_weight
+from omkl.estimators.labeling import LabelEstimator
 from omkl.groups import InterceptBank
 from omkl.structures import Binary, Multiclass
 
 
-class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator):
+class OnlineMKLClassifier(ClassifierMixin, LabelEstimator):
     """Classifier whose combination of kernels is learned online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups), or a list of n dicts as

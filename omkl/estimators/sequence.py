@@ -3,16 +3,17 @@
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from omkl.estimators.base import OnlineEstimator, is_probabilistic
+from omkl.estimators.base import is_probabilistic
 from omkl.estimators.encoding import flatten
 from omkl.estimators.examples import check_sample_weight
+from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
 from omkl.structures import Chain
 
 
-class SequenceLabeler(OnlineEstimator):
+class SequenceLabeler(LabelEstimator):
     """First-order chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences. A sequence is an array of shape (n, d), or a list of n dicts, one a token. In a

@@ -1,0 +1,328 @@
+"""Loops over hashed arc templates.
+
+Templates that look at the same views of head and modifier and differ only in their variant (nothing, direction,
+distance) share a *line* of 16 slots, one cache line in float32, so that one look-up serves all three: slots 0-3 are the
+bare conjunction's, slots 4-7 have a direction, slots 8-15 a direction and a bin of distance. Which of its slots a
+feature takes is hashed as well, so that a line has room for several keys, and templates never collide with one another.
+"""
+
+import numpy as np
+from numba import njit
+
+LINE = 16
+N_VARIANTS = 3
+#: Slots of a line that belong to each variant.
+FIRST_SLOT = (0, 4, 8)
+LAST_SLOT = (4, 8, 16)
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_TURN = np.uint64(0xC2B2AE3D27D4EB4F)
+_HALF = np.uint64(32)
+_DIRECTION = np.uint64(4)
+_DISTANCE = np.uint64(8)
+_TWO = np.uint64(2)
+_FOUR = np.uint64(4)
+_MASK3 = np.uint64(3)
+_MASK7 = np.uint64(7)
+
+
+@njit(cache=True, nogil=True)
+def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys):
+    """Hash each view of each token into 64 bits; a view means something else at a modifier than at a head."""
+    for view in range(starts.shape[0] - 1):
+        for i in range(n_nodes):
+            key = np.uint64(1)
+            for atom in range(starts[view], starts[view + 1]):
+                key = (key ^ columns[fields[atom], root + i + offsets[atom]]) * _MIX
+                key ^= key >> _HALF
+            head_keys[view, i] = key
+            key *= _TURN
+            modifier_keys[view, i] = key ^ (key >> _HALF)
+
+
+@njit(cache=True, nogil=True)
+def add_scores(head_keys, modifier_keys, codes, pairs, between, bases, groups, scales, table, bins, scores):
+    """``scores[h, m]`` plus the weights of all pairs of views, with the scales of their groups."""
+    for p in range(pairs.shape[0]):
+        bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
+        directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
+        distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
+        if bare == 0.0 and directed == 0.0 and distant == 0.0:
+            continue
+        heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
+        lines = table[bases[p] : bases[p + 1]]
+        if between[p] < 0:
+            _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores)
+        else:
+            _add_pair_between(heads, modifiers, codes[between[p]], bare, directed, distant, lines, bins, scores)
+
+
+@njit(cache=True, nogil=True)
+def _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores):
+    n_nodes = scores.shape[0]
+    size = np.uint64(lines.shape[0])
+    for h in range(n_nodes):
+        key = heads[h]
+        row = scores[h]
+        for side in range(2):
+            turn = np.uint64(side)
+            low, high = (1, h) if side == 0 else (h + 1, n_nodes)
+            for m in range(low, high):
+                mixed = (key + modifiers[m]) * _MIX
+                line = lines[((mixed >> _HALF) * size) >> _HALF]
+                row[m] += (
+                    bare * line[mixed & _MASK3]
+                    + directed * line[_DIRECTION + (((mixed >> _TWO) + turn) & _MASK3)]
+                    + distant * line[_DISTANCE + (((mixed >> _FOUR) + bins[side, abs(h - m)]) & _MASK7)]
+                )
+
+
+@njit(cache=True, nogil=True)
+def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, scores):
+    """The same where each distinct value of a field between the two tokens has a line of its own."""
+    n_nodes = scores.shape[0]
+    size = np.uint64(lines.shape[0])
+    seen = np.empty(n_nodes, np.uint64)
+    for h in range(n_nodes):
+        for side in range(2):
+            turn = np.uint64(side)
+            sign = 2 * side - 1
+            n_seen = 0
+            m = h + 2 * sign
+            while 1 <= m < n_nodes:
+                n_seen = _with_value(seen, n_seen, codes[m - sign])
+                key = heads[h] + modifiers[m]
+                total = 0.0
+                for q in range(n_seen):
+                    mixed = (key + seen[q]) * _MIX
+                    line = lines[((mixed >> _HALF) * size) >> _HALF]
+                    total += bare * line[mixed & _MASK3]
+                    total += directed * line[_DIRECTION + (((mixed >> _TWO) + turn) & _MASK3)]
+                    total += distant * line[_DISTANCE + (((mixed >> _FOUR) + bins[side, abs(h - m)]) & _MASK7)]
+                scores[h, m] += total
+                m += sign
+
+
+@njit(cache=True, nogil=True)
+def _with_value(seen, n_seen, code):
+    for q in range(n_seen):
+        if seen[q] == code:
+            return n_seen
+    seen[n_seen] = code
+    return n_seen + 1
+
+
+@njit(cache=True, nogil=True)
+def gradient_arcs(gradient):
+    """Arcs whose gradient is not zero: heads, modifiers, gradients."""
+    n_nodes = gradient.shape[0]
+    count = 0
+    for h in range(n_nodes):
+        for m in range(1, n_nodes):
+            if gradient[h, m] != 0.0:
+                count += 1
+    heads = np.empty(count, np.int64)
+    modifiers = np.empty(count, np.int64)
+    values = np.empty(count)
+    count = 0
+    for h in range(n_nodes):
+        for m in range(1, n_nodes):
+            if gradient[h, m] != 0.0:
+                heads[count], modifiers[count], values[count] = h, m, gradient[h, m]
+                count += 1
+    return heads, modifiers, values
+
+
+@njit(cache=True, nogil=True)
+def _find_lines(heads, modifiers, codes, between, low, high, bins, arcs, owners, lines, slots):
+    """What one pair of views fires: the arc that fires it, its line, its slots; returns how many there are."""
+    count = 0
+    seen = np.empty(codes.shape[1] if between >= 0 else 1, np.uint64)
+    size = np.uint64(high - low)
+    arc_heads, arc_modifiers, _ = arcs
+    for a in range(arc_heads.shape[0]):
+        h, m = arc_heads[a], arc_modifiers[a]
+        side = 1 if m > h else 0
+        turn = np.uint64(side)
+        n_seen = 1
+        seen[0] = np.uint64(0)
+        if between >= 0:
+            n_seen = 0
+            for i in range(min(h, m) + 1, max(h, m)):
+                n_seen = _with_value(seen, n_seen, codes[between, i])
+        for q in range(n_seen):
+            mixed = (heads[h] + modifiers[m] + seen[q]) * _MIX
+            owners[count] = a
+            lines[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
+            slots[0, count] = np.int64(mixed & _MASK3)
+            slots[1, count] = np.int64(_DIRECTION + (((mixed >> _TWO) + turn) & _MASK3))
+            slots[2, count] = np.int64(_DISTANCE + (((mixed >> _FOUR) + bins[side, abs(h - m)]) & _MASK7))
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _room(between, arcs):
+    """The largest number of lines that one pair's arcs may fire."""
+    arc_heads, arc_modifiers, _ = arcs
+    room = arc_heads.shape[0]
+    if between.max() >= 0:
+        for a in range(arc_heads.shape[0]):
+            room += abs(arc_heads[a] - arc_modifiers[a])
+    return room
+
+
+@njit(cache=True, nogil=True)
+def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, bins, arcs, table, sums, averaging,
+         rates, averages, empty, square_norms, square_gradients):  # fmt: skip
+    """``v -= rate g`` for all groups, with their norms and those of their gradients.
+
+    Groups that are empty are postponed: only the norm of their gradient is found, from the lines' numbers, without a
+    look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
+    """
+    room = _room(between, arcs)
+    owners = np.empty(room, np.int64)
+    lines = np.empty(room, np.int64)
+    slots = np.empty((N_VARIANTS, room), np.int64)
+    values = arcs[2]
+    square_gradients[:] = 0.0
+    for p in range(pairs.shape[0]):
+        count = _find_lines(
+            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1], bins, arcs,
+            owners, lines, slots,
+        )  # fmt: skip
+        for variant in range(N_VARIANTS):
+            k = groups[p, variant]
+            if k < 0:
+                continue
+            if empty[k]:
+                square_gradients[k] = _square_norm(owners[:count], lines, slots[variant], values)
+                square_norms[k] = rates[k] ** 2 * square_gradients[k]
+            else:
+                moved, kept = _move(
+                    owners[:count], lines, slots[variant], values, rates[k], table, sums, averaging, averages[k]
+                )
+                square_norms[k] += kept
+                square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
+
+
+@njit(cache=True, nogil=True)
+def _move(owners, lines, slots, values, rate, table, sums, averaging, average):
+    """Move one group; returns ``r^2 ||g||^2``, and what ``||v||^2`` as it is stored has gained."""
+    moved = 0.0
+    kept = 0.0
+    for a in range(owners.shape[0]):
+        moved += 2.0 * rate * values[owners[a]] * table[lines[a], slots[a]]
+    for a in range(owners.shape[0]):
+        before = np.float64(table[lines[a], slots[a]])
+        change = -rate * values[owners[a]]
+        table[lines[a], slots[a]] = before + change
+        after = np.float64(table[lines[a], slots[a]])
+        moved += change * (2.0 * before + change)
+        kept += (after - before) * (after + before)
+        if averaging:
+            sums[lines[a], slots[a]] -= average * (after - before)
+    return moved, kept
+
+
+@njit(cache=True, nogil=True)
+def _square_norm(owners, lines, slots, values):
+    """``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
+    n = owners.shape[0]
+    capacity = 8
+    while capacity < 2 * n:
+        capacity *= 2
+    keys = np.full(capacity, -1, np.int64)
+    totals = np.zeros(capacity)
+    total = 0.0
+    for a in range(n):
+        key = lines[a] * LINE + slots[a]
+        place = np.int64((np.uint64(key) * _MIX) >> _HALF) & (capacity - 1)
+        while keys[place] != key and keys[place] >= 0:
+            place = (place + 1) & (capacity - 1)
+        keys[place] = key
+        value = values[owners[a]]
+        total += value * (2.0 * totals[place] + value)
+        totals[place] += value
+    return max(total, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def bear(head_keys, modifier_keys, codes, pairs, between, bases, groups, bins, arcs, table, rates, born, square_norms):
+    """Move the groups that were empty and come alive."""
+    room = _room(between, arcs)
+    owners = np.empty(room, np.int64)
+    lines = np.empty(room, np.int64)
+    slots = np.empty((N_VARIANTS, room), np.int64)
+    nothing = np.empty((0, 0), table.dtype)
+    for p in range(pairs.shape[0]):
+        count = -1
+        for variant in range(N_VARIANTS):
+            k = groups[p, variant]
+            if k < 0 or not born[k]:
+                continue
+            if count < 0:
+                count = _find_lines(
+                    head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1],
+                    bins, arcs, owners, lines, slots,
+                )  # fmt: skip
+            _, kept = _move(owners[:count], lines, slots[variant], arcs[2], rates[k], table, nothing, False, 0.0)
+            square_norms[k] = max(kept, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def scale_group(low, high, first, last, factor, table, sums, averaging, average):
+    """Multiply the slots ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
+    added to its sums; returns the new squared norm."""
+    total = 0.0
+    for line in range(low, high):
+        for slot in range(first, last):
+            weight = table[line, slot]
+            if weight != 0.0:
+                if averaging:
+                    sums[line, slot] += average * weight
+                table[line, slot] = factor * weight
+                total += np.float64(table[line, slot]) ** 2
+    return total
+
+
+@njit(cache=True, nogil=True)
+def mark_lines(head_keys, modifier_keys, codes, pairs, between, bins, arcs, bitmaps):
+    """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
+    room = _room(between, arcs)
+    owners = np.empty(room, np.int64)
+    lines = np.empty(room, np.int64)
+    slots = np.empty((N_VARIANTS, room), np.int64)
+    for p in range(pairs.shape[0]):
+        count = _find_lines(
+            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], 0, bitmaps.shape[1], bins, arcs,
+            owners, lines, slots,
+        )  # fmt: skip
+        for a in range(count):
+            bitmaps[p, lines[a]] = True
+
+
+@njit(cache=True, nogil=True)
+def squared_norms(bases, groups, table, out):
+    """Sum of squares of each group, from scratch."""
+    out[:] = 0.0
+    for p in range(groups.shape[0]):
+        for variant in range(N_VARIANTS):
+            if groups[p, variant] >= 0:
+                total = 0.0
+                for line in range(bases[p], bases[p + 1]):
+                    for slot in range(FIRST_SLOT[variant], LAST_SLOT[variant]):
+                        total += np.float64(table[line, slot]) ** 2
+                out[groups[p, variant]] = total
+
+
+@njit(cache=True, nogil=True)
+def combine(bases, groups, averages, total, table, sums, out):
+    """``out = (a_k v_k + u_k) / total`` group by group."""
+    for p in range(groups.shape[0]):
+        for variant in range(N_VARIANTS):
+            k = groups[p, variant]
+            if k >= 0:
+                for line in range(bases[p], bases[p + 1]):
+                    for slot in range(FIRST_SLOT[variant], LAST_SLOT[variant]):
+                        out[line, slot] = (averages[k] * table[line, slot] + sums[line, slot]) / total

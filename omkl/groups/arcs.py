@@ -1,0 +1,267 @@
+"""Groups of dependency arcs: feature templates, hashed on the fly."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.groups import _jit_arcs as jit
+from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
+
+#: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
+LINES_A_KEY = 1.0
+FEWEST_LINES = 64
+CACHE_LINE = 64
+
+
+@dataclass(slots=True, eq=False)
+class ArcTokens:
+    """Sentences as 64-bit codes of the fields of their tokens.
+
+    Parameters
+    ----------
+    fields : list of str
+    columns : uint64 array of shape (number of fields, number of tokens with padding)
+        A sentence is its root, which has codes of its own, and its tokens; on both sides of it there are as many
+        codes for "outside" as any template reaches.
+    roots : int64 array of shape (number of sentences,)
+        Where in ``columns`` each sentence's root is.
+    lengths : int64 array of shape (number of sentences,)
+        Tokens of each sentence, without the root.
+    """
+
+    fields: list
+    columns: np.ndarray
+    roots: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self):
+        return len(self.roots)
+
+    def sentence(self, i):
+        """One sentence, as the trainer and the bank take it."""
+        return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
+
+
+@dataclass(slots=True, eq=False)
+class ArcSentence:
+    """The sentence whose root is at ``root``; its length is its number of tokens."""
+
+    tokens: ArcTokens
+    root: int
+    length: int
+
+    def __len__(self):
+        return self.length
+
+
+class ArcTemplateBank:
+    """A group of hashed features for each template of an arc.
+
+    Potentials are one array of arc scores S (n + 1, n + 1). Features are never listed: the fields of head and modifier
+    are hashed to a line of a table that belongs to their pair of views alone, so that templates never collide with one
+    another. A template whose group is zero costs no look-up.
+
+    Parameters
+    ----------
+    templates : TemplateSet
+    averaging : bool
+        Whether the averaged parameters are kept, which doubles the memory.
+    dtype : float32 or float64
+    sizes : int array, optional
+        Number of lines of each pair of views; see :meth:`plan`.
+    memory : float
+        Without ``sizes``: megabytes for the parameters, the same for every pair of views.
+    """
+
+    def __init__(self, templates, averaging=False, dtype=np.float32, sizes=None, memory=256):
+        self.templates = TemplateSet.resolve(templates)
+        self.names = self.templates.names
+        self.averaging = bool(averaging)
+        self._dtype = np.dtype(dtype)
+        self._layout = _Layout(self.templates)
+        if sizes is None:
+            sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
+        self.sizes = np.asarray(sizes, dtype=np.int64)
+        self._bases = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.table = _aligned(int(self._bases[-1]), self._dtype)
+        self._sums = _aligned(int(self._bases[-1]) if self.averaging else 0, self._dtype)
+        self._stored = np.zeros(len(self.names), dtype=bool)
+        self._groups = self._layout.groups
+
+    @classmethod
+    def plan(cls, templates, tokens, heads, memory, averaging=True, dtype=np.float32, sample=200_000):
+        """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.
+
+        Parameters
+        ----------
+        templates : TemplateSet
+        tokens : ArcTokens
+        heads : list of int arrays
+            The gold heads of each sentence.
+        memory : float
+            Megabytes that parameters (and their averages) may take. Pairs with few keys get what they need, the
+            others share the rest evenly.
+        """
+        layout = _Layout(TemplateSet.resolve(templates))
+        wanted = LINES_A_KEY * layout.count_keys(tokens, heads, sample)
+        return cls(templates, averaging, dtype, layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)))
+
+    @property
+    def nbytes(self):
+        """Bytes of all parameters."""
+        return self.table.nbytes + self._sums.nbytes
+
+    def n_features(self):
+        """Number of features whose weight is not zero."""
+        return int(np.count_nonzero(self.table))
+
+    def attach(self, ledger):
+        self.ledger = ledger
+
+    def add_potentials(self, x, potentials):
+        layout = self._layout
+        jit.add_scores(
+            *layout.keys(x), layout.pairs, layout.between, self._bases, self._groups, self.ledger.scales, self.table,
+            layout.bins(len(x)), potentials,
+        )  # fmt: skip
+
+    def step(self, x, gradient):
+        ledger = self.ledger
+        jit.step(
+            *self._arcs(x, gradient), self.table, self._sums, self.averaging, ledger.rates, ledger.averages,
+            ledger.empty, ledger.square_norms, ledger.square_gradients,
+        )  # fmt: skip
+
+    def settle(self, x, gradient):
+        ledger = self.ledger
+        ledger.died &= self._stored  # of the others nothing was kept
+        for k, factor in ledger.fold():
+            ledger.square_norms[k] = self._scale_group(k, factor)
+            ledger.averages[k] = 0.0
+            self._stored[k] = factor != 0.0
+        born = ledger.born & ~self._stored
+        if born.any():
+            jit.bear(*self._arcs(x, gradient), self.table, ledger.rates, born, ledger.square_norms)
+            self._stored |= born
+
+    def _arcs(self, x, gradient):
+        """What the arcs with a gradient are, for the jitted functions."""
+        layout = self._layout
+        parts = layout.pairs, layout.between, self._bases, self._groups, layout.bins(len(x))
+        return *layout.keys(x), *parts, jit.gradient_arcs(gradient)
+
+    def _scale_group(self, k, factor):
+        p, variant = self._layout.place(k)
+        first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
+        return jit.scale_group(
+            self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
+            self.ledger.averages[k],
+        )  # fmt: skip
+
+    def recompute_norms(self):
+        jit.squared_norms(self._bases, self._groups, self.table, self.ledger.square_norms)
+
+    def averaged(self):
+        """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
+        frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
+        averages, total = self.ledger.average_weights()
+        sums = self._sums
+        if not self.averaging or total == 0:
+            averages, total, sums = self.ledger.scales, 1.0, np.broadcast_to(np.zeros(1, self._dtype), self.table.shape)
+        jit.combine(self._bases, self._groups, averages, total, self.table, sums, frozen.table)
+        norms = np.empty(len(self.names))
+        jit.squared_norms(self._bases, self._groups, frozen.table, norms)
+        frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
+        return frozen
+
+    def state(self):
+        return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
+
+    def load_state(self, state):
+        self.table[:], self._sums[:], self._stored[:] = state["table"], state["sums"], state["stored"]
+
+
+def _aligned(n_lines, dtype):
+    """Zeros (n_lines, LINE) that begin at a cache line: else every look-up would touch two."""
+    room = np.zeros(n_lines * jit.LINE * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
+    start = -room.ctypes.data % CACHE_LINE
+    return room[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
+
+
+def _lines_in(megabytes, averaging, dtype):
+    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1))
+
+
+class _Layout:
+    """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair."""
+
+    def __init__(self, templates):
+        self.fields = templates.fields
+        views, pairs = {}, {}
+        for k, template in enumerate(templates):
+            head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
+            pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
+            pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
+        self.pairs = np.array([pair[:2] for pair in pairs], dtype=np.int64)
+        self.groups = np.array(list(pairs.values()), dtype=np.int64)
+        self._looked_at = sorted({pair[2] for pair in pairs if pair[2]})
+        self.between = np.array([self._looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs], dtype=np.int64)
+        self._between_fields = np.array([self.fields.index(field) for field in self._looked_at], dtype=np.int64)
+        self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
+        atoms = [atom for view in views for atom in view]
+        self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
+        self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
+        self._bins = np.zeros((2, 0), dtype=np.uint64)
+        self._latest = (None, None)
+
+    def place(self, k):
+        """The pair and the variant of a template."""
+        return tuple(int(i[0]) for i in np.nonzero(self.groups == k))
+
+    def bins(self, n):
+        """Bin of each distance 0 .. n to the left, and to the right."""
+        if self._bins.shape[1] <= n:
+            bins = np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right")
+            self._bins = np.array([bins, bins + len(DISTANCE_BINS) + 1], dtype=np.uint64)
+        return self._bins
+
+    def keys(self, x):
+        """Hashes of the views of each token, as head and as modifier, and the codes of the fields between."""
+        latest, keys = self._latest
+        if latest is not x:
+            n_nodes, columns = len(x) + 1, x.tokens.columns
+            keys = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
+            jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, keys[0], keys[1])
+            keys = (keys[0], keys[1], columns[self._between_fields, x.root : x.root + n_nodes])
+            self._latest = (x, keys)
+        return keys
+
+    def count_keys(self, tokens, heads, sample):
+        """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
+        bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
+        n_arcs = np.cumsum([len(h) for h in heads])
+        n_sampled = min(int(np.searchsorted(n_arcs, sample)) + 1, len(heads))
+        for i in range(n_sampled):
+            x = tokens.sentence(i)
+            arcs = np.asarray(heads[i], dtype=np.int64), np.arange(1, len(x) + 1), np.ones(len(x))
+            jit.mark_lines(*self.keys(x), self.pairs, self.between, self.bins(len(x)), arcs, bitmaps)
+        free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
+        return -np.log(free) * bitmaps.shape[1] * (n_arcs[-1] / n_arcs[n_sampled - 1])
+
+    def fair_sizes(self, wanted, n_lines):
+        """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
+        n_pairs = len(self.pairs)
+        if n_lines < FEWEST_LINES * n_pairs:
+            raise InputError(
+                f"{n_pairs} pairs of views need room for {FEWEST_LINES * n_pairs} lines of weights, but the memory is "
+                f"enough for {int(n_lines)}: allow more, or use fewer templates."
+            )
+        wanted = np.maximum(np.broadcast_to(wanted, n_pairs), FEWEST_LINES)
+        order = np.argsort(wanted, kind="stable")
+        room = n_lines
+        sizes = np.empty(n_pairs, dtype=np.int64)
+        for place, pair in enumerate(order.tolist()):  # those that want little leave the rest to the others
+            sizes[pair] = int(min(wanted[pair], room / (n_pairs - place)))
+            room -= sizes[pair]
+        return sizes

@@ -1,0 +1,272 @@
+"""Feature templates of dependency arcs: a small language, and the sets that come with the library.
+
+A template is a conjunction of atoms, separated by spaces:
+
+``h.form``, ``m-1.upos``, ``h+2.lemma``
+    A field of a token, relative to the head (``h``) or to the modifier (``m``) of an arc. Fields are ``form``,
+    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` (all morphology as one), ``prefix1`` .. ``prefix9``,
+    ``suffix1`` .. ``suffix9``, and single morphological attributes by their capitalised name: ``h.Case``.
+``between.upos``
+    A field of each token between head and modifier: one feature for each of its distinct values.
+``direction``, ``distance``
+    Whether the modifier is left or right of its head; that and how far, in bins. ``arc`` stands for neither.
+
+In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from omkl.exceptions import InputError
+
+#: What a template adds to the tokens it looks at: nothing, the direction of the arc, or direction and distance.
+VARIANTS = ("arc", "direction", "distance")
+#: Smallest distance of each bin of ``distance``.
+DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
+_TOKEN = re.compile(r"([hm])([+-]\d+)?\.(\w+)")
+_FIELD = re.compile(r"form|lower|lemma|upos|xpos|feats|(?:prefix|suffix)[1-9]|[A-Z]\w*")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A conjunction of what an arc's head, its modifier, the tokens around and between them look like.
+
+    Attributes
+    ----------
+    head, modifier : tuple of (int, str)
+        Offsets from the head, or the modifier, and the fields looked at there.
+    between : str or None
+        Field of the tokens between them.
+    variant : {"arc", "direction", "distance"}
+    label : str
+        A name given by the user; empty for none.
+
+    >>> Template.parse("h.form m-1.upos distance").modifier
+    ((-1, 'upos'),)
+    """
+
+    head: tuple = ()
+    modifier: tuple = ()
+    between: str | None = None
+    variant: str = "arc"
+    label: str = ""
+
+    @classmethod
+    def parse(cls, text, where=""):
+        """The template that a line of text describes; ``where`` begins the message of an error."""
+        label, equals, atoms = text.rpartition("=")
+        tokens = {"h": [], "m": []}
+        between, variants = None, []
+        for atom in atoms.split():
+            match = _TOKEN.fullmatch(atom)
+            if match:
+                side, offset, field = match.groups()
+                tokens[side].append((int(offset or 0), _checked(field, where)))
+            elif atom.startswith("between.") and between is None:
+                between = _checked(atom.removeprefix("between."), where)
+            elif atom in VARIANTS and not variants:
+                variants.append(atom)
+            else:
+                raise InputError(f"{where}{atom!r} is no atom of a template: write h.FIELD, m+1.FIELD, between.FIELD "
+                                 "(once), and direction or distance.")  # fmt: skip
+        if not atoms.split():
+            raise InputError(f"{where}{text!r} names a template without atoms.")
+        if equals and not label.strip():
+            raise InputError(f"{where}{text!r} has an empty name.")
+        variant = variants[0] if variants else "arc"
+        return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
+
+    @property
+    def atoms(self):
+        """The template as text, without its name."""
+        sides = (("h", self.head), ("m", self.modifier))
+        parts = [
+            f"{side}{offset:+}.{field}" if offset else f"{side}.{field}"
+            for side, tokens in sides for offset, field in tokens
+        ]  # fmt: skip
+        parts += [f"between.{self.between}"] if self.between else []
+        return " ".join(parts + [self.variant] * (self.variant != "arc")) or "arc"
+
+    @property
+    def name(self):
+        """What the group is called: the given name, else the atoms."""
+        return self.label or self.atoms
+
+    @property
+    def fields(self):
+        """Names of the fields it looks at."""
+        return {field for _, field in self.head + self.modifier} | ({self.between} if self.between else set())
+
+    def __str__(self):
+        return f"{self.label} = {self.atoms}" if self.label else self.atoms
+
+
+def _checked(field, where):
+    if not _FIELD.fullmatch(field):
+        raise InputError(
+            f"{where}there is no field {field!r}: choose form, lower, lemma, upos, xpos, feats, prefix1 to prefix9, "
+            "suffix1 to suffix9, or a capitalised morphological attribute."
+        )
+    return field
+
+
+class TemplateSet(Sequence):
+    """An ordered set of templates with different names.
+
+    Parameters
+    ----------
+    templates : iterable of Template or str
+
+    >>> small = TemplateSet(["h.upos m.upos distance", "words = h.form m.form"])
+    >>> small.names
+    ['h.upos m.upos distance', 'words']
+    >>> print(small.filter("h.*"))
+    h.upos m.upos distance
+    """
+
+    def __init__(self, templates):
+        self._templates = [t if isinstance(t, Template) else Template.parse(t) for t in templates]
+        if not self._templates:
+            raise InputError("There is no template: give at least one.")
+        for key in ("name", "atoms"):
+            seen = set()
+            for template in self._templates:
+                value = getattr(template, key)
+                if value in seen:
+                    raise InputError(f"The template {value!r} is there twice: drop one.")
+                seen.add(value)
+
+    @classmethod
+    def read(cls, path):
+        """The templates in a text file, one a line; errors name file and line."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"The template file {path} cannot be read: {error}.") from None
+        stripped = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
+        templates = [Template.parse(line, f"{path}, line {number}: ") for number, line in stripped if line]
+        if not templates:
+            raise InputError(f"{path} holds no template.")
+        return cls(templates)
+
+    @classmethod
+    def resolve(cls, templates):
+        """A set from its name, the path of a file, or an iterable of templates."""
+        if isinstance(templates, TemplateSet):
+            return templates
+        if isinstance(templates, (str, Path)):
+            if templates in NAMED_SETS:
+                return cls(NAMED_SETS[templates]())
+            if Path(templates).exists():
+                return cls.read(templates)
+            raise InputError(f"templates={templates!r} is neither a file nor one of {', '.join(NAMED_SETS)}.")
+        return cls(templates)
+
+    def __len__(self):
+        return len(self._templates)
+
+    def __getitem__(self, i):
+        return TemplateSet(self._templates[i]) if isinstance(i, slice) else self._templates[i]
+
+    def __eq__(self, other):
+        return isinstance(other, TemplateSet) and self._templates == other._templates
+
+    __hash__ = None
+
+    def __str__(self):
+        return "\n".join(map(str, self))
+
+    def __repr__(self):
+        return f"<{len(self)} templates>"
+
+    @property
+    def names(self):
+        """Names of the templates, in order."""
+        return [template.name for template in self]
+
+    @property
+    def fields(self):
+        """Names of all fields that the templates look at, sorted."""
+        return sorted(set().union(*(template.fields for template in self)))
+
+    @property
+    def reach(self):
+        """The largest offset from a head or modifier."""
+        return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
+
+    def filter(self, pattern):
+        """The templates whose name or atoms match a pattern with ``*`` and ``?``."""
+        return TemplateSet([t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)])
+
+    def keep(self, names):
+        """The templates with these names, in the order of the set."""
+        missing = set(names) - set(self.names)
+        if missing:
+            raise InputError(f"There is no template {sorted(missing)[0]!r}.")
+        return TemplateSet([t for t in self if t.name in set(names)])
+
+
+def _side(token, view):
+    """A view of a token, ``"upos-1 upos"``, as atoms of the head or the modifier: ``"h-1.upos h.upos"``."""
+    return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
+
+
+def _crossed(heads, modifiers, variants=VARIANTS):
+    """Every view of the head with every view of the modifier, in each variant."""
+    return [
+        f"{_side('h', head)} {_side('m', modifier)} {variant}"
+        for head in heads for modifier in modifiers for variant in variants
+    ]  # fmt: skip
+
+
+_MARTINS_VIEWS = (
+    "", "form", "lemma", "xpos", "upos", "form xpos", "lemma xpos", "xpos-1 xpos", "xpos xpos+1",
+    "xpos-1 xpos xpos+1", "xpos-2 xpos-1 xpos", "xpos xpos+1 xpos+2", "lemma upos-1 upos+1",
+)  # fmt: skip
+
+
+def _martins507():
+    """13 views of the head x 13 of the modifier x 3 variants: a set of the size of Martins et al. (2011)."""
+    return _crossed(_MARTINS_VIEWS, _MARTINS_VIEWS)
+
+
+def _mcdonald2005():
+    """The arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
+    word, tag, both = "form", "xpos", "form xpos"
+    views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
+    views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
+    around = [("xpos xpos+1", "xpos-1 xpos"), ("xpos-1 xpos", "xpos-1 xpos"), ("xpos xpos+1", "xpos xpos+1"),
+              ("xpos-1 xpos", "xpos xpos+1")]  # fmt: skip
+    return [
+        *(line for head, modifier in views + around for line in _crossed([head], [modifier], VARIANTS[1:])),
+        *(f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]),
+    ]
+
+
+def _small():
+    """Tags, words and neighbouring tags: trains in a fraction of the time of the large sets."""
+    views = ("upos", "lemma", "xpos-1 xpos xpos+1")
+    return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]),
+            "distance", "h.upos between.upos m.upos direction"]  # fmt: skip
+
+
+def _rich():
+    """The 507, and what arc-factored parsers gain from beside them: morphology, affixes, tags between."""
+    shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
+    tags = ("upos", "xpos", "lemma")
+    return [
+        *_martins507(),
+        *_crossed(shapes, (*shapes, *tags)),
+        *_crossed(tags, shapes),
+        *(f"h.{a} between.{b} m.{a} {v}" for a, b in (("upos", "upos"), ("xpos", "xpos"), ("upos", "lemma"))
+          for v in VARIANTS),
+        *(f"h.{a} m.{a} h.upos m.upos {v}" for a in ("Case", "Number", "Gender", "Person", "VerbForm")
+          for v in VARIANTS[:2]),
+    ]  # fmt: skip
+
+
+#: The sets that come with the library, by name.
+NAMED_SETS = {"martins507": _martins507, "mcdonald2005": _mcdonald2005, "small": _small, "rich": _rich}
