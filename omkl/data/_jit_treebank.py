@@ -19,6 +19,10 @@ MOST_DIGITS = 9
 FINE, BAD_COLUMNS, BAD_ID, BAD_RANGE, BAD_HEAD, NO_WORD, NOT_UTF8 = 0, 1, 2, 3, 4, 5, 6
 MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 7, 8, 9, 10
 
+# what is known of a sentence while it is read: columns of its lines, last number of its last range and the line of that,
+# number of the last empty node after the last word, its first line, what is wrong with it, and where
+N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
+
 # what the heads must be
 ANY_HEADS, TREES_IF_GIVEN, TREES = 0, 1, 2
 
@@ -50,46 +54,29 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
     """
     n = data.shape[0]
     i = line = word = first = text = n_sentences = 0
-    wrong = wrong_line = n_columns = last_range = last_empty = open_line = range_line = 0
+    state = np.zeros(N_STATE, np.int64)
     is_open = False
     while i < n:
         line += 1
         if data[i] == NEWLINE or (data[i] == CR and data[i + 1] == NEWLINE):
             i = _line_end(data, i) + 1
             if is_open:
-                wrong, wrong_line = _verdict(word - first, open_line, last_range, range_line, wrong, wrong_line)
-                _close(sentences[n_sentences], word if wrong == FINE else first, i, line, wrong, wrong_line)
-                word, text, n_sentences, is_open = sentences[n_sentences, 0], i, n_sentences + 1, False
-        elif data[i] == HASH or (is_open and wrong != FINE):
+                word = _close(sentences[n_sentences], first, word, i, line, state)
+                text, n_sentences, is_open = i, n_sentences + 1, False
+        elif data[i] == HASH or (is_open and state[WRONG] != FINE):
             i = _line_end(data, i) + 1
         else:
             if not is_open:
-                is_open, open_line, first, wrong = True, line, word, FINE
-                n_columns = last_range = last_empty = 0
+                is_open, first = True, word
+                state[:] = 0
+                state[FIRST_LINE] = line
             begin = i
-            kind, low, high = _identifier(data, i, word - first, last_range, last_empty)
-            for k in range(lengths.shape[0]):
-                lengths[k, word] = ABSENT
             i, columns = _columns(data, i, roles, word, starts, lengths, heads, head_starts)
-            if n_columns == 0:
-                n_columns = columns
-            if columns < fewest or columns > most or columns != n_columns:
-                wrong, wrong_line = BAD_COLUMNS, line
-            elif kind == 0:
-                wrong, wrong_line = (BAD_RANGE if _is_range(data, begin) else BAD_ID), line
-            elif kind == DASH:
-                last_range, range_line = high, line
-            elif kind == DOT:
-                last_empty = high
-            elif heads[word] == NOT_A_HEAD:
-                wrong, wrong_line = BAD_HEAD, line
-            else:
+            if _judge(data, begin, line, columns, fewest, most, word - first, heads[word], state):
                 head_starts[word] -= text
                 word += 1
-                last_empty = 0
     if is_open:
-        wrong, wrong_line = _verdict(word - first, open_line, last_range, range_line, wrong, wrong_line)
-        _close(sentences[n_sentences], word if wrong == FINE else first, i, line, wrong, wrong_line)
+        _close(sentences[n_sentences], first, word, i, line, state)
         n_sentences += 1
     if n_sentences:  # comments and empty lines after the last sentence belong to it
         sentences[n_sentences - 1, 1] = n
@@ -98,22 +85,48 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
 
 
 @njit(cache=True, nogil=True)
-def _verdict(n_words, line, last_range, range_line, wrong, wrong_line):
-    """What is wrong with a sentence that ends after ``n_words`` words, and in which line."""
-    if wrong == FINE and last_range > n_words:
-        return BAD_RANGE, range_line
-    if wrong == FINE and n_words == 0:
-        return NO_WORD, line
-    return wrong, wrong_line
+def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
+    """Whether the line that begins at ``begin`` is the next word; notes in ``state`` what else it is, or what is wrong."""
+    if state[N_COLUMNS] == 0:
+        state[N_COLUMNS] = columns
+    kind, number = _identifier(data, begin, n_words, state[LAST_RANGE], state[LAST_EMPTY])
+    wrong = FINE
+    if columns < fewest or columns > most or columns != state[N_COLUMNS]:
+        wrong = BAD_COLUMNS
+    elif kind == 0:
+        wrong = BAD_RANGE if _is_range(data, begin) else BAD_ID
+    elif kind == DASH:
+        state[LAST_RANGE] = number
+        state[RANGE_LINE] = line
+    elif kind == DOT:
+        state[LAST_EMPTY] = number
+    elif head == NOT_A_HEAD:
+        wrong = BAD_HEAD
+    else:
+        state[LAST_EMPTY] = 0
+        return True
+    state[WRONG] = wrong
+    state[PLACE] = line
+    return False
 
 
 @njit(cache=True, nogil=True)
-def _close(sentence, n_words, end, line, wrong, wrong_line):
-    sentence[0] = n_words
+def _close(sentence, first, word, end, line, state):
+    """Note a sentence of the words ``first`` to ``word - 1``; returns where the words of the next one go."""
+    if state[WRONG] == FINE and state[LAST_RANGE] > word - first:
+        state[WRONG] = BAD_RANGE
+        state[PLACE] = state[RANGE_LINE]
+    if state[WRONG] == FINE and word == first:
+        state[WRONG] = NO_WORD
+        state[PLACE] = state[FIRST_LINE]
+    if state[WRONG] != FINE:
+        word = first
+    sentence[0] = word
     sentence[1] = end
     sentence[2] = line
-    sentence[3] = wrong
-    sentence[4] = wrong_line
+    sentence[3] = state[WRONG]
+    sentence[4] = state[PLACE]
+    return word
 
 
 @njit(cache=True, nogil=True)
@@ -126,6 +139,8 @@ def _line_end(data, i):
 @njit(cache=True, nogil=True)
 def _columns(data, i, roles, word, starts, lengths, heads, head_starts):
     """Take in the fields of a line; returns the beginning of the next line and the number of columns."""
+    for k in range(lengths.shape[0]):
+        lengths[k, word] = ABSENT
     column = 0
     while True:
         begin = i
@@ -170,20 +185,20 @@ def _number(data, i):
 def _identifier(data, i, n_words, last_range, last_empty):
     """What may stand after ``n_words`` words: TAB for the next word, DASH for a range, DOT for an empty node, else 0.
 
-    With it, the two numbers of the identifier.
+    With it, the second number of the identifier.
     """
     low, after = _number(data, i)
     if low < 0 or (data[i] == ZERO and after > i + 1):
-        return 0, low, 0
+        return 0, 0
     sign = data[after]
     if sign == TAB:
-        return (TAB if low == n_words + 1 else 0), low, 0
-    high, end = _number(data, after + 1) if sign == DASH or sign == DOT else (-1, after)
+        return (TAB if low == n_words + 1 else 0), 0
+    high, end = _number(data, after + 1) if sign in (DASH, DOT) else (-1, after)
     if high < 0 or data[end] != TAB or data[after + 1] == ZERO:
-        return 0, low, high
+        return 0, high
     if sign == DASH:
-        return (DASH if low == n_words + 1 and low > last_range and high >= low else 0), low, high
-    return (DOT if low == n_words and high == last_empty + 1 else 0), low, high
+        return (DASH if low == n_words + 1 and low > last_range and high >= low else 0), high
+    return (DOT if low == n_words and high == last_empty + 1 else 0), high
 
 
 @njit(cache=True, nogil=True)
@@ -290,10 +305,7 @@ def splice(text, text_offsets, offsets, head_starts, heads, deprels, names, name
             done = i
             while text[done] != TAB:
                 done += 1
-            if heads.shape[0]:
-                size = _write_head(heads[w], out, size)
-            else:
-                size = _copy(text, i, done, out, size)
+            size = _write_head(heads[w], out, size) if heads.shape[0] else _copy(text, i, done, out, size)
             if deprels.shape[0]:
                 out[size] = TAB
                 size = _copy(names, name_offsets[deprels[w]], name_offsets[deprels[w] + 1], out, size + 1)

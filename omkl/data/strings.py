@@ -1,11 +1,16 @@
 """Strings and their codes."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from omkl.data._jit_strings import intern, rehash
+from omkl.exceptions import InputError
 
 #: The missing value of CoNLL's formats, whose code is 0 in every :class:`Strings`.
 MISSING = "_"
+#: Positions in the bytes that are looked up together have 32 bits.
+MOST_BYTES = (1 << 31) - 1
 
 
 class Strings:
@@ -53,7 +58,7 @@ class Strings:
             bounds = self._offsets[known : self._size + 1]
             text = self._pool[bounds[0] : bounds[-1]].tobytes()
             bounds = (bounds - bounds[0]).tolist()
-            self._decoded += [text[low:high].decode() for low, high in zip(bounds, bounds[1:])]
+            self._decoded += [text[low:high].decode() for low, high in pairwise(bounds)]
         return self._decoded
 
     def to_bytes(self):
@@ -84,9 +89,19 @@ class Strings:
         Returns
         -------
         int32 array
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If one of them is no string.
         """
-        parts = [string.encode() for string in strings]
+        try:
+            parts = [string.encode() for string in strings]
+        except (AttributeError, UnicodeEncodeError):
+            raise InputError("Only strings that UTF-8 can hold have codes.") from None
         lengths = np.fromiter(map(len, parts), np.int32, len(parts))
+        if lengths.sum(dtype=np.int64) > MOST_BYTES:
+            raise InputError(f"These strings are more than {MOST_BYTES} bytes: give them in several parts.")
         starts = np.zeros(len(parts), np.int32)
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(b"".join(parts), np.uint8), starts, lengths, grow)

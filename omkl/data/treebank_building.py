@@ -3,23 +3,39 @@
 import re
 
 from omkl.data.layouts import COLUMNS, LAYOUTS
+from omkl.data.treebank import Treebank
 from omkl.data.treebank_parsing import Checks, new_strings, parse
 from omkl.exceptions import DataFileError, InputError
 
+#: Characters of text that are made at a time.
+BLOCK_SIZE = 1 << 22
 _BREAKS = re.compile(r"[\t\n\r]")
 
 
 def build(sentences, strings=None, trees="given", single_root=False):
     """A treebank of sentences: see :meth:`omkl.data.Treebank.from_sentences`."""
-    text = "".join(map(_as_text, sentences, range(1, 1 << 62))).encode("utf-8", "surrogatepass")
+    strings, checks = new_strings(strings), Checks(trees, single_root)
+    blocks, texts, size, done = [], [], 0, 0
+    for number, sentence in enumerate(sentences, 1):
+        texts.append(_as_text(sentence, number))
+        size += len(texts[-1])
+        if size > BLOCK_SIZE:
+            blocks.append(_parse(texts, strings, checks, done))
+            texts, size, done = [], 0, number
+    if texts or not blocks:
+        blocks.append(_parse(texts, strings, checks, done))
+    return Treebank.concatenate(blocks)
+
+
+def _parse(texts, strings, checks, done):
+    def place(line, word, sentence):
+        return f"Sentence {done + sentence}" + (f", word {word}" if word else "")
+
+    text = "".join(texts).encode("utf-8", "surrogatepass")
     try:
-        return parse(text, LAYOUTS["conllu"], new_strings(strings), Checks(trees, single_root), _place)[0]
+        return parse(text, LAYOUTS["conllu"], strings, checks, place)[0]
     except DataFileError as error:  # there is no file
         raise InputError(str(error)) from None
-
-
-def _place(line, word, sentence):
-    return f"Sentence {sentence}, word {word}" if word else f"Sentence {sentence}"
 
 
 def _as_text(sentence, number):

@@ -68,7 +68,7 @@ def iter_treebank(
     omkl.exceptions.DataWarning
         Once, at the end, if sentences were skipped.
     """
-    return _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size, Skipped())
+    return _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size)
 
 
 def read_treebank(path, *, format=None, on_error="raise", single_root=False, trees=True, strings=None, keep_text=True):
@@ -83,7 +83,9 @@ def read_treebank(path, *, format=None, on_error="raise", single_root=False, tre
     """
     skipped = Skipped()
     blocks = _blocks(path, format, on_error, single_root, trees, strings, keep_text, BLOCK_SIZE, skipped)
-    return replace(Treebank.concatenate(blocks), skipped=skipped.count, reasons=skipped.reasons)
+    treebank = Treebank.concatenate(blocks)
+    _warn(skipped)
+    return replace(treebank, skipped=skipped.count, reasons=skipped.reasons)
 
 
 def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
@@ -110,8 +112,8 @@ def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
         yield from block
 
 
-def _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size, skipped):
-    """Check the arguments, now, and read, later."""
+def _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size, skipped=None):
+    """Check the arguments, now, and read, later; warns itself only if the caller does not count what is skipped."""
     check_format(format)
     if on_error not in ("raise", "skip"):
         raise InputError(f"on_error is 'raise' or 'skip', not {on_error!r}.")
@@ -125,12 +127,17 @@ def _blocks(path, format, on_error, single_root, trees, strings, keep_text, bloc
 
 
 def _iter_files(paths, format, block_size, skipped, parsing):
+    total = Skipped() if skipped is None else skipped
     for path in paths:
-        yield from _iter_file(path, format, block_size, skipped, parsing)
+        yield from _iter_file(path, format, block_size, total, parsing)
+    if skipped is None:
+        _warn(total)
+
+
+def _warn(skipped):
     if skipped.count:
-        files = ", ".join(map(str, paths))
-        message = f"{skipped.count} sentences of {files} were skipped, the first for this reason: {skipped.reasons[0]}"
-        warnings.warn(message, DataWarning, stacklevel=2)
+        sentences = f"{skipped.count} sentence{'s were' if skipped.count > 1 else ' was'} skipped, the first at"
+        warnings.warn(f"{sentences} {skipped.reasons[0]}", DataWarning, stacklevel=3)
 
 
 def _iter_file(path, format, block_size, skipped, parsing):
