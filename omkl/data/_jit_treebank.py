@@ -19,7 +19,7 @@ MOST_DIGITS = 9
 FINE, BAD_COLUMNS, BAD_ID, BAD_RANGE, BAD_HEAD, NO_WORD, NOT_UTF8 = 0, 1, 2, 3, 4, 5, 6
 MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 7, 8, 9, 10
 
-# what is known of a sentence while it is read: columns of its lines, last number of its last range and the line of that,
+# what is known of a sentence while it is read: columns of its lines, end of its last range and the line of that,
 # number of the last empty node after the last word, its first line, what is wrong with it, and where
 N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
 
@@ -86,7 +86,7 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
 
 @njit(cache=True, nogil=True)
 def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
-    """Whether the line that begins at ``begin`` is the next word; notes in ``state`` what else it is, or what is wrong."""
+    """Whether the line that begins at ``begin`` is the next word; ``state`` notes what else it is, or what is wrong."""
     if state[N_COLUMNS] == 0:
         state[N_COLUMNS] = columns
     kind, number = _identifier(data, begin, n_words, state[LAST_RANGE], state[LAST_EMPTY])
@@ -209,7 +209,7 @@ def _is_range(data, i):
 
 @njit(cache=True, nogil=True)
 def last_boundary(data):
-    """Where to cut a text that goes on: after an empty line, with at least a word before it and one after it, else 0.
+    """Where to cut a text that goes on: after the last sentence that has a word after it; 0 if there is none.
 
     So no piece is without a sentence, and comments at the end of a file stay with its last sentence.
     """
@@ -225,8 +225,8 @@ def last_boundary(data):
             return cut
         found = found or is_word
         is_empty = data[begin] == NEWLINE or (data[begin] == CR and end == begin + 2 and data[begin + 1] == NEWLINE)
-        if found and not cut and is_empty:
-            cut = end
+        if found and is_empty:
+            cut = end  # the first of several, where the sentence ends
         end = begin
     return 0
 

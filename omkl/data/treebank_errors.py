@@ -36,13 +36,11 @@ def explain(text, first_line, wrong, place, layout):
 
 def _columns(before, columns, layout):
     others = [len(line.split("\t")) for line in before if line and line[0] != "#"]
+    found = f"{len(columns)} column" + ("s" if len(columns) > 1 else "")
     if others and layout.fewest <= len(columns) <= layout.most:
-        return (
-            f"{len(columns)} columns, but the lines before it have {others[0]}: all words of a sentence need the same."
-        )
-    if len(columns) == 1 and len(columns[0].split()) > 1:
-        return f"{len(columns)} columns, but {layout.title} has {layout.wanted}, separated by tabs and not by spaces."
-    return f"{len(columns)} columns, but {layout.title} has {layout.wanted}, separated by tabs."
+        return f"{found}, but the lines before it have {others[0]}: all lines of a sentence need the same."
+    advice = " and not by spaces" if len(columns) == 1 and len(columns[0].split()) > 1 else ""
+    return f"{found}, but {layout.title} has {layout.wanted}, separated by tabs{advice}."
 
 
 def _identifier(before, columns, layout):
