@@ -202,6 +202,13 @@ def test_exactly_the_trees_are_taken(heads):
             Treebank.from_sentences([sentence])
 
 
+def test_all_real_entries_that_are_no_trees_are_counted(real_data):
+    paths = [real_data(f"ud/IcePaHC/is_icepahc-src-{part}.conllu.gz") for part in ("train", "dev", "test")]
+    with pytest.warns(DataWarning, match="33 sentences"):
+        treebank = read_treebank(paths, on_error="skip", keep_text=False)
+    assert (treebank.skipped, len(treebank), treebank.n_words) == (33, 31648 + 4293 + 4874, 704891 + 139104 + 139405)
+
+
 def test_columns_of_conll2008_may_differ_between_sentences_only(tmp_path):
     path = tmp_path / "a.conll08"
     line = "{}\tw" + "\t_" * 6 + "\t0\tr\t_"
