@@ -69,7 +69,7 @@ def test_reading(benchmark, corpus, compressed):
     naive, floor, scanned = best(plain_reader, path, rounds=2), best(pass_over, path), best(scan_only, path)
     rate = n_words / min(seconds)
     print(
-        f"\n{path.name}: {rate / 1e6:.2f} M tokens/s ({path.stat().st_size / min(seconds) / 1e6:.0f} MB/s of the file); "
+        f"\n{path.name}: {rate / 1e6:.2f} M tokens/s ({path.stat().st_size / min(seconds) / 1e6:.0f} MB/s of file); "
         f"a plain reader without checks {n_words / naive / 1e6:.2f} M/s: {naive / min(seconds):.1f} x as fast; "
         f"floors: bytes alone {n_words / floor / 1e6:.1f} M/s, scan without codes {n_words / scanned / 1e6:.1f} M/s"
     )

@@ -1,5 +1,6 @@
 """Wrong treebanks: strict reading names file and line, lenient reading leaves out these sentences and counts them."""
 
+import contextlib
 import gzip
 import lzma
 import re
@@ -22,7 +23,7 @@ from omkl.data import (
 )
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
-from .treebank_files import is_tree, naive_sentences
+from .treebank_files import files, is_tree, naive_sentences
 
 GOOD = "# a comment\n1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_\n\n"
 
@@ -33,6 +34,7 @@ def lines_of(*heads, ids=None):
     return "".join(f"{i}\tw\t_\t_\t_\t_\t{head}\tdep\t_\t_\n" for i, head in zip(ids, heads)) + "\n"
 
 
+DAMAGE = [b"", b"\t", b"\n", b"\r", b"\n\n", b"0", b"1", b"-", b".", b"#", b"\xff", b"\xc3\xa9", b"\0", b"9999999999"]
 EMPTY_NODE = "1.1\tw" + "\t_" * 8 + "\n"
 # the text of a sentence that is wrong, after GOOD (three lines), the line, and what the message says
 WRONG = {
@@ -218,6 +220,29 @@ def test_columns_of_conll2008_may_differ_between_sentences_only(tmp_path):
     path.write_text(line.format(1).replace("\tr\t_", "") + "\n")
     with pytest.raises(DataFileError, match="line 1: 9 columns, but CoNLL-2008 has at least 10"):
         read_treebank(path)
+
+
+@given(data=files(), draw=st.data())
+def test_a_damaged_file_is_read_or_refused_and_never_written_otherwise(tmp_path_factory, data, draw):
+    damaged = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 4))):
+        at = draw.draw(st.integers(0, max(0, len(damaged) - 1)))
+        damaged[at : at + draw.draw(st.integers(0, 3))] = draw.draw(st.sampled_from(DAMAGE))
+    folder = tmp_path_factory.getbasetemp()
+    path, copied = folder / "damaged.conllu", folder / "copy.conllu"
+    path.write_bytes(damaged)
+    try:
+        treebank = read_treebank(path)
+    except DataFileError as error:
+        assert str(path) in str(error)  # noqa: PT017 (not every damage is one)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            with contextlib.suppress(DataFileError):
+                assert all(is_tree(s.heads) for s in read_treebank(path, on_error="skip"))
+    else:
+        assert list(treebank) == naive_sentences(damaged.decode())
+        write_treebank(copied, treebank, heads=treebank.heads)
+        assert list(read_treebank(copied)) == list(treebank)
 
 
 def test_real_entries_that_are_no_trees(real_data):
