@@ -15,6 +15,10 @@ class DataFileError(InputError):
     """A data file is missing, cut short or malformed; the message names the file and, where there is one, the line."""
 
 
+class DataWarning(UserWarning):
+    """Something in a data file was left out, as it was asked for; the message says how much, and why."""
+
+
 class ModelFileError(InputError):
     """A model file is not one, or is damaged, or needs something that this version does not have."""
 

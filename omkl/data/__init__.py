@@ -1,19 +1,30 @@
 """Readers of public data sets and formats, and data that needs no download."""
 
-from omkl.data.conll import Sentence, read_conllu, tagging_features
+from omkl.data.conll import Sentence, tagging_features
 from omkl.data.dates import HandwrittenDates, handwritten_dates
 from omkl.data.files import data_home
 from omkl.data.ocr import HandwrittenWords, read_ocr
 from omkl.data.sequences import read_sequences
+from omkl.data.strings import Strings
+from omkl.data.treebank import Treebank
+from omkl.data.treebank_reader import iter_treebank, read_conllu, read_treebank
+from omkl.data.treebank_writer import TreebankWriter, treebank_writer, write_treebank
 
 __all__ = [
     "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
+    "Strings",
+    "Treebank",
+    "TreebankWriter",
     "data_home",
     "handwritten_dates",
+    "iter_treebank",
     "read_conllu",
     "read_ocr",
     "read_sequences",
+    "read_treebank",
     "tagging_features",
+    "treebank_writer",
+    "write_treebank",
 ]

@@ -1,16 +1,19 @@
-"""Treebanks in CoNLL-U."""
+"""Sentences of treebanks, and features of part-of-speech tagging."""
 
 from dataclasses import dataclass, field
-
-from omkl.data.files import open_text
-from omkl.exceptions import DataFileError
-
-N_COLUMNS = 10
 
 
 @dataclass
 class Sentence:
-    """A sentence of n words, column by column; multiword tokens and empty nodes are left out."""
+    """A sentence of n words, column by column; multiword tokens and empty nodes are left out.
+
+    Each column is a list of n strings, ``_`` where there is none; heads are ints, 0 for the root and None where there
+    is none. A sentence of a :class:`~omkl.data.Treebank` makes a column when it is first asked for.
+
+    >>> sentence = Sentence(forms=["No", "way"], heads=[2, 0])
+    >>> len(sentence)
+    2
+    """
 
     forms: list = field(default_factory=list)
     lemmas: list = field(default_factory=list)
@@ -20,63 +23,27 @@ class Sentence:
     heads: list = field(default_factory=list)
     deprels: list = field(default_factory=list)
 
+    @classmethod
+    def of_treebank(cls, treebank, index):
+        """A view of a sentence of a treebank."""
+        sentence = object.__new__(cls)
+        sentence.__dict__["_source"] = treebank, index
+        return sentence
+
     def __len__(self):
         return len(self.forms)
 
+    def __getattr__(self, name):
+        # only asked for what is not there: a column that was not made yet
+        if name not in self.__dataclass_fields__ or "_source" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        treebank, index = self._source
+        self.__dict__[name] = column = treebank.column(name, index)
+        return column
 
-def read_conllu(path):
-    """Read a treebank, sentence by sentence.
-
-    Parameters
-    ----------
-    path : path-like
-        A CoNLL-U file, plain or compressed (``.gz``, ``.xz``).
-
-    Yields
-    ------
-    Sentence
-
-    Raises
-    ------
-    omkl.exceptions.DataFileError
-        At a line with the wrong number of columns, a word out of order, or a head that is not a number; if there is
-        no sentence at all. The message names file and line.
-    """
-    sentence = Sentence()
-    found = False
-    with open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            line = line.rstrip("\n")
-            if not line:
-                if len(sentence):
-                    found = True
-                    yield sentence
-                    sentence = Sentence()
-            elif not line.startswith("#"):
-                _add_word(sentence, line.split("\t"), f"{path}, line {number}")
-    if len(sentence):
-        yield sentence
-    elif not found:
-        raise DataFileError(f"{path} holds no sentence.")
-
-
-def _add_word(sentence, columns, where):
-    if len(columns) != N_COLUMNS:
-        raise DataFileError(f"{where}: {len(columns)} columns, but CoNLL-U has {N_COLUMNS}, separated by tabs.")
-    identifier, form, lemma, upos, xpos, feats, head, deprel = columns[:8]
-    if "-" in identifier or "." in identifier:
-        return
-    if identifier != str(len(sentence) + 1):
-        raise DataFileError(f"{where}: word {identifier!r} where word {len(sentence) + 1} was expected.")
-    if head != "_" and not head.isdigit():
-        raise DataFileError(f"{where}: the head {head!r} is not the number of a word.")
-    sentence.forms.append(form)
-    sentence.lemmas.append(lemma)
-    sentence.upos.append(upos)
-    sentence.xpos.append(xpos)
-    sentence.feats.append(feats)
-    sentence.heads.append(None if head == "_" else int(head))
-    sentence.deprels.append(deprel)
+    def __getstate__(self):
+        # a pickled or copied sentence does not take its treebank along
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def tagging_features(forms):

@@ -29,7 +29,9 @@ def find(relative, how_to_get):
     return path
 
 
-@contextmanager
+OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+
+
 def open_text(path):
     """Open a text file for reading, plain or compressed (``.gz``, ``.xz``), as UTF-8.
 
@@ -38,10 +40,19 @@ def open_text(path):
     omkl.exceptions.DataFileError
         If the file is missing, or while it is read, cut short, damaged or not text.
     """
+    return _opened(path, "rt", encoding="utf-8-sig", newline=None)
+
+
+def open_bytes(path):
+    """Open a file for reading, plain or compressed (``.gz``, ``.xz``), as bytes; raises as :func:`open_text` does."""
+    return _opened(path, "rb")
+
+
+@contextmanager
+def _opened(path, mode, **options):
     path = Path(path)
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline=None) as file:
+        with OPENERS.get(path.suffix, open)(path, mode, **options) as file:
             yield file
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None

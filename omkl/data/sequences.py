@@ -2,9 +2,10 @@
 
 import json
 
-from omkl.data.conll import read_conllu, tagging_features
+from omkl.data.conll import tagging_features
 from omkl.data.files import open_text, stem
 from omkl.data.ocr import read_ocr
+from omkl.data.treebank_reader import read_conllu
 from omkl.exceptions import DataFileError, InputError
 
 FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
@@ -59,7 +60,7 @@ def read_sequences(path, format=None, folds=None):
 
 
 def _read_tagged(path):
-    sentences = list(read_conllu(path))
+    sentences = list(read_conllu(path, trees=False))  # a tagger needs no trees
     return [tagging_features(sentence.forms) for sentence in sentences], [sentence.upos for sentence in sentences]
 
 

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from omkl.data import handwritten_dates, read_conllu, read_ocr, read_sequences, tagging_features
+from omkl.data import handwritten_dates, read_ocr, read_sequences, tagging_features
 from omkl.data.dates import FIRST_DAY, LAST_DAY
 from omkl.exceptions import DataFileError, InputError
 
@@ -110,46 +110,6 @@ def test_dates_are_dates_and_share_no_image():
     assert all((a == b).all() for a, b in zip(data.train_images, again.train_images))
     with pytest.raises(InputError):
         handwritten_dates(0)
-
-
-CONLLU = """\
-# text = Don't go
-1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
-1\tDo\tdo\tAUX\tVB\t_\t3\taux\t_\t_
-2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
-2.1\tghost\t_\t_\t_\t_\t_\t_\t_\t_
-3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_
-
-1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_
-"""
-
-
-def test_conllu_sentences(tmp_path):
-    path = tmp_path / "a.conllu"
-    path.write_bytes(b"\xef\xbb\xbf" + CONLLU.replace("\n", "\r\n").encode())
-    first, second = read_conllu(path)
-    assert first.forms == ["Do", "n't", "go"]
-    assert first.heads == [3, 3, 0]
-    assert second.upos == ["INTJ"]
-    X, y = read_sequences(path)
-    assert [len(x) for x in X] == [3, 1]
-    assert y == [["AUX", "PART", "VERB"], ["INTJ"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "holds no sentence"),
-        ("1\ta\t_\n", "line 1: 3 columns"),
-        (CONLLU.replace("3\tgo", "4\tgo"), "line 6: word '4' where word 3"),
-        (CONLLU.replace("\t0\troot", "\tx\troot"), "line 6: the head 'x'"),
-    ],
-)
-def test_conllu_lines_that_are_wrong_are_named(tmp_path, text, message):
-    path = tmp_path / "a.conllu"
-    path.write_text(text)
-    with pytest.raises(DataFileError, match=message):
-        list(read_conllu(path))
 
 
 def test_tagging_features_look_around():

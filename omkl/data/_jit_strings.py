@@ -1,0 +1,84 @@
+"""An open-addressing hash table over byte strings: two equal hashes are only equal strings if their bytes are."""
+
+from numba import njit
+
+#: FNV-1a, 64 bits (the offset basis as a signed number).
+BASIS, PRIME = -3750763034362895579, 1099511628211
+#: Hashes keep 31 bits, so that they are not negative in 32.
+MASK = 0x7FFFFFFF
+
+
+@njit(cache=True, nogil=True)
+def intern(data, starts, lengths, first, grow, size, slots, pool, offsets, codes):
+    """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i = first`` on.
+
+    Parameters
+    ----------
+    data : uint8 array
+    starts, lengths : int32 arrays (n,)
+        A negative length stands for the missing value, whose code is 0.
+    first : int
+    grow : bool
+        Whether strings that are not in the table are added; else their code is -1.
+    size : int
+        Number of strings in the table.
+    slots : int32 array (capacity, 2)
+        Code and hash of the string in each slot; the code is -1 where there is none.
+    pool, offsets : uint8 array, int64 array
+        The bytes of string ``k`` are ``pool[offsets[k] : offsets[k + 1]]``.
+    codes : int32 array (n,)
+        Filled.
+
+    Returns
+    -------
+    done, size : int
+        Where ``done < n``, an array is full: call again with larger ones, from there.
+    """
+    mask = slots.shape[0] - 1
+    for i in range(first, codes.shape[0]):
+        start, length = starts[i], lengths[i]
+        if length < 0:
+            codes[i] = 0
+            continue
+        key = BASIS
+        for k in range(start, start + length):
+            key = (key ^ data[k]) * PRIME
+        key = (key ^ (key >> 32)) & MASK
+        at = key & mask
+        while slots[at, 0] >= 0 and not (slots[at, 1] == key and _is(data, start, length, pool, offsets, slots[at, 0])):
+            at = (at + 1) & mask
+        if slots[at, 0] < 0 and grow:
+            full = 2 * size >= slots.shape[0] or size + 1 >= offsets.shape[0]
+            if full or offsets[size] + length > pool.shape[0]:
+                return i, size
+            pool[offsets[size] : offsets[size] + length] = data[start : start + length]
+            offsets[size + 1] = offsets[size] + length
+            slots[at, 0] = size
+            slots[at, 1] = key
+            size += 1
+        codes[i] = slots[at, 0]
+    return codes.shape[0], size
+
+
+@njit(cache=True, nogil=True)
+def _is(data, start, length, pool, offsets, code):
+    low = offsets[code]
+    if offsets[code + 1] - low != length:
+        return False
+    for k in range(length):  # noqa: SIM110 (numba)
+        if data[start + k] != pool[low + k]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def rehash(old, new):
+    """Move all that is in the slots ``old`` to the slots ``new``, which are empty and more."""
+    mask = new.shape[0] - 1
+    for i in range(old.shape[0]):
+        if old[i, 0] >= 0:
+            at = old[i, 1] & mask
+            while new[at, 0] >= 0:
+                at = (at + 1) & mask
+            new[at, 0] = old[i, 0]
+            new[at, 1] = old[i, 1]

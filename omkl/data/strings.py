@@ -1,0 +1,146 @@
+"""Strings and their codes."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from omkl.data._jit_strings import intern, rehash
+from omkl.exceptions import InputError
+
+#: The missing value of CoNLL's formats, whose code is 0 in every :class:`Strings`.
+MISSING = "_"
+#: Positions in the bytes that are looked up together have 32 bits.
+MOST_BYTES = (1 << 31) - 1
+
+
+class Strings:
+    """Different strings, and the code of each: its number in the order of first appearance; ``_`` has code 0.
+
+    Codes never change: a table that has grown still knows the strings of all codes it has given. Growing is not
+    thread-safe.
+
+    Parameters
+    ----------
+    strings : iterable of str
+        What to begin with, after ``_``.
+
+    >>> tags = Strings(["NOUN", "VERB"])
+    >>> tags.codes(["VERB", "_", "ADJ"], grow=True)
+    array([2, 0, 3], dtype=int32)
+    >>> tags[3], len(tags), tags.code("ADV")
+    ('ADJ', 4, -1)
+    """
+
+    def __init__(self, strings=()):
+        self._slots = np.full((64, 2), -1, np.int32)
+        self._pool = np.empty(256, np.uint8)
+        self._offsets = np.zeros(33, np.int64)
+        self._size = 0
+        self._decoded = []
+        self.codes([MISSING, *strings], grow=True)
+
+    def __len__(self):
+        return self._size
+
+    def __getitem__(self, code):
+        return self.tolist()[code]
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __repr__(self):
+        return f"Strings({len(self)} strings)"
+
+    def tolist(self):
+        """All strings, by their codes; the list is kept, and must not be changed."""
+        known = len(self._decoded)
+        if known < self._size:
+            bounds = self._offsets[known : self._size + 1]
+            text = self._pool[bounds[0] : bounds[-1]].tobytes()
+            bounds = (bounds - bounds[0]).tolist()
+            self._decoded += [text[low:high].decode() for low, high in pairwise(bounds)]
+        return self._decoded
+
+    def to_bytes(self):
+        """The strings in UTF-8, one after the other, and where each begins (and the last one ends).
+
+        Returns
+        -------
+        data : uint8 array
+        offsets : int64 array (len(self) + 1,)
+            String ``k`` is ``data[offsets[k] : offsets[k + 1]]``. Both are views: do not write to them.
+        """
+        offsets = self._offsets[: self._size + 1]
+        return self._pool[: offsets[-1]], offsets
+
+    def code(self, string):
+        """Code of a string, or -1."""
+        return int(self.codes([string])[0])
+
+    def codes(self, strings, grow=False):
+        """Codes of strings.
+
+        Parameters
+        ----------
+        strings : iterable of str
+        grow : bool
+            Whether new strings are taken in; else their code is -1.
+
+        Returns
+        -------
+        int32 array
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If one of them is no string.
+        """
+        try:
+            parts = [string.encode() for string in strings]
+        except (AttributeError, UnicodeEncodeError):
+            raise InputError("Only strings that UTF-8 can hold have codes.") from None
+        lengths = np.fromiter(map(len, parts), np.int32, len(parts))
+        if lengths.sum(dtype=np.int64) > MOST_BYTES:
+            raise InputError(f"These strings are more than {MOST_BYTES} bytes: give them in several parts.")
+        starts = np.zeros(len(parts), np.int32)
+        np.cumsum(lengths[:-1], out=starts[1:])
+        return self.intern(np.frombuffer(b"".join(parts), np.uint8), starts, lengths, grow)
+
+    def intern(self, data, starts, lengths, grow=True):
+        """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, missing where the length is negative.
+
+        Parameters
+        ----------
+        data : uint8 array, read-only
+        starts, lengths : int32 arrays (n,)
+        grow : bool
+
+        Returns
+        -------
+        int32 array (n,)
+        """
+        codes = np.empty(len(starts), np.int32)
+        done = 0
+        while True:
+            done, self._size = intern(
+                data, starts, lengths, done, grow, self._size, self._slots, self._pool, self._offsets, codes
+            )
+            if done == len(codes):
+                return codes
+            self._make_room(lengths[done])
+
+    def _make_room(self, length):
+        if 2 * self._size >= len(self._slots):
+            slots = np.full((4 * len(self._slots), 2), -1, np.int32)
+            rehash(self._slots, slots)
+            self._slots = slots
+        if self._size + 1 >= len(self._offsets):
+            self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
+        if self._offsets[self._size] + length > len(self._pool):
+            self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
+
+    def copy(self):
+        """Another table with the same strings, which grows on its own."""
+        other = object.__new__(Strings)
+        other.__dict__ = {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
+        return other

@@ -1,0 +1,109 @@
+"""What is wrong with a sentence, in words: made only when something is."""
+
+import re
+
+from omkl.data import _jit_treebank as jit
+
+
+def explain(text, first_line, wrong, place, layout):
+    """Say what is wrong with a sentence.
+
+    Parameters
+    ----------
+    text : bytes
+        Its text, with the comments before it.
+    first_line : int
+        The line that the text begins with.
+    wrong, place : int
+        What :func:`omkl.data._jit_treebank.scan` found, and in which line; or
+        :func:`~omkl.data._jit_treebank.check_trees`, and at which word.
+    layout : Layout
+
+    Returns
+    -------
+    line, word : int or None
+    reason : str
+    """
+    lines = [line.rstrip("\r") for line in text.decode("utf-8", "backslashreplace").split("\n")]
+    if wrong in OF_TREES:
+        words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
+        column = layout.roles.tolist().index(jit.HEAD_ROLE)
+        heads = [lines[k].split("\t")[column] for k in words]
+        return first_line + words[place - 1], place, OF_TREES[wrong](heads, place)
+    before, line = lines[: place - first_line], lines[place - first_line]
+    return place, None, OF_LINES[wrong](before, line.split("\t"), layout)
+
+
+def _columns(before, columns, layout):
+    others = [len(line.split("\t")) for line in before if line and line[0] != "#"]
+    found = f"{len(columns)} column" + ("s" if len(columns) > 1 else "")
+    if others and layout.fewest <= len(columns) <= layout.most:
+        return f"{found}, but the lines before it have {others[0]}: all lines of a sentence need the same."
+    advice = " and not by spaces" if len(columns) == 1 and len(columns[0].split()) > 1 else ""
+    return f"{found}, but {layout.title} has {layout.wanted}, separated by tabs{advice}."
+
+
+def _identifier(before, columns, layout):
+    expected = 1 + sum(re.match(r"[0-9]+\t", line) is not None for line in before)
+    if "." in columns[0]:
+        return f"the empty node {columns[0]!r} is out of order: after word {expected - 1} they count " \
+               f"{expected - 1}.1, {expected - 1}.2, ..."  # fmt: skip
+    advice = "put an empty line between sentences" if columns[0] == "1" else "number the words 1, 2, 3, ... in order"
+    return f"word {columns[0]!r} where word {expected} was expected: {advice}."
+
+
+def _range(before, columns, layout):
+    return f"the multiword token {columns[0]!r} does not stand before its first word, overlaps another one, or ends " \
+           "after its sentence does: correct its numbers."  # fmt: skip
+
+
+def _head(before, columns, layout):
+    head = columns[layout.roles.tolist().index(jit.HEAD_ROLE)]
+    return f"the head {head!r} is not the number of a word: write 0 for the root, or '_' for none."
+
+
+def _no_word(before, columns, layout):
+    return "the sentence has no words, only empty nodes: delete it."
+
+
+def _not_utf8(before, columns, layout):
+    return "not UTF-8 text: convert the file to UTF-8."
+
+
+OF_LINES = {
+    jit.BAD_COLUMNS: _columns,
+    jit.BAD_ID: _identifier,
+    jit.BAD_RANGE: _range,
+    jit.BAD_HEAD: _head,
+    jit.NO_WORD: _no_word,
+    jit.NOT_UTF8: _not_utf8,
+}
+
+
+def _missing_head(heads, word):
+    return f"word {word} has no head: read sentences that are yet to be parsed with trees=False."
+
+
+def _head_outside(heads, word):
+    return f"the head {heads[word - 1]} of word {word} is out of range: it must be 0 (the root) to {len(heads)}."
+
+
+def _several_roots(heads, word):
+    roots = [k for k, head in enumerate(heads, 1) if int(head) == 0]
+    return f"{len(roots)} words have head 0, and single_root=True allows one: word {word} is the second."
+
+
+def _cycle(heads, word):
+    cycle = [word, int(heads[word - 1])]
+    while cycle[-1] != word:
+        cycle.append(int(heads[cycle[-1] - 1]))
+    rootless = "" if 0 in map(int, heads) else ", and no word has head 0"
+    return f"the heads are no tree but have a cycle, {' -> '.join(map(str, cycle))}{rootless}: correct one of them."
+
+
+OF_TREES = {
+    jit.MISSING_HEAD: _missing_head,
+    jit.HEAD_OUTSIDE: _head_outside,
+    jit.SEVERAL_ROOTS: _several_roots,
+    jit.CYCLE: _cycle,
+}

@@ -1,0 +1,201 @@
+"""Writing treebanks: the text they were read from, with other heads and relations where they are given."""
+
+import codecs
+import gzip
+import lzma
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from omkl._files import replacing
+from omkl.data._jit_treebank import splice
+from omkl.data.strings import Strings
+from omkl.data.treebank import Treebank, closed
+from omkl.exceptions import DataFileError, InputError
+
+#: Bytes of text that get new heads at a time.
+STEP = 1 << 22
+#: Characters that a head can have: 31 bits.
+HEAD_SIZE = 10
+
+
+def write_treebank(path, treebank, heads=None, deprels=None):
+    """Write a treebank, as it was read save for its heads and relations.
+
+    Comments, multiword tokens, empty nodes, all other columns, line ends, byte order mark and a missing last line end
+    are kept, byte for byte, and so is the format. Treebanks that have no text (made in Python, or read with
+    ``keep_text=False``) are written in CoNLL-U. The file is replaced when all is written, or not at all.
+
+    Other columns that depend on heads are left as they are: the enhanced dependencies (DEPS) of CoNLL-U, and PHEAD and
+    PDEPREL of CoNLL-X, may not fit new heads.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed if it ends in ``.gz`` or ``.xz``.
+    treebank : Treebank or iterable of Treebank
+        Blocks are written one after the other, as they come.
+    heads : int array (n_words,), optional
+        New heads of all words: 0 is the root, -1 writes ``_``.
+    deprels : list of str (n_words,) or (codes, strings), optional
+        New relations of all words; as an int array, codes into a list of str or a :class:`~omkl.data.Strings`.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there is no sentence, heads or relations are not as many as words, a head is not a word of its sentence, or
+        a relation has a tab or a line break in it.
+    omkl.exceptions.DataFileError
+        If the file cannot be written.
+    """
+    done = 0
+    with treebank_writer(path) as writer:
+        for block in [treebank] if isinstance(treebank, Treebank) else treebank:
+            words = slice(done, done + block.n_words)
+            writer.write(block, None if heads is None else heads[words], _cut(deprels, words))
+            done = words.stop
+        for name, values in (("heads", heads), ("deprels", deprels if not _is_coded(deprels) else deprels[0])):
+            if values is not None and len(values) != done:
+                raise InputError(f"There are {len(values)} {name} for {done} words.")
+
+
+@contextmanager
+def treebank_writer(path):
+    """Write blocks of a treebank as they are made: a context whose value has ``write(block, heads, deprels)``.
+
+    The file takes its place when the context is left without an error. See :func:`write_treebank`.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Yields
+    ------
+    TreebankWriter
+    """
+    path = Path(path)
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(replacing(path, "wb"))
+            if path.suffix == ".gz":  # neither name nor time: the same treebank gives the same file
+                file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+            elif path.suffix == ".xz":
+                file = stack.enter_context(lzma.LZMAFile(file, "wb"))
+            writer = TreebankWriter(file)
+            yield writer
+            if writer.last is None:
+                raise InputError(f"There is no sentence to write to {path}.")
+    except OSError as error:
+        raise DataFileError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+class TreebankWriter:
+    """Writes blocks of a treebank to an open file.
+
+    Parameters
+    ----------
+    file : file of bytes
+    """
+
+    def __init__(self, file):
+        self.file = file
+        #: The text of the last sentence so far.
+        self.last = None
+
+    def write(self, block, heads=None, deprels=None):
+        """Write a block; heads and relations are those of its words, as :func:`write_treebank` has them."""
+        if not len(block):
+            return
+        if block.text is None:
+            block = Treebank.from_sentences(block, trees=False)
+        heads = _as_heads(heads, block)
+        deprels, names, name_offsets = _as_codes(deprels, block.n_words)
+        if self.last is not None:
+            self.file.write(closed(self.last)[len(self.last) :])
+        elif block.bom:
+            self.file.write(codecs.BOM_UTF8)
+        self.last = block.text[block.text_offsets[-2] :]
+        if not len(heads) and not len(deprels):
+            self.file.write(block.text)
+            return
+        for low, high in _steps(block.text_offsets):
+            self.file.write(_spliced(block, low, high, heads, deprels, names, name_offsets))
+
+
+def _steps(text_offsets):
+    """Runs of sentences of about :data:`STEP` bytes of text."""
+    low = 0
+    while low < len(text_offsets) - 1:
+        high = int(np.searchsorted(text_offsets, text_offsets[low] + STEP))
+        high = min(max(high, low + 1), len(text_offsets) - 1)
+        yield low, high
+        low = high
+
+
+def _spliced(block, low, high, heads, deprels, names, name_offsets):
+    """The text of sentences ``low`` to ``high - 1``, with new heads and relations."""
+    bounds, offsets = block.text_offsets[low : high + 1], block.offsets[low : high + 1]
+    words = slice(offsets[0], offsets[-1])
+    text = np.frombuffer(block.text, np.uint8)[bounds[0] : bounds[-1]]
+    heads, deprels = heads[words], deprels[words]
+    size = len(text) + len(heads) * HEAD_SIZE + int(np.diff(name_offsets)[deprels].sum())
+    out = np.empty(size, np.uint8)
+    size = splice(
+        text, bounds - bounds[0], offsets - offsets[0], block.head_starts[words], heads, deprels, names, name_offsets,
+        out,
+    )  # fmt: skip
+    return memoryview(out)[:size]
+
+
+def _as_heads(heads, block):
+    """New heads as an array; empty for none."""
+    if heads is None:
+        return np.empty(0, np.int32)
+    heads = np.asarray(heads)
+    if heads.shape != (block.n_words,) or not np.issubdtype(heads.dtype, np.integer):
+        raise InputError(
+            f"heads must be an integer array of {block.n_words} words, not {heads.dtype} of shape {heads.shape}."
+        )
+    wrong = np.flatnonzero((heads < -1) | (heads > np.repeat(block.lengths, block.lengths)))
+    if len(wrong):
+        sentence = int(np.searchsorted(block.offsets, wrong[0], side="right")) - 1
+        word = wrong[0] - block.offsets[sentence] + 1
+        raise InputError(
+            f"The new head {heads[wrong[0]]} of word {word} of sentence {sentence + 1} is out of range: "
+            f"it must be 0 (the root) to {block.lengths[sentence]}, or -1 for none."
+        )
+    return np.ascontiguousarray(heads, np.int32)
+
+
+def _is_coded(deprels):
+    return isinstance(deprels, tuple) and len(deprels) == 2 and not isinstance(deprels[0], str)
+
+
+def _cut(deprels, words):
+    return None if deprels is None else (deprels[0][words], deprels[1]) if _is_coded(deprels) else deprels[words]
+
+
+def _as_codes(deprels, n_words):
+    """New relations as codes, and the bytes of their strings; empty for none."""
+    if deprels is None:
+        return np.empty(0, np.int32), np.empty(0, np.uint8), np.zeros(1, np.int64)
+    if _is_coded(deprels):
+        codes, table = np.asarray(deprels[0]), deprels[1]
+        if not np.issubdtype(codes.dtype, np.integer) or (
+            len(codes) and not 0 <= codes.min() <= codes.max() < len(table)
+        ):
+            raise InputError(f"The codes of deprels must be integers from 0 to {len(table) - 1}.")
+        if not isinstance(table, Strings):
+            names = list(table)
+            table = Strings()
+            codes = table.codes(names, grow=True)[codes]
+    else:
+        table = Strings()
+        codes = table.codes(deprels, grow=True)
+    if codes.shape != (n_words,):
+        raise InputError(f"deprels must be one for each of {n_words} words, not {codes.size}.")
+    names, name_offsets = table.to_bytes()
+    if np.isin(names, np.frombuffer(b"\t\r\n", np.uint8)).any():
+        raise InputError("A relation has a tab or a line break in it: leave it out.")
+    return np.ascontiguousarray(codes, np.int32), names, name_offsets
