@@ -140,20 +140,14 @@ def eliminate(graph, low, high, from_low, from_high, single_root, passing, direc
             return np.nan
         log_pivots += np.log(pivot)
         direct[k] = graph[0, k] / pivot
-        leaving = graph[k + 1, first:last]
-        add_scaled(graph[0, first:last], direct[k], leaving)
+        for j in range(first, last):
+            graph[0, j] += direct[k] * graph[k + 1, j]
         for i in range(first, last):
             share = graph[i + 1, k] / pivot
             passing[i, k] = share
-            add_scaled(graph[i + 1, first:last], share, leaving)
+            for j in range(first, last):
+                graph[i + 1, j] += share * graph[k + 1, j]
     return log_pivots
-
-
-@njit(cache=True, nogil=True)
-def add_scaled(row, factor, other):
-    """``row += factor * other``."""
-    for j in range(row.shape[0]):
-        row[j] += factor * other[j]
 
 
 @njit(cache=True, nogil=True)
@@ -165,8 +159,11 @@ def escaping(m, incoming, passing, escape, order, expected):
     ever[m] = 0.0
     for t in range(n - 2, -1, -1):
         i, first, last = order[t]
-        add_scaled(ever[:first], ever[i], passing[i, :first])
-        add_scaled(ever[last:], ever[i], passing[i, last:])
+        likely = ever[i]
+        for k in range(first):
+            ever[k] += likely * passing[i, k]
+        for k in range(last, n):
+            ever[k] += likely * passing[i, k]
     total = incoming[0]
     for h in range(n):
         total += incoming[h + 1] * ever[h]
