@@ -70,8 +70,8 @@ def marginals(scores, single_root, expected):
         total = escaping(low, incoming[low], passing, escape, order, expected)
         if low == 0:  # the first to come here
             log_pivots += np.log(total)
-            if not log_pivots - log_bound > LEAST_LOG_SHARE:
-                return np.nan
+        if not log_pivots - log_bound > LEAST_LOG_SHARE or np.isnan(total):
+            return np.nan
     return shift + log_pivots
 
 
@@ -152,7 +152,7 @@ def eliminate(graph, low, high, from_low, from_high, single_root, passing, direc
 
 @njit(cache=True, nogil=True)
 def escaping(m, incoming, passing, escape, order, expected):
-    """Marginals of the arcs into ``m``, all other tokens eliminated; returns its pivot, the total weight into it."""
+    """Marginals of the arcs into ``m``, all other tokens eliminated; returns its pivot, nan for 0."""
     n = escape.shape[1]
     ever = escape[1]
     ever[:] = escape[0]
@@ -167,6 +167,8 @@ def escaping(m, incoming, passing, escape, order, expected):
     total = incoming[0]
     for h in range(n):
         total += incoming[h + 1] * ever[h]
+    if not total > 0.0:
+        return np.nan
     expected[0, m + 1] = incoming[0] / total
     for h in range(n):
         expected[h + 1, m + 1] = incoming[h + 1] * ever[h] / total
