@@ -45,6 +45,8 @@ def marginals(scores, single_root, expected):
             graph = blocks[level]
             graph[:, from_low:from_high] = blocks[level - 1, :, from_low:from_high]
             log_pivot, rare = eliminate(graph, low, high, from_low, from_high, passing, direct, order)
+            if log_pivot == -np.inf:
+                return -np.inf
             if low == 0:
                 log_pivots += log_pivot
                 n_rare += rare

@@ -363,6 +363,20 @@ def test_what_has_no_tree_or_makes_no_sense_is_refused(structure_class, single_r
                 call(np.zeros(shape))
 
 
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("closed", [(1, 2), (3, 4), (6, 7), (1, 7)])
+def test_two_tokens_that_nothing_else_enters_leave_no_tree(single_root, closed):
+    """Each token has a head, and still there is none."""
+    scores = np.random.default_rng(0).normal(size=(8, 8))
+    one, other = closed
+    scores[[h for h in range(8) if h != one], other] = -np.inf
+    scores[[h for h in range(8) if h != other], one] = -np.inf
+    structure = NonProjectiveTree(single_root)
+    for call in (structure.decode, structure.marginals):
+        with pytest.raises(InputError, match="No tree over these 7 tokens"):
+            call(scores)
+
+
 @both
 @pytest.mark.parametrize("heads", [[0], [0, 3], [0, -1], [1, 0], [0.0, 1.0], [[0, 1]]])
 def test_heads_that_are_none_are_refused(structure_class, heads):
