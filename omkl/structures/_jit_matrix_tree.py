@@ -140,13 +140,16 @@ def eliminate(graph, low, high, from_low, from_high, single_root, passing, direc
             return np.nan
         log_pivots += np.log(pivot)
         direct[k] = graph[0, k] / pivot
-        for j in range(first, last):
-            graph[0, j] += direct[k] * graph[k + 1, j]
+        leaving = graph[k + 1, first:last]
+        root = graph[0, first:last]
+        for j in range(leaving.shape[0]):
+            root[j] += direct[k] * leaving[j]
         for i in range(first, last):
             share = graph[i + 1, k] / pivot
             passing[i, k] = share
-            for j in range(first, last):
-                graph[i + 1, j] += share * graph[k + 1, j]
+            row = graph[i + 1, first:last]
+            for j in range(leaving.shape[0]):
+                row[j] += share * leaving[j]
     return log_pivots
 
 
