@@ -106,47 +106,51 @@ def contract(scores, single_root, source, heads):
     for v in range(1, n + 1):
         arcs[v, v] = -np.inf
         chosen[v] = source[v]
-    n_nodes, n_children, rooted = n + 1, 0, False
+    first_child[n + 1] = 0
+    n_nodes, rooted = n + 1, False
     for start in range(1, n + 1):
-        if place[start] != UNSEEN:
-            continue
-        depth = 0
-        path[0] = start
-        place[start] = 0
-        while True:
-            v = path[depth]
-            u = chosen[v] if v <= n else best_head(arcs[v], 1 if single_root else 0)
-            if u == 0 and single_root:
-                if rooted:
-                    return NO_TREE
-                rooted = True
-            if not arcs[v, u] > -np.inf:
+        if place[start] == UNSEEN:
+            last, n_nodes = grow(start, single_root, arcs, chosen, spent, children, first_child, n_nodes, path, place)
+            from_root = chosen[last] == 0
+            if not spent[last] > -np.inf or (single_root and from_root and rooted):
                 return NO_TREE
-            chosen[v] = u
-            spent[v] = arcs[v, u]
-            if u == 0 or place[u] == DONE:
-                break
-            if place[u] == UNSEEN:
-                depth += 1
-                path[depth] = u
-                place[u] = depth
-                continue
-            depth = place[u]
-            first_child[n_nodes] = n_children
-            for position in range(depth, n):
-                children[n_children] = path[position]
-                n_children += 1
-                if path[position] == v:
-                    break
-            merge(arcs, n_nodes, spent, children[first_child[n_nodes] : n_children], place, depth)
-            path[depth] = n_nodes
-            n_nodes += 1
-        for u in range(1, n + 1):
-            place[u] = DONE if place[u] >= 0 else place[u]
-    first_child[n_nodes] = n_children
+            rooted |= from_root
+            for u in range(1, n + 1):
+                place[u] = DONE if place[u] >= 0 else place[u]
     expand(arcs, n_nodes, chosen, spent, children, first_child)
     heads[:] = chosen[1 : n + 1]
     return FOUND
+
+
+@njit(cache=True, nogil=True)
+def grow(start, single_root, arcs, chosen, spent, children, first_child, n_nodes, path, place):
+    """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a token that is done.
+
+    Returns the node that the last arc enters, which scores -inf if there is no such arc, and the number of nodes.
+    """
+    n = place.shape[0] - 1
+    depth = 0
+    path[0] = start
+    place[start] = 0
+    while True:
+        v = path[depth]
+        u = chosen[v] if v <= n else best_head(arcs[v], 1 if single_root else 0)
+        chosen[v] = u
+        spent[v] = arcs[v, u]
+        if u == 0 or place[u] == DONE:
+            return v, n_nodes
+        if place[u] == UNSEEN:
+            depth += 1
+            path[depth] = u
+            place[u] = depth
+            continue
+        first, end = first_child[n_nodes], first_child[n_nodes] + depth + 1 - place[u]
+        depth = place[u]
+        children[first:end] = path[depth : depth + end - first]
+        first_child[n_nodes + 1] = end
+        merge(arcs, n_nodes, spent, children[first:end], place, depth)
+        path[depth] = n_nodes
+        n_nodes += 1
 
 
 @njit(cache=True, nogil=True)
