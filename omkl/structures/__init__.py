@@ -3,5 +3,18 @@
 from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials
 from omkl.structures.multiclass import Binary, Multiclass, UnaryPotentials
+from omkl.structures.projective import ProjectiveTree
+from omkl.structures.tree import NonProjectiveTree
 
-__all__ = ["Binary", "Chain", "ChainPotentials", "Multiclass", "Output", "Potentials", "Structure", "UnaryPotentials"]
+__all__ = [
+    "Binary",
+    "Chain",
+    "ChainPotentials",
+    "Multiclass",
+    "NonProjectiveTree",
+    "Output",
+    "Potentials",
+    "ProjectiveTree",
+    "Structure",
+    "UnaryPotentials",
+]

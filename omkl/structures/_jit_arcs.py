@@ -1,0 +1,49 @@
+"""Sums over the arcs of one tree: ``heads[i]`` is the head of token ``i + 1``, and ``scores[h, m]`` scores an arc."""
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def are_heads(heads, n):
+    """Whether there are n heads, each another token or the root."""
+    fit = heads.shape[0] == n
+    for i in range(heads.shape[0]):
+        fit &= 0 <= heads[i] <= n and heads[i] != i + 1
+    return fit
+
+
+@njit(cache=True, nogil=True)
+def score(scores, heads):
+    """Sum of the scores of the arcs."""
+    total = 0.0
+    for i in range(heads.shape[0]):
+        total += scores[heads[i], i + 1]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def add_indicator(scores, heads, amount):
+    """Add ``amount`` to every arc of the tree."""
+    for i in range(heads.shape[0]):
+        scores[heads[i], i + 1] += amount
+
+
+@njit(cache=True, nogil=True)
+def difference(scores, predicted, gold, gradient):
+    """Indicator of ``predicted`` minus that of ``gold`` into the zero ``gradient``; returns their score difference."""
+    gap = 0.0
+    for i in range(gold.shape[0]):
+        if predicted[i] != gold[i]:
+            gradient[predicted[i], i + 1] = 1.0
+            gradient[gold[i], i + 1] = -1.0
+            gap += scores[predicted[i], i + 1] - scores[gold[i], i + 1]
+    return gap
+
+
+@njit(cache=True, nogil=True)
+def wrong_heads(gold, predicted):
+    """Number of tokens whose heads differ."""
+    wrong = 0
+    for i in range(gold.shape[0]):
+        wrong += gold[i] != predicted[i]
+    return wrong

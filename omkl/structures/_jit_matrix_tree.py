@@ -1,0 +1,178 @@
+r"""Log-partition and arc marginals of all arborescences of a dense score matrix, without a single subtraction.
+
+The Matrix-Tree theorem (Tutte 1984; Koo et al. 2007) says det(Laplacian) and its inverse. Those lose every digit where
+the best heads form a cycle, as the Laplacian is then nearly singular. So the determinant is taken by eliminating one
+token after the other from the graph, in the manner of Grassmann, Taksar and Heyman (1985): let a token's ancestors be a
+random walk, which goes from ``m`` to its head ``h`` with probability ``W[h, m] / sum_h W[h, m]``. Without ``k``,
+
+.. math:: W'[h, m] = W[h, m] + W[h, k] W[k, m] / p_k, \qquad p_k = \sum_{h \neq k} W[h, k], \qquad Z = \prod_k p_k,
+
+and the marginal of an arc is, with the walk stopped at the root 0 (Wilson 1996),
+
+.. math:: \mu[h, m] \propto W[h, m] \, P(\text{the walk from } h \text{ meets } 0 \text{ before } m).
+
+All terms are positive, so every number has nearly full relative accuracy, however singular the Laplacian. Each ``m``
+needs all other tokens eliminated; halving the set of tokens again and again shares that work: O(n^3) together.
+
+Trees with one root child are those of first order in the weight of the root's arcs, as this weight goes to zero: the
+root's arcs stay out of every pivot but the last.
+"""
+
+import numpy as np
+from numba import njit
+
+# What underflows is below 1e-300 of what it is added to; above this share of its bound, that is nothing to Z.
+LEAST_LOG_SHARE = -460.0
+
+
+@njit(cache=True, nogil=True)
+def marginals(scores, single_root, expected):
+    """Arc marginals into the zero array ``expected``; returns log Z.
+
+    Returns +inf if a score is nan or +inf, and nan where numbers may have underflowed: then call
+    :func:`omkl.structures._jit_matrix_tree_logs.marginals`, which knows whether there is a tree at all.
+    """
+    n = scores.shape[0] - 1
+    n_levels = 1
+    while 2 ** (n_levels - 1) < n:
+        n_levels += 1
+    blocks = np.empty((n_levels + 1, n + 1, n))  # a level's graph: row 0 the root's arcs, row i + 1 those of token i
+    shift, log_bound = exponentiate(scores, single_root, blocks[0])
+    if not np.isfinite(log_bound):
+        return log_bound
+    incoming = blocks[0].T.copy()
+    passing = np.empty((n, n))  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
+    escape = np.empty((2, n))  # probability of going to the root: directly, and ever
+    order = np.empty((n, 3), np.int64)  # the k eliminated, and the range that was left with it
+    tasks = np.empty((2 * n_levels + 2, 5), np.int64)
+    tasks[0] = 0, n, 0, n, 0
+    n_tasks, log_pivots = 1, 0.0
+    while n_tasks:
+        n_tasks -= 1
+        low, high, from_low, from_high, level = tasks[n_tasks]
+        if level > 0:
+            graph = blocks[level]
+            graph[0, from_low:from_high] = blocks[level - 1, 0, from_low:from_high]
+            graph[from_low + 1 : from_high + 1, from_low:from_high] = blocks[
+                level - 1, from_low + 1 : from_high + 1, from_low:from_high
+            ]
+            log_pivot = eliminate(graph, low, high, from_low, from_high, single_root, passing, escape[0], order)
+            if low == 0:
+                log_pivots += log_pivot
+            if not np.isfinite(log_pivot):
+                return np.nan
+        if high - low > 1:
+            middle = (low + high) // 2
+            tasks[n_tasks] = middle, high, low, high, level + 1
+            tasks[n_tasks + 1] = low, middle, low, high, level + 1
+            n_tasks += 2
+            continue
+        total = escaping(low, incoming[low], passing, escape, order, expected)
+        if low == 0:  # the first to come here
+            log_pivots += np.log(total)
+        if not log_pivots - log_bound > LEAST_LOG_SHARE or np.isnan(total):
+            return np.nan
+    return shift + log_pivots
+
+
+@njit(cache=True, nogil=True)
+def exponentiate(scores, single_root, graph):
+    """Weights ``exp(score - shift of the column)`` into ``graph``; returns the sum of the shifts, and a bound on log Z.
+
+    Every tree has one arc a column, and with a single root one arc from the root, which then has a shift of its own.
+    """
+    n = scores.shape[0] - 1
+    shifts = np.empty(n)
+    sums = np.zeros(n)
+    for m in range(n):
+        shifts[m] = -np.inf if single_root else scores[0, m + 1]
+    unfit = False
+    for h in range(n):
+        for m in range(n):
+            score = -np.inf if m == h else scores[h + 1, m + 1]
+            shifts[m] = score if score > shifts[m] else shifts[m]
+            unfit |= not score < np.inf
+    root_shift = -np.inf if single_root else 0.0
+    for m in range(n):
+        unfit |= not scores[0, m + 1] < np.inf
+        shifts[m] = shifts[m] if shifts[m] > -np.inf else 0.0
+        if single_root:
+            root_shift = max(root_shift, scores[0, m + 1] - shifts[m])
+    if unfit:
+        return 0.0, np.inf
+    if root_shift == -np.inf:
+        return 0.0, np.nan
+    from_root = 0.0
+    for m in range(n):
+        graph[0, m] = np.exp(scores[0, m + 1] - shifts[m] - root_shift)
+        from_root += graph[0, m]
+    for h in range(n):
+        for m in range(n):
+            graph[h + 1, m] = 0.0 if m == h else np.exp(scores[h + 1, m + 1] - shifts[m])
+            sums[m] += graph[h + 1, m]
+    log_bound = np.log(from_root) if single_root else 0.0
+    shift = root_shift
+    for m in range(n):
+        total = sums[m] if single_root else sums[m] + graph[0, m]
+        log_bound += np.log(total) if total > 0.0 else 0.0
+        shift += shifts[m]
+    return shift, log_bound
+
+
+@njit(cache=True, nogil=True)
+def eliminate(graph, low, high, from_low, from_high, single_root, passing, direct, order):
+    """Eliminate from the tokens ``from_low : from_high`` all but ``low : high``, at either end; returns log prod p_k.
+
+    What is left is a range at any time, so all loops run along rows.
+    """
+    n = direct.shape[0]
+    downwards = low == from_low
+    n_done = n - (from_high - from_low)
+    log_pivots = 0.0
+    for step in range((from_high - from_low) - (high - low)):
+        k = from_high - 1 - step if downwards else from_low + step
+        first, last = (low, k) if downwards else (k + 1, high)
+        order[n_done + step] = k, min(first, k), max(last, k + 1)
+        pivot = 0.0 if single_root else graph[0, k]
+        for i in range(first, last):
+            pivot += graph[i + 1, k]
+        if not pivot > 0.0:
+            return np.nan
+        log_pivots += np.log(pivot)
+        direct[k] = graph[0, k] / pivot
+        leaving = graph[k + 1, first:last]
+        root = graph[0, first:last]
+        for j in range(leaving.shape[0]):
+            root[j] += direct[k] * leaving[j]
+        for i in range(first, last):
+            share = graph[i + 1, k] / pivot
+            passing[i, k] = share
+            row = graph[i + 1, first:last]
+            for j in range(leaving.shape[0]):
+                row[j] += share * leaving[j]
+    return log_pivots
+
+
+@njit(cache=True, nogil=True)
+def escaping(m, incoming, passing, escape, order, expected):
+    """Marginals of the arcs into ``m``, all other tokens eliminated; returns its pivot, nan for 0."""
+    n = escape.shape[1]
+    ever = escape[1]
+    ever[:] = escape[0]
+    ever[m] = 0.0
+    for t in range(n - 2, -1, -1):
+        i, first, last = order[t]
+        likely = ever[i]
+        for k in range(first):
+            ever[k] += likely * passing[i, k]
+        for k in range(last, n):
+            ever[k] += likely * passing[i, k]
+    total = incoming[0]
+    for h in range(n):
+        total += incoming[h + 1] * ever[h]
+    if not total > 0.0:
+        return np.nan
+    expected[0, m + 1] = incoming[0] / total
+    for h in range(n):
+        expected[h + 1, m + 1] = incoming[h + 1] * ever[h] / total
+    return total

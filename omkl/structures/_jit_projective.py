@@ -1,0 +1,196 @@
+"""Projective dependency trees: Eisner's (1996) spans over the root 0 and n tokens, and sums over all of them.
+
+A complete span is a head with all its descendants on one side; an incomplete one is an arc with all that is under it.
+``right[i, j]`` is headed by ``i`` at its left end, ``left[j, i]`` by ``j`` at its right end, and ``rightward[i, j]``
+and ``leftward[j, i]`` are the incomplete ones. Complete spans are also kept by their other end, so that every
+combination of two spans runs along two rows:
+
+    rightward[i, j], leftward[j, i] = sum over k of right[i, k] and left[j, k + 1], and the arc's score
+    right[i, j] = sum over k of rightward[i, k] and right_by_end[j, k]
+    left[j, i]  = sum over k of leftward[j, k] and left_by_end[i, k]
+
+The root is a token at the left end that nothing enters. If it has one child, none of its spans is complete but the
+whole sentence.
+"""
+
+import numpy as np
+from numba import njit
+
+HIGHEST, LOG_SUM = 0, 1
+RIGHT, LEFT, RIGHTWARD, LEFTWARD, RIGHT_BY_END, LEFT_BY_END = 0, 1, 2, 3, 4, 5
+
+
+@njit(cache=True, nogil=True)
+def decode(scores, single_root, heads):
+    """Heads of the best projective tree into ``heads``; False if there is none, or if some score is nan or +inf."""
+    if not are_scores(scores):
+        return False
+    chart = np.empty((6, *scores.shape))
+    fill(chart, scores, single_root, HIGHEST)
+    if not chart[RIGHT, 0, heads.shape[0]] > -np.inf:
+        return False
+    trace(chart, heads)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def loss_augmented(scores, single_root, gold, cost_weight, heads):
+    """Best tree where each wrong arc scores ``cost_weight`` more, or each right arc as much less: that is the same."""
+    augmented = scores.copy()
+    for i in range(gold.shape[0]):
+        augmented[gold[i], i + 1] -= cost_weight
+    return decode(augmented, single_root, heads)
+
+
+@njit(cache=True, nogil=True)
+def are_scores(scores):
+    """Whether no score of an arc is nan or +inf."""
+    unfit = False
+    for h in range(scores.shape[0]):
+        for m in range(1, scores.shape[0]):
+            unfit |= h != m and not scores[h, m] < np.inf
+    return not unfit
+
+
+@njit(cache=True, nogil=True)
+def fill(chart, scores, single_root, kind):
+    """Best score, or log of the summed weight, of every span."""
+    n = scores.shape[0] - 1
+    for i in range(n + 1):
+        chart[:, i, i] = 0.0
+    for width in range(1, n + 1):
+        for i in range(n + 1 - width):
+            j = i + width
+            under = combined(chart[RIGHT], i, chart[LEFT], j, i, j, 1, kind)
+            chart[RIGHTWARD, i, j] = under + scores[i, j]
+            chart[LEFTWARD, j, i] = under + scores[j, i] if i > 0 else -np.inf
+            right = combined(chart[RIGHTWARD], i, chart[RIGHT_BY_END], j, i + 1, j + 1, 0, kind)
+            if single_root and i == 0 and j < n:
+                right = -np.inf
+            left = combined(chart[LEFTWARD], j, chart[LEFT_BY_END], i, i, j, 0, kind)
+            chart[RIGHT, i, j] = right
+            chart[RIGHT_BY_END, j, i] = right
+            chart[LEFT, j, i] = left
+            chart[LEFT_BY_END, i, j] = left
+
+
+@njit(cache=True, nogil=True)
+def combined(spans, i, others, j, first, last, gap, kind):
+    """Highest, or log of the sum of exponentials, of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
+    highest = -np.inf
+    for k in range(first, last):
+        score = spans[i, k] + others[j, k + gap]
+        highest = score if score > highest else highest
+    if kind == HIGHEST or highest == -np.inf or last - first == 1:
+        return highest
+    total = 0.0
+    for k in range(first, last):
+        total += np.exp(spans[i, k] + others[j, k + gap] - highest)
+    return highest + np.log(total)
+
+
+@njit(cache=True, nogil=True)
+def trace(chart, heads):
+    """Read the best tree off a chart of best scores: the first of equal splits."""
+    n = heads.shape[0]
+    spans = np.empty((2 * n + 2, 3), np.int64)
+    spans[0] = RIGHT, 0, n
+    n_spans = 1
+    while n_spans:
+        n_spans -= 1
+        kind, i, j = spans[n_spans]
+        if i == j:
+            continue
+        if kind == RIGHT:
+            k = split(chart[RIGHTWARD], i, chart[RIGHT_BY_END], j, i + 1, j + 1, 0, chart[RIGHT, i, j])
+            heads[k - 1] = i
+            spans[n_spans] = RIGHTWARD, i, k
+            spans[n_spans + 1] = RIGHT, k, j
+        elif kind == LEFT:
+            k = split(chart[LEFTWARD], j, chart[LEFT_BY_END], i, i, j, 0, chart[LEFT, j, i])
+            heads[k - 1] = j
+            spans[n_spans] = LEFT, i, k
+            spans[n_spans + 1] = RIGHTWARD, k, j
+        else:
+            highest = combined(chart[RIGHT], i, chart[LEFT], j, i, j, 1, HIGHEST)
+            k = split(chart[RIGHT], i, chart[LEFT], j, i, j, 1, highest)
+            spans[n_spans] = RIGHT, i, k
+            spans[n_spans + 1] = LEFT, k + 1, j
+        n_spans += 2
+
+
+@njit(cache=True, nogil=True)
+def split(spans, i, others, j, first, last, gap, score):
+    """The first k whose two spans have this score."""
+    for k in range(first, last):
+        if spans[i, k] + others[j, k + gap] == score:
+            return k
+    return last - 1
+
+
+@njit(cache=True, nogil=True)
+def marginals(scores, single_root, expected):
+    """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree, and +inf for bad scores.
+
+    The way down hands the probability of each span to the two that make it up, in proportion to what they add to it
+    (the reverse of differentiation by Eisner 2016): all of them are probabilities, at any scale of scores.
+    """
+    if not are_scores(scores):
+        return np.inf
+    n = scores.shape[0] - 1
+    shifted = scores.copy()  # every tree has one arc a column
+    shift = 0.0
+    for m in range(1, n + 1):
+        highest = -np.inf
+        for h in range(n + 1):
+            highest = scores[h, m] if h != m and scores[h, m] > highest else highest
+        if highest == -np.inf:
+            return -np.inf
+        shift += highest
+        for h in range(n + 1):
+            shifted[h, m] -= highest
+    chart = np.empty((6, *scores.shape))
+    fill(chart, shifted, single_root, LOG_SUM)
+    if chart[RIGHT, 0, n] > -np.inf:
+        descend(chart, single_root, expected)
+    return shift + chart[RIGHT, 0, n]
+
+
+@njit(cache=True, nogil=True)
+def descend(chart, single_root, expected):
+    """Probabilities of all spans from the chart of their log weights, the widest first; arcs into ``expected``."""
+    n = expected.shape[0] - 1
+    likely = np.zeros(chart.shape)
+    likely[RIGHT, 0, n] = 1.0
+    weights = np.empty(n + 1)
+    for width in range(n, 0, -1):
+        for i in range(n + 1 - width):
+            j = i + width
+            whole = likely[RIGHT, i, j] + likely[RIGHT_BY_END, j, i]
+            if whole > 0.0 and not (single_root and i == 0 and j < n):
+                hand_down(whole, chart, likely, RIGHTWARD, i, RIGHT_BY_END, j, i + 1, j + 1, 0, weights)
+            whole = likely[LEFT, j, i] + likely[LEFT_BY_END, i, j]
+            if whole > 0.0:
+                hand_down(whole, chart, likely, LEFTWARD, j, LEFT_BY_END, i, i, j, 0, weights)
+            expected[i, j] = likely[RIGHTWARD, i, j]
+            if i > 0:
+                expected[j, i] = likely[LEFTWARD, j, i]
+            whole = likely[RIGHTWARD, i, j] + likely[LEFTWARD, j, i]
+            if whole > 0.0:
+                hand_down(whole, chart, likely, RIGHT, i, LEFT, j, i, j, 1, weights)
+
+
+@njit(cache=True, nogil=True)
+def hand_down(whole, chart, likely, kind, i, other, j, first, last, gap, weights):
+    """Share the probability ``whole`` of a span among the splits that :func:`combined` sums over."""
+    highest = -np.inf
+    for k in range(first, last):
+        highest = max(highest, chart[kind, i, k] + chart[other, j, k + gap])
+    total = 0.0
+    for k in range(first, last):
+        weights[k] = np.exp(chart[kind, i, k] + chart[other, j, k + gap] - highest)
+        total += weights[k]
+    for k in range(first, last):
+        share = whole * (weights[k] / total)
+        likely[kind, i, k] += share
+        likely[other, j, k + gap] += share

@@ -1,0 +1,195 @@
+"""Maximum spanning arborescences of a dense score matrix ``scores[h, m]`` over n tokens and the root 0.
+
+An arborescence is found by contraction (Chu and Liu 1965, Edmonds 1967), in the path-growing order of Gabow, Galil,
+Spencer and Tarjan (1986): follow best incoming arcs backwards from a token; what closes a cycle is contracted into one
+node, whose row of incoming arcs is the maximum of its children's rows, each less the arc that the cycle spends on the
+child. Every node is merged once, so all of it is O(n^2).
+"""
+
+import numpy as np
+from numba import njit
+
+FOUND, NO_TREE, NOT_A_NUMBER = 0, 1, 2
+UNSEEN, DONE = -2, -1
+
+
+@njit(cache=True, nogil=True)
+def decode(scores, single_root, heads):
+    """Heads of the best tree into ``heads``; returns FOUND, or why there is none."""
+    n = heads.shape[0]
+    best = np.empty(n + 1)
+    source = np.empty(n + 1, np.int64)
+    if not best_token_heads(scores, best, source):
+        return NOT_A_NUMBER
+    for m in range(1, n + 1):
+        if best[m] > scores[0, m]:
+            heads[m - 1] = source[m]
+        elif scores[0, m] > -np.inf:
+            heads[m - 1] = 0
+        else:
+            return NO_TREE
+    if is_tree(heads, single_root):  # nothing beats the best head of every token
+        return FOUND
+    if not single_root:
+        for m in range(1, n + 1):
+            source[m] = heads[m - 1]
+    return contract(scores, single_root, source, heads)
+
+
+@njit(cache=True, nogil=True)
+def loss_augmented(scores, single_root, gold, cost_weight, heads):
+    """Best tree where each wrong arc scores ``cost_weight`` more, or each right arc as much less: that is the same."""
+    augmented = scores.copy()
+    for i in range(gold.shape[0]):
+        augmented[gold[i], i + 1] -= cost_weight
+    return decode(augmented, single_root, heads)
+
+
+@njit(cache=True, nogil=True)
+def best_token_heads(scores, best, source):
+    """Score and index of each token's best head among the other tokens; False if some score is nan or +inf."""
+    n = scores.shape[0] - 1
+    unfit = False
+    for m in range(1, n + 1):
+        best[m] = -np.inf
+        source[m] = 0
+        unfit |= not scores[0, m] < np.inf
+    for h in range(1, n + 1):
+        row = scores[h]
+        for m in range(1, h):
+            better = row[m] > best[m]
+            best[m] = row[m] if better else best[m]
+            source[m] = h if better else source[m]
+            unfit |= not row[m] < np.inf
+        for m in range(h + 1, n + 1):
+            better = row[m] > best[m]
+            best[m] = row[m] if better else best[m]
+            source[m] = h if better else source[m]
+            unfit |= not row[m] < np.inf
+    return not unfit
+
+
+@njit(cache=True, nogil=True)
+def is_tree(heads, single_root):
+    """Whether every token reaches the root, and, if asked for, whether the root has one child."""
+    n = heads.shape[0]
+    roots = 0
+    met = np.zeros(n + 1, np.int64)  # 0 for a token not met yet, else the walk that met it first
+    for start in range(1, n + 1):
+        roots += heads[start - 1] == 0
+        m = start
+        while m != 0 and met[m] == 0:
+            met[m] = start
+            m = heads[m - 1]
+        if m != 0 and met[m] == start:
+            return False
+    return roots == 1 or not single_root
+
+
+@njit(cache=True, nogil=True)
+def contract(scores, single_root, source, heads):
+    """Best tree by contraction; ``source[m]`` is the best head of token m (among tokens, for a single root).
+
+    A single root child is exact without any large constant: arcs are compared by (is it not from the root?, score),
+    and the first key never changes under contraction, as no cycle has the root in it. So the arc from the root is
+    taken only by a node that no other arc enters, and only once.
+    """
+    n = heads.shape[0]
+    arcs = np.empty((2 * n, n + 1))  # arcs[v, u]: best arc from token u into the node v, less what its cycles spend
+    arcs[1 : n + 1] = scores[:, 1:].T
+    chosen = np.empty(2 * n, np.int64)
+    spent = np.empty(2 * n)
+    children = np.empty(2 * n, np.int64)
+    first_child = np.empty(2 * n + 1, np.int64)
+    path = np.empty(n + 1, np.int64)
+    place = np.full(n + 1, UNSEEN)  # where on the path the node of a token is
+    for v in range(1, n + 1):
+        arcs[v, v] = -np.inf
+        chosen[v] = source[v]
+    first_child[n + 1] = 0
+    n_nodes, rooted = n + 1, False
+    for start in range(1, n + 1):
+        if place[start] == UNSEEN:
+            last, n_nodes = grow(start, single_root, arcs, chosen, spent, children, first_child, n_nodes, path, place)
+            from_root = chosen[last] == 0
+            if not spent[last] > -np.inf or (single_root and from_root and rooted):
+                return NO_TREE
+            rooted |= from_root
+            for u in range(1, n + 1):
+                place[u] = DONE if place[u] >= 0 else place[u]
+    expand(arcs, n_nodes, chosen, spent, children, first_child)
+    heads[:] = chosen[1 : n + 1]
+    return FOUND
+
+
+@njit(cache=True, nogil=True)
+def grow(start, single_root, arcs, chosen, spent, children, first_child, n_nodes, path, place):
+    """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a token that is done.
+
+    Returns the node that the last arc enters, which scores -inf if there is no such arc, and the number of nodes.
+    """
+    n = place.shape[0] - 1
+    depth = 0
+    path[0] = start
+    place[start] = 0
+    while True:
+        v = path[depth]
+        u = chosen[v] if v <= n else best_head(arcs[v], 1 if single_root else 0)
+        chosen[v] = u
+        spent[v] = arcs[v, u]
+        if u == 0 or place[u] == DONE:
+            return v, n_nodes
+        if place[u] == UNSEEN:
+            depth += 1
+            path[depth] = u
+            place[u] = depth
+            continue
+        first, end = first_child[n_nodes], first_child[n_nodes] + depth + 1 - place[u]
+        depth = place[u]
+        children[first:end] = path[depth : depth + end - first]
+        first_child[n_nodes + 1] = end
+        merge(arcs, n_nodes, spent, children[first:end], place, depth)
+        path[depth] = n_nodes
+        n_nodes += 1
+
+
+@njit(cache=True, nogil=True)
+def best_head(row, first):
+    """Index of the largest entry from ``first`` on, the lowest of equals; 0 if all of them are -inf."""
+    best, where = -np.inf, 0
+    for u in range(first, row.shape[0]):
+        if row[u] > best:
+            best = row[u]
+            where = u
+    return where
+
+
+@njit(cache=True, nogil=True)
+def merge(arcs, node, spent, children, place, depth):
+    """Contract the cycle of ``children`` into ``node``, which takes the place ``depth`` on the path."""
+    n = place.shape[0] - 1
+    into = arcs[node]
+    child, less = arcs[children[0]], spent[children[0]]
+    for u in range(n + 1):
+        into[u] = child[u] - less
+    for c in range(1, children.shape[0]):
+        child, less = arcs[children[c]], spent[children[c]]
+        for u in range(n + 1):
+            gain = child[u] - less
+            into[u] = gain if gain > into[u] else into[u]
+    for u in range(1, n + 1):
+        place[u] = depth if place[u] > depth else place[u]
+        into[u] = -np.inf if place[u] == depth else into[u]
+
+
+@njit(cache=True, nogil=True)
+def expand(arcs, n_nodes, chosen, spent, children, first_child):
+    """Hand the arc chosen for each contracted node down to the child that it enters, the last contracted first."""
+    n = arcs.shape[1] - 1
+    for v in range(n_nodes - 1, n, -1):
+        u = chosen[v]
+        for c in range(first_child[v], first_child[v + 1]):
+            child = children[c]
+            if arcs[child, u] - spent[child] == arcs[v, u]:
+                chosen[child] = u
+                break

@@ -1,0 +1,384 @@
+"""Spanning trees against enumeration, another library's arborescences, and exact fractions."""
+
+import math
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from omkl.exceptions import InputError
+from omkl.losses import CRF, Perceptron, StructuredHinge
+from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.structures import _jit_matrix_tree as matrix_tree
+from omkl.structures import _jit_matrix_tree_logs as matrix_tree_in_logs
+
+small = {
+    "seed": st.integers(0, 10**6),
+    "n": st.integers(1, 5),
+    "single_root": st.booleans(),
+    "kind": st.sampled_from(["plain", "ties", "forbidden", "rooted", "cyclic"]),
+    "scale": st.sampled_from([1e-3, 1.0, 30.0, 1e6]),
+}
+both = pytest.mark.parametrize("structure_class", [NonProjectiveTree, ProjectiveTree])
+
+
+def arborescence_score(scores):
+    """Score of the best arborescence by networkx; whole numbers stay exact."""
+    graph = nx.DiGraph()
+    n = len(scores) - 1
+    arcs = [(h, m) for h in range(n + 1) for m in range(1, n + 1) if h != m]
+    graph.add_weighted_edges_from((h, m, scores[h, m]) for h, m in arcs)
+    best = nx.maximum_spanning_arborescence(graph)
+    return sum(scores[h, m] for h, m in best.edges), best
+
+
+def is_tree(heads):
+    reached = {0}
+    for _ in heads:
+        reached |= {m for m, h in enumerate(heads, 1) if h in reached}
+    return len(reached) == len(heads) + 1
+
+
+@given(**small)
+def test_decoding_finds_the_best_tree(trees_of, arc_scores, seed, n, single_root, kind, scale):
+    scores = arc_scores(seed, n, kind, scale)
+    trees = trees_of(n, single_root)
+    best = trees.scores(scores).max()
+    structure = NonProjectiveTree(single_root)
+    if best == -np.inf:
+        with pytest.raises(InputError, match="No tree over these"):
+            structure.decode(scores)
+        return
+    decoded = structure.decode(scores)
+    assert decoded in trees
+    assert_allclose(structure.score(scores, decoded), best, atol=1e-12 * scale)
+
+
+@given(**small, weight=st.sampled_from([0.5, 1.0, 1e3]))
+def test_loss_augmented_decoding_adds_the_cost_of_every_wrong_head(
+    trees_of, arc_scores, seed, n, single_root, kind, scale, weight
+):
+    kind = "plain" if kind == "forbidden" else kind
+    scores = arc_scores(seed, n, kind, scale)
+    trees = trees_of(n, single_root)
+    gold = trees.heads[seed % len(trees.heads)]
+    structure = NonProjectiveTree(single_root)
+    augmented = trees.scores(scores) + weight * (trees.heads != gold).sum(axis=1)
+    found = structure.loss_augmented(scores, gold, weight)
+    assert found in trees
+    value = structure.score(scores, found) + weight * structure.cost(gold, found)
+    assert_allclose(value, augmented.max(), atol=1e-11 * (scale + weight))
+
+
+@given(**small)
+def test_marginals_and_log_partition_by_enumeration(trees_of, arc_scores, seed, n, single_root, kind, scale):
+    scores = arc_scores(seed, n, kind, scale)
+    trees = trees_of(n, single_root)
+    structure = NonProjectiveTree(single_root)
+    if trees.scores(scores).max() == -np.inf:
+        with pytest.raises(InputError, match="No tree over these"):
+            structure.marginals(scores)
+        return
+    log_partition, expected = trees.marginals(scores)
+    tolerance = 1e-10 + 1e-14 * scale
+    found, marginals = structure.marginals(scores)
+    assert_allclose(found, log_partition, atol=tolerance)
+    assert_allclose(marginals, expected, atol=tolerance)
+    in_logs = np.zeros_like(expected)
+    assert_allclose(matrix_tree_in_logs.marginals(scores, single_root, in_logs), log_partition, atol=tolerance)
+    assert_allclose(in_logs, expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("n", [8, 20, 40])
+def test_decoding_agrees_with_networkx(n):
+    rng = np.random.default_rng(n)
+    scores = rng.integers(-50, 50, size=(n + 1, n + 1))
+    structure = NonProjectiveTree(single_root=False)
+    assert structure.score(scores, structure.decode(scores)) == arborescence_score(scores)[0]
+
+
+@pytest.mark.parametrize("n", [8, 20, 40])
+@pytest.mark.parametrize("magnitude", [1, 10**6])
+def test_a_single_root_is_exact_where_all_tokens_would_be_roots(n, magnitude):
+    """Whole numbers: a constant that no score reaches makes the arborescence have one root child, without rounding."""
+    rng = np.random.default_rng(n)
+    scores = magnitude * rng.integers(-5, 5, size=(n + 1, n + 1))
+    scores[0] += 20 * magnitude
+    priced = scores.astype(object)
+    priced[0] -= 10**15
+    best, _ = arborescence_score(priced)
+    structure = NonProjectiveTree()
+    heads = structure.decode(scores)
+    assert is_tree(heads)
+    assert (heads == 0).sum() == 1
+    assert structure.score(scores, heads) == best + 10**15
+    assert (NonProjectiveTree(single_root=False).decode(scores) == 0).all()
+
+
+def nested_cycles(n, shape):
+    """Scores whose contractions nest: one token at a time, or in pairs of pairs of pairs."""
+    scores = np.full((n + 1, n + 1), -(10**6))
+    if shape == "chain":
+        for m in range(1, n):
+            scores[m, m + 1] = 10 * n - m
+            scores[m + 1, 1 : m + 1] = -20 * n * m + np.arange(m)
+        scores[2, 1] = 10 * n
+    else:
+        tokens = np.arange(n)
+        level = np.frexp((tokens[:, None] ^ tokens[None, :]).astype(float))[1]  # of the smallest cluster of both
+        scores[1:, 1:] = -1000 * level + (tokens[:, None] * 7 + tokens * 3) % 11
+    scores[0, 1:] = -(10**5) + np.arange(n) % 5
+    return scores
+
+
+@pytest.mark.parametrize("shape", ["chain", "pairs"])
+@pytest.mark.parametrize("n", [16, 40])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_deeply_nested_cycles(shape, n, seed):
+    scores = nested_cycles(n, shape)
+    order = np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(n)]) if seed else np.arange(n + 1)
+    scores = scores[np.ix_(order, order)]
+    best, tree = arborescence_score(scores)
+    assert len(list(tree.successors(0))) == 1
+    for single_root in (True, False):
+        structure = NonProjectiveTree(single_root)
+        assert structure.score(scores, structure.decode(scores)) == best
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 12), single_root=st.booleans())
+def test_a_constant_added_to_a_column_changes_only_the_score(arc_scores, seed, n, single_root):
+    scores = np.round(8 * arc_scores(seed, n, "plain"))
+    added = np.random.default_rng(seed).integers(-100, 100, size=n + 1)
+    structure = NonProjectiveTree(single_root)
+    assert (structure.decode(scores) == structure.decode(scores + added)).all()
+    log_partition, expected = structure.marginals(scores)
+    moved, same = structure.marginals(scores + added)
+    assert_allclose(moved, log_partition + added[1:].sum(), atol=1e-10)
+    assert_allclose(same, expected, atol=1e-12)
+
+
+@both
+@pytest.mark.parametrize("single_root", [True, False])
+def test_marginals_are_the_gradient_of_the_log_partition(structure_class, single_root):
+    structure = structure_class(single_root)
+    n, step = 7, 1e-5
+    scores = np.random.default_rng(3).normal(size=(n + 1, n + 1))
+    slopes = np.zeros_like(scores)
+    for arc in np.ndindex(scores.shape):
+        moved = [scores.copy(), scores.copy()]
+        moved[0][arc] += step
+        moved[1][arc] -= step
+        slopes[arc] = (structure.marginals(moved[0])[0] - structure.marginals(moved[1])[0]) / (2 * step)
+    _, expected = structure.marginals(scores)
+    assert_allclose(expected, slopes, atol=1e-8)
+    assert (expected[:, 0] == 0).all()
+    assert (np.diag(expected) == 0).all()
+    assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-14)
+
+
+def fraction_determinant(matrix):
+    matrix = [list(row) for row in matrix]
+    determinant = Fraction(1)
+    for k in range(len(matrix)):
+        p = next((i for i in range(k, len(matrix)) if matrix[i][k]), None)
+        if p is None:
+            return Fraction(0)
+        if p != k:
+            matrix[k], matrix[p] = matrix[p], matrix[k]
+            determinant = -determinant
+        determinant *= matrix[k][k]
+        for i in range(k + 1, len(matrix)):
+            factor = matrix[i][k] / matrix[k][k]
+            matrix[i] = [a - factor * b for a, b in zip(matrix[i], matrix[k])]
+    return determinant
+
+
+def laplacian_determinant(weights, single_root):
+    """Sum over all trees by the Matrix-Tree theorem, and for one root child by Koo et al. (2007), in fractions."""
+    n = len(weights) - 1
+    laplacian = [[-weights[h][m] for m in range(1, n + 1)] for h in range(1, n + 1)]
+    for m in range(1, n + 1):
+        heads = [weights[h][m] for h in range(0 if not single_root else 1, n + 1) if h != m]
+        laplacian[m - 1][m - 1] = sum(heads, Fraction(0))
+    if single_root:
+        laplacian[0] = list(weights[0][1:])
+    return fraction_determinant(laplacian)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(single_root, seed):
+    """Pairs of tokens that hold each other by e^40, pairs of such pairs by e^20: exact fractions against floats."""
+    n = 6
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n + 1, n + 1)) - 20.0
+    for pair in (1, 3, 5):
+        scores[pair, pair + 1] += 40.0
+        scores[pair + 1, pair] += 40.0
+    scores[1:3, 3:5] += 20.0
+    scores[3:5, 1:3] += 20.0
+    scores[0] -= 60.0
+    weights = [[Fraction(math.exp(score)) for score in row] for row in scores]
+    total = laplacian_determinant(weights, single_root)
+    log_partition, expected = NonProjectiveTree(single_root).marginals(scores)
+    exact_log = math.log(total.numerator) - math.log(total.denominator)
+    assert_allclose(log_partition, exact_log, rtol=1e-13)
+    for h, m in np.ndindex(n + 1, n + 1):
+        if m > 0 and h != m:
+            without = [list(row) for row in weights]
+            without[h][m] = Fraction(0)
+            assert_allclose(expected[h, m], float(1 - laplacian_determinant(without, single_root) / total), rtol=1e-12)
+
+
+@pytest.mark.parametrize("gap", [40.0, 600.0, 1e6])
+def test_two_tokens_that_hold_each_other(gap):
+    """Three trees: two of weight exp(-gap), and one with both tokens below the root."""
+    scores = np.array([[0.0, -gap, -gap], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    for single_root in (True, False):
+        log_partition, expected = NonProjectiveTree(single_root).marginals(scores)
+        assert_allclose(log_partition, -gap + np.log(2.0), rtol=1e-15)
+        assert_allclose(expected[:, 1:], [[0.5, 0.5], [0.0, 0.5], [0.5, 0.0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("n", [20, 40])
+def test_logarithms_agree_with_weights(arc_scores, single_root, n):
+    scores = arc_scores(n, n, "plain", 3.0)
+    expected, in_logs = np.zeros_like(scores), np.zeros_like(scores)
+    log_partition = matrix_tree.marginals(scores, single_root, expected)
+    assert_allclose(matrix_tree_in_logs.marginals(scores, single_root, in_logs), log_partition, rtol=1e-13)
+    assert_allclose(in_logs, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("shape", ["chain", "pairs"])
+def test_marginals_of_huge_scores_are_the_best_tree(single_root, shape):
+    """Nested cycles with gaps of 1e6 underflow as weights; a jitter makes the best tree the only one that counts."""
+    jitter = np.random.default_rng(0).integers(0, 1000, size=(25, 25))
+    scores = 1e3 * nested_cycles(24, shape) + 100.0 * jitter
+    structure = NonProjectiveTree(single_root)
+    best = structure.decode(scores)
+    assert np.isnan(matrix_tree.marginals(scores, single_root, np.zeros_like(scores)))
+    log_partition, expected = structure.marginals(scores)
+    assert_allclose(log_partition, structure.score(scores, best), rtol=1e-14)
+    assert_allclose(expected, structure.indicator(best), atol=1e-9)
+
+
+def test_ties_break_towards_the_lower_head_where_the_choice_is_free():
+    assert (NonProjectiveTree(single_root=False).decode(np.zeros((6, 6))) == 0).all()
+    scores = np.zeros((5, 5))
+    scores[0, 1:] = [1.0, -1.0, -1.0, -1.0]
+    assert NonProjectiveTree().decode(scores).tolist() == [0, 1, 1, 1]
+
+
+@both
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 5), single_root=st.booleans())
+def test_difference_is_that_of_indicators_and_scores(structure_class, trees_of, arc_scores, seed, n, single_root):
+    structure = structure_class(single_root)
+    rng = np.random.default_rng(seed)
+    scores = arc_scores(seed, n, "plain")
+    trees = trees_of(n, single_root).heads
+    predicted, gold = trees[rng.integers(len(trees), size=2)]
+    gap, gradient = structure.difference(scores, predicted, gold)
+    assert_allclose(gap, structure.score(scores, predicted) - structure.score(scores, gold), atol=1e-12)
+    assert_allclose(gradient, structure.indicator(predicted) - structure.indicator(gold))
+    assert structure.cost(gold, predicted) == (gold != predicted).sum() <= structure.largest_cost(n)
+    structure.subtract_indicator(gradient, predicted)
+    assert_allclose(gradient, -structure.indicator(gold))
+    assert structure.zeros(n).shape == scores.shape
+
+
+@both
+@pytest.mark.parametrize("single_root", [True, False])
+def test_log_count_is_the_log_partition_of_zeros(structure_class, single_root):
+    structure = structure_class(single_root)
+    for n in (1, 2, 3, 7, 30):
+        assert_allclose(structure.log_count(n), structure.marginals(structure.zeros(n))[0], rtol=1e-12, atol=1e-12)
+
+
+@both
+@pytest.mark.parametrize("loss", [StructuredHinge(), CRF(), Perceptron()], ids=lambda loss: type(loss).__name__)
+def test_descent_on_any_loss_finds_the_gold_tree(structure_class, loss):
+    """A tree of one root child that is projective, from random scores."""
+    structure = structure_class()
+    gold = np.array([2, 0, 5, 5, 2, 5])
+    potentials = np.random.default_rng(0).normal(size=(7, 7))
+    first, _ = loss.value_and_gradient(structure, potentials, gold)
+    for _ in range(60):
+        value, gradient = loss.value_and_gradient(structure, potentials, gold)
+        assert value >= 0.0
+        if gradient is None:
+            break
+        potentials -= 0.5 * gradient
+    assert (structure.decode(potentials) == gold).all()
+    assert value < 0.1 * first
+    at_zero, _ = loss.value_and_gradient(structure, structure.zeros(6), gold)
+    assert at_zero <= loss.at_zero(structure, 6) + 1e-12 or isinstance(loss, Perceptron)
+
+
+@both
+@pytest.mark.parametrize("single_root", [True, False])
+def test_one_token_has_one_tree(structure_class, single_root):
+    structure = structure_class(single_root)
+    scores = np.array([[7.0, -2.5], [3.0, 9.0]])
+    assert structure.decode(scores).tolist() == [0]
+    log_partition, expected = structure.marginals(scores)
+    assert log_partition == -2.5
+    assert expected.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+
+
+@both
+def test_lists_whole_numbers_and_columns_first_are_accepted(structure_class):
+    structure = structure_class()
+    scores = np.random.default_rng(0).integers(-9, 9, size=(6, 6))
+    heads = structure.decode(scores.astype(float)).tolist()
+    assert structure.decode(scores.tolist()).tolist() == heads
+    assert structure.decode(np.asfortranarray(scores, dtype=float)).tolist() == heads
+    assert structure.cost(heads, heads) == 0.0
+    assert repr(structure) == f"{structure_class.__name__}(single_root=True)"
+
+
+@both
+@pytest.mark.parametrize("single_root", [True, False])
+def test_what_has_no_tree_or_makes_no_sense_is_refused(structure_class, single_root):
+    structure = structure_class(single_root)
+    calls = (structure.decode, structure.marginals, lambda scores: structure.loss_augmented(scores, [0, 1]))
+    for call in calls:
+        for bad in (np.nan, np.inf):
+            for arc in ((0, 2), (1, 2)):
+                scores = np.zeros((3, 3))
+                scores[arc] = bad
+                with pytest.raises(InputError, match="finite or -inf"):
+                    call(scores)
+        scores = np.zeros((3, 3))
+        scores[:, 2] = -np.inf
+        with pytest.raises(InputError, match="No tree over these 2 tokens"):
+            call(scores)
+        for shape in ((3,), (3, 4), (1, 1)):
+            with pytest.raises(InputError, match="array of n >= 1 tokens"):
+                call(np.zeros(shape))
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("closed", [(1, 2), (3, 4), (6, 7), (1, 7)])
+def test_two_tokens_that_nothing_else_enters_leave_no_tree(single_root, closed):
+    """Each token has a head, and still there is none."""
+    scores = np.random.default_rng(0).normal(size=(8, 8))
+    one, other = closed
+    scores[[h for h in range(8) if h != one], other] = -np.inf
+    scores[[h for h in range(8) if h != other], one] = -np.inf
+    structure = NonProjectiveTree(single_root)
+    for call in (structure.decode, structure.marginals):
+        with pytest.raises(InputError, match="No tree over these 7 tokens"):
+            call(scores)
+
+
+@both
+@pytest.mark.parametrize("heads", [[0], [0, 3], [0, -1], [1, 0], [0.0, 1.0], [[0, 1]]])
+def test_heads_that_are_none_are_refused(structure_class, heads):
+    with pytest.raises(InputError, match="A tree over 2 tokens"):
+        structure_class().score(np.zeros((3, 3)), heads)
