@@ -3,11 +3,12 @@
 from importlib.metadata import version as _version
 
 from omkl import data, exceptions, groups, kernels, losses, online, plots, regularizers, structures
-from omkl.estimators import OnlineMKLClassifier, SequenceLabeler, load
+from omkl.estimators import DependencyParser, OnlineMKLClassifier, SequenceLabeler, load
 
 __version__ = _version("omkl")
 
 __all__ = [
+    "DependencyParser",
     "OnlineMKLClassifier",
     "SequenceLabeler",
     "data",

@@ -2,6 +2,7 @@
 
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.loading import load
+from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.sequence import SequenceLabeler
 
-__all__ = ["OnlineMKLClassifier", "SequenceLabeler", "load"]
+__all__ = ["DependencyParser", "OnlineMKLClassifier", "SequenceLabeler", "load"]

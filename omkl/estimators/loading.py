@@ -1,12 +1,13 @@
 """From a model file back to the estimator that wrote it."""
 
 from omkl.estimators.classification import OnlineMKLClassifier
+from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.exceptions import ModelFileError
 from omkl.persistence import Unpacker, read_model
 
 #: Everything that :func:`load` can return.
-ESTIMATORS = (OnlineMKLClassifier, SequenceLabeler)
+ESTIMATORS = (DependencyParser, OnlineMKLClassifier, SequenceLabeler)
 
 
 def load(path, parts=None):

@@ -1,14 +1,19 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
+from omkl.groups.arcs import ArcFeatureHasher, ArcTemplateBank, ArcTokens
 from omkl.groups.base import GroupBank
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
 from omkl.groups.kernel import KernelExpansion
 from omkl.groups.ledger import Ledger
+from omkl.groups.templates import Template, TemplateSet
 from omkl.groups.tokens import Features, Span, Tokens
 
 __all__ = [
+    "ArcFeatureHasher",
+    "ArcTemplateBank",
+    "ArcTokens",
     "CachedKernelBank",
     "ExplicitBank",
     "Features",
@@ -18,6 +23,8 @@ __all__ = [
     "Ledger",
     "Span",
     "SparseCachedBank",
+    "Template",
+    "TemplateSet",
     "Tokens",
     "TransitionBank",
 ]

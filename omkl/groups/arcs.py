@@ -6,7 +6,9 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as jit
+from omkl.groups._jit_arc_features import list_features
 from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
+from omkl.groups.tokens import Features, Tokens
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
 LINES_A_KEY = 1.0
@@ -90,21 +92,19 @@ class ArcTemplateBank:
         self._groups = self._layout.groups
 
     @classmethod
-    def plan(cls, templates, tokens, heads, memory, averaging=True, dtype=np.float32, sample=200_000):
+    def plan(cls, templates, examples, memory, averaging=True, dtype=np.float32, sample=200_000):
         """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.
 
         Parameters
         ----------
         templates : TemplateSet
-        tokens : ArcTokens
-        heads : list of int arrays
-            The gold heads of each sentence.
+        examples : sequence of (ArcSentence, gold heads, ...)
         memory : float
             Megabytes that parameters (and their averages) may take. Pairs with few keys get what they need, the
             others share the rest evenly.
         """
         layout = _Layout(TemplateSet.resolve(templates))
-        wanted = LINES_A_KEY * layout.count_keys(tokens, heads, sample)
+        wanted = LINES_A_KEY * layout.count_keys(examples, sample)
         return cls(templates, averaging, dtype, layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)))
 
     @property
@@ -237,17 +237,19 @@ class _Layout:
             self._latest = (x, keys)
         return keys
 
-    def count_keys(self, tokens, heads, sample):
+    def count_keys(self, examples, sample):
         """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
         bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
-        n_arcs = np.cumsum([len(h) for h in heads])
-        n_sampled = min(int(np.searchsorted(n_arcs, sample)) + 1, len(heads))
-        for i in range(n_sampled):
-            x = tokens.sentence(i)
-            arcs = np.asarray(heads[i], dtype=np.int64), np.arange(1, len(x) + 1), np.ones(len(x))
+        n_arcs = 0
+        for n_sentences in range(1, len(examples) + 1):
+            x, heads = examples[n_sentences - 1][:2]
+            arcs = heads, np.arange(1, len(x) + 1), np.ones(len(x))
             jit.mark_lines(*self.keys(x), self.pairs, self.between, self.bins(len(x)), arcs, bitmaps)
+            n_arcs += len(x)
+            if n_arcs >= sample:
+                break
         free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
-        return -np.log(free) * bitmaps.shape[1] * (n_arcs[-1] / n_arcs[n_sampled - 1])
+        return -np.log(free) * bitmaps.shape[1] * (len(examples) / n_sentences)
 
     def fair_sizes(self, wanted, n_lines):
         """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
@@ -265,3 +267,35 @@ class _Layout:
             sizes[pair] = int(min(wanted[pair], room / (n_pairs - place)))
             room -= sizes[pair]
         return sizes
+
+
+class ArcFeatureHasher:
+    """Lists the hashed features of the arcs of a tree, for classifiers of arcs: each template is a group.
+
+    Parameters
+    ----------
+    templates : TemplateSet
+    rows : int
+        Features of each template are hashed to this many rows.
+    """
+
+    def __init__(self, templates, rows):
+        self._layout = layout = _Layout(templates)
+        p, variant = np.nonzero(layout.groups >= 0)
+        order = np.argsort(layout.groups[p, variant])
+        p, self._variants = p[order], variant[order]
+        self._pairs, self._between = layout.pairs[p], layout.between[p]
+        self._bases = np.arange(len(p) + 1) * rows
+        self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
+
+    def tokens(self, x, heads):
+        """The arc into each token of a sentence as a token with features, the sentence as one sequence."""
+        n = len(x)
+        keys = self._layout.keys(x)
+        room = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))
+        starts, ids = np.zeros(n + 1, np.int64), np.empty(room, np.int32)
+        count = list_features(
+            *keys, self._pairs, self._between, self._variants, self._bases, self._layout.bins(n), heads, starts, ids
+        )
+        features = Features(starts, ids[:count], np.ones(count))
+        return Tokens(np.array([0, n]), features, n_features=int(self._bases[-1]))

@@ -123,7 +123,7 @@ class TemplateSet(Sequence):
     >>> small = TemplateSet(["h.upos m.upos distance", "words = h.form m.form"])
     >>> small.names
     ['h.upos m.upos distance', 'words']
-    >>> print(small.filter("h.*"))
+    >>> print(small.filter("* distance"))
     h.upos m.upos distance
     """
 

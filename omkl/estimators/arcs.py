@@ -1,0 +1,133 @@
+"""From treebanks to what a parser trains on: codes of the fields of tokens, and gold heads."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from omkl.groups import ArcTokens
+from omkl.online import Example
+
+
+def column_of(field):
+    """The column of a treebank that a field of the template language is read from."""
+    if field.startswith(("form", "lower", "prefix", "suffix")):
+        return "forms"
+    return {"lemma": "lemmas"}.get(field, field if field in ("upos", "xpos") else "feats")
+
+
+def value_of(field, string):
+    """A field of a token, from the string in its column.
+
+    >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("Case", "_")
+    ('ing', 'Nom', '_')
+    """
+    if field == "lower":
+        return string.lower()
+    if field.startswith("prefix"):
+        return string[: int(field[-1])]
+    if field.startswith("suffix"):
+        return string[-int(field[-1]) :]
+    if field[0].isupper():
+        attributes = (attribute.partition("=") for attribute in string.split("|"))
+        return next((value for name, _, value in attributes if name == field), "_")
+    return string
+
+
+def code_of(string):
+    """64 bits that stand for a string, on every machine."""
+    digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+#: Strings that no field has: what templates see at the root, and outside of the sentence.
+ROOT, OUTSIDE = "\troot", "\toutside"
+
+
+def encode(treebank, templates):
+    """The sentences of a treebank as the templates look at them.
+
+    Parameters
+    ----------
+    treebank : omkl.data.Treebank
+    templates : TemplateSet
+
+    Returns
+    -------
+    ArcTokens
+    """
+    fields, reach = templates.fields, templates.reach
+    starts, lengths = treebank.offsets[:-1], treebank.lengths
+    roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
+    places = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
+    columns = np.full(
+        (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
+    )
+    columns[:, roots] = code_of(ROOT)
+    for row, field in zip(columns, fields):
+        codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
+        hashes = np.zeros(len(strings), dtype=np.uint64)
+        for code in np.flatnonzero(np.bincount(codes, minlength=1)).tolist():
+            hashes[code] = code_of(value_of(field, strings[code]))
+        row[places] = hashes[codes]
+    return ArcTokens(fields, columns, roots, lengths)
+
+
+def absent_fields(treebank, fields):
+    """The fields whose column is ``_`` for every word."""
+    return [field for field in fields if not getattr(treebank, column_of(field)).any()]
+
+
+@dataclass(eq=False)
+class ArcExamples:
+    """A sequence of :class:`~omkl.online.Example`: sentences and their gold heads.
+
+    Parameters
+    ----------
+    tokens : ArcTokens
+    heads : int array (number of tokens,)
+    offsets : int array (number of sentences + 1,)
+    chosen : int array
+        The sentences that take part.
+    """
+
+    tokens: ArcTokens
+    heads: np.ndarray
+    offsets: np.ndarray
+    chosen: np.ndarray
+
+    @classmethod
+    def of(cls, treebank, templates, chosen=None):
+        """All sentences of a treebank, or the chosen ones."""
+        chosen = np.arange(len(treebank)) if chosen is None else chosen
+        return cls(encode(treebank, templates), treebank.heads.astype(np.int64), treebank.offsets, chosen)
+
+    def only(self, chosen):
+        """The same sentences, of which only these take part."""
+        return ArcExamples(self.tokens, self.heads, self.offsets, chosen)
+
+    def __len__(self):
+        return len(self.chosen)
+
+    def __getitem__(self, i):
+        s = self.chosen[i]
+        return Example(self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]])
+
+    @property
+    def total_weight(self):
+        """The m of the objective's mean."""
+        return float(len(self))
+
+    def mean(self, function):
+        """Mean over the sentences of a function of their length."""
+        return float(np.mean([function(n) for n in self.tokens.lengths[self.chosen].tolist()]))
+
+
+def projective_sentences(heads, offsets):
+    """Which sentences have no crossing arcs."""
+    kept = np.empty(len(offsets) - 1, dtype=bool)
+    for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
+        ends = np.sort(np.stack([heads[low:high], np.arange(1, high - low + 1)]), axis=0)
+        left, right = ends[0][:, None], ends[1][:, None]
+        kept[s] = not np.any((left < ends[0]) & (ends[0] < right) & (right < ends[1]))
+    return kept

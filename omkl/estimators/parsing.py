@@ -1,0 +1,357 @@
+"""Dependency parsing."""
+
+import os
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from omkl.data import Sentence, Strings, Treebank, read_treebank
+from omkl.estimators.arcs import ArcExamples, absent_fields, encode, projective_sentences
+from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
+from omkl.estimators.punctuation import is_punctuation
+from omkl.estimators.relations import RelationLabeler
+from omkl.exceptions import DataWarning, InputError
+from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.structures import NonProjectiveTree, ProjectiveTree
+
+
+class DependencyParser(OnlineEstimator):
+    r"""Arc-factored dependency parser that learns which feature templates it needs.
+
+    Each template is a group of hashed features; online proximal steps (Algorithm 1 of Martins et al. 2011) or dual
+    averaging train them, and shrink whole templates. A linear classifier labels the arcs of the best tree.
+
+    Parameters
+    ----------
+    templates : str, path, TemplateSet or iterable of str
+        "martins507" (13 views of the head, 13 of the modifier, alone, with direction, with distance), "rich" (those,
+        morphology, affixes and the tags between), "mcdonald2005", "small"; a text file with a template a line; or
+        templates as :class:`~omkl.groups.TemplateSet` describes them.
+    loss : {"hinge", "crf", "perceptron"} or StructuredLoss
+    regularizer : str, Regularizer or None
+        "mkl" by default; "l2" trains a standard support vector machine.
+    C : float
+        Weight of the losses: the objective is the mean loss of a sentence plus ``R / (C m)`` for m sentences.
+    epochs : int
+    method : {"fobos", "rda"}
+        "rda" keeps templates at exactly zero.
+    eta0, schedule, average, radius
+        As for :class:`~omkl.SequenceLabeler`.
+    projective : bool
+        Whether trees must be projective. Training sentences that are not are then left out, with a warning.
+    single_root : bool
+        Whether the root has exactly one child, as Universal Dependencies demand. Training sentences with several are
+        refused.
+    labeled : bool
+        Whether relations are learned and predicted.
+    memory : float
+        Megabytes for parameters: weights, their averages and the frozen weights that predict take a third each.
+        Templates share what there is by the number of their features in the training data; what does not fit is
+        hashed closer.
+    dtype : {"float32", "float64"}
+    shuffle : bool
+        Whether every epoch has an order of its own.
+    early_stopping, validation_fraction, n_iter_no_change
+        Hold out a fraction of the sentences, and stop when their attachment score has not improved for so many epochs.
+    n_examples : int, optional
+        The m of the objective; the number of sentences by default, for ``partial_fit`` of those met so far.
+    callbacks : list of callable, optional
+        Called as ``callback(trainer, record)`` after every epoch.
+    verbose : bool
+        Show a progress bar.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    template_weights_ : dict of str to float
+        Weight of each template, in [0, 1], summing to one.
+    templates_ : TemplateSet
+        The templates in use: those that need a field which the training data lacks are left out.
+    history_ : list of dict
+        One record an epoch; see :meth:`omkl.online.OnlineTrainer.fit`.
+
+    References
+    ----------
+    McDonald, Pereira, Ribarov, Hajic (2005), Non-projective dependency parsing using spanning tree algorithms.
+    Martins, Smith, Xing, Aguiar, Figueiredo (2011), Online multiple kernel learning for structured prediction.
+
+    Examples
+    --------
+    >>> from omkl.data import Sentence
+    >>> dogs = Sentence(forms=["dogs", "bark"], lemmas=["dog", "bark"], upos=["NOUN", "VERB"], xpos=["N", "V"],
+    ...                 heads=[2, 0], deprels=["nsubj", "root"])
+    >>> parser = DependencyParser("small", epochs=3, memory=10, random_state=0).fit([dogs])
+    >>> parser.parse([dogs])[0].heads
+    [2, 0]
+    """
+
+    def __init__(
+        self, templates="martins507", loss="hinge", regularizer="mkl", C=1.0, epochs=10, method="fobos", eta0="auto",
+        schedule=None, average="quadratic", projective=False, single_root=True, labeled=True, memory=200.0,
+        dtype="float32", radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
+        n_examples=None, callbacks=None, verbose=True, random_state=None,
+    ):  # fmt: skip
+        self.templates = templates
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.projective = projective
+        self.single_root = single_root
+        self.labeled = labeled
+        self.memory = memory
+        self.dtype = dtype
+        self.radius = radius
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_examples = n_examples
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None):
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X : path, list of paths, Treebank or iterable of Sentence
+            Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008.
+        y : ignored
+            The trees are in ``X``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or a sentence is not as described; the parser stays what it was.
+        """
+        self._resolve()
+        started = time.perf_counter()
+        treebank = self._trainable(self._treebank(X, trees=True))
+        templates = self._templates_for(treebank)
+        rng = self._rng()
+        examples = ArcExamples.of(treebank, templates)
+        chosen, held_out = self._held_out(len(treebank), rng)
+        bank = ArcTemplateBank.plan(templates, examples.only(chosen), self._table_memory, self._averaging, self._dtype)
+        trainer = self._trainer_of([bank], self._tree())
+        validation = None if held_out is None else examples.only(held_out)
+        history = self._train(trainer, examples.only(chosen), validation, rng)
+        relations = None
+        if self.labeled:
+            relations = RelationLabeler.for_treebank(treebank)
+            relations.fit(treebank[chosen], self.C, self.epochs, rng, self.verbose)
+        self.n_iter_, self.history_ = len(history), history
+        self.fit_seconds_ = time.perf_counter() - started
+        self._adopt(templates, trainer, relations)
+        return self
+
+    def partial_fit(self, X, y=None):
+        """One round of training for each sentence, in the given order.
+
+        The first call fixes the templates, the memory of each, and the relations.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+
+        Returns
+        -------
+        self
+        """
+        self._resolve()
+        treebank = self._trainable(self._treebank(X, trees=True))
+        if not hasattr(self, "_trainer"):
+            templates = self._templates_for(treebank)
+            bank = ArcTemplateBank(templates, self._averaging, self._dtype, memory=self._table_memory)
+            relations = RelationLabeler.for_treebank(treebank) if self.labeled else None
+            self._adopt(templates, self._trainer_of([bank], self._tree()), relations)
+            self.history_, self.n_iter_ = [], 1
+        self._trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1 / (self.C * self.n_examples)
+        for x, heads, weight in ArcExamples.of(treebank, self.templates_):
+            self._trainer.update(x, heads, weight)
+        if self._relations is not None:
+            self._relations.partial_fit(treebank, self._trainer.strength)
+        return self
+
+    def _resolve(self):
+        check_number("memory", self.memory, above=0)
+        if np.dtype(self.dtype) not in (np.float32, np.float64):
+            raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
+        return super()._resolve()
+
+    @property
+    def _dtype(self):
+        return np.dtype(self.dtype)
+
+    @property
+    def _table_memory(self):
+        """Megabytes for weights and their averages: the frozen copy takes as much as the weights."""
+        return self.memory * (2 / 3 if self._averaging else 1 / 2)
+
+    def _tree(self):
+        return (ProjectiveTree if self.projective else NonProjectiveTree)(self.single_root)
+
+    def _treebank(self, X, trees):
+        if isinstance(X, Treebank):
+            return X
+        if isinstance(X, (str, os.PathLike)):
+            return read_treebank(X, single_root=self.single_root and trees is True, trees=trees)
+        sentences = list(X)
+        if sentences and all(isinstance(path, (str, os.PathLike)) for path in sentences):
+            return read_treebank(sentences, single_root=self.single_root and trees is True, trees=trees)
+        for sentence in sentences:
+            if not isinstance(sentence, Sentence):
+                raise InputError(
+                    f"A parser takes paths, a Treebank or Sentence objects, not {type(sentence).__name__}."
+                )
+        return Treebank.from_sentences(sentences, trees=trees, single_root=self.single_root and trees is True)
+
+    def _trainable(self, treebank):
+        """The sentences that the structure can produce."""
+        if not self.projective:
+            return treebank
+        kept = projective_sentences(treebank.heads, treebank.offsets)
+        if not kept.any():
+            raise InputError("No sentence is projective: train with projective=False.")
+        if not kept.all():
+            warnings.warn(
+                f"{np.count_nonzero(~kept)} of {len(kept)} sentences are not projective and are left out.",
+                DataWarning, stacklevel=3,
+            )  # fmt: skip
+        return treebank[kept]
+
+    def _templates_for(self, treebank):
+        templates = TemplateSet.resolve(self.templates)
+        absent = absent_fields(treebank, templates.fields)
+        if not absent:
+            return templates
+        kept = [template for template in templates if not template.fields & set(absent)]
+        dropped = [template.name for template in templates if template.fields & set(absent)]
+        if not kept:
+            raise InputError(f"Every template needs a field that the data lacks: {', '.join(absent)}.")
+        warnings.warn(
+            f"The data has no {', '.join(absent)}: {len(dropped)} templates are left out: {', '.join(dropped)}.",
+            DataWarning, stacklevel=3,
+        )  # fmt: skip
+        return TemplateSet(kept)
+
+    def _adopt(self, templates, trainer, relations):
+        self.templates_ = templates
+        self._trainer = trainer
+        self._relations = relations
+
+    # ---- parsing ------------------------------------------------------------------------------------------------
+
+    def parse(self, X):
+        """Parse sentences.
+
+        Parameters
+        ----------
+        X : path, list of paths, Treebank or iterable of Sentence
+            Heads and relations in it are not looked at.
+
+        Returns
+        -------
+        Treebank
+            The same sentences with the best tree of each, and the relations if the parser is labeled. Iterate it for
+            sentences, or write it with :func:`omkl.data.write_treebank`.
+        """
+        predictor = self.predictor_
+        treebank = self._treebank(X, trees=False)
+        tokens = encode(treebank, self.templates_)
+        structure = self._trainer.structure
+        heads = [structure.decode(predictor.potentials(tokens.sentence(s))) for s in range(len(tokens))]
+        heads = np.concatenate([np.zeros(0, np.int64), *heads])
+        relations, strings = np.zeros(len(heads), np.int32), Strings()
+        if self._relations is not None:
+            relations = self._relations.predict(self._relations.encode(treebank), heads, treebank.offsets)
+            strings = self._relations.strings
+        return replace(
+            treebank, heads=heads.astype(np.int32), deprels=relations, strings={**treebank.strings, "deprels": strings}
+        )
+
+    def predict(self, X):
+        """Heads of each sentence: a list of int arrays; 0 is the root."""
+        parsed = self.parse(X)
+        return np.split(parsed.heads, parsed.offsets[1:-1])
+
+    def evaluate(self, X, ignore=None):
+        """Attachment scores on gold trees.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+        ignore : {None, "upos", "xpos", "form"} or callable
+            Which words do not count: none; those with UPOS ``PUNCT``; those with a tag of punctuation in the Penn
+            treebank; those made of punctuation characters alone, as in the CoNLL-X shared task; or those for which
+            ``ignore(form, upos, xpos)`` is true.
+
+        Returns
+        -------
+        dict
+            ``uas`` and ``las`` (None for an unlabeled parser) in [0, 1], ``words`` counted, ``sentences``, and
+            ``whole`` (the share of sentences with every head right).
+        """
+        gold = self._treebank(X, trees=True)
+        parsed = self.parse(gold)
+        counted = ~is_punctuation(gold, ignore)
+        if not counted.any():
+            raise InputError("No word is left to count: choose another ignore=.")
+        right = parsed.heads == gold.heads
+        las = None
+        if self._relations is not None:
+            known = self._relations.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
+            las = float(np.mean((right & (parsed.deprels == known))[counted]))
+        wrong = np.add.reduceat(counted & ~right, gold.offsets[:-1])
+        return {
+            "uas": float(np.mean(right[counted])),
+            "las": las,
+            "words": int(counted.sum()),
+            "sentences": len(gold),
+            "whole": float(np.mean(wrong == 0)),
+        }
+
+    def score(self, X, y=None, ignore=None):
+        """Unlabeled attachment score in [0, 1]; see :meth:`evaluate`."""
+        return self.evaluate(X, ignore)["uas"]
+
+    @property
+    def template_weights_(self):
+        """Weight of each template by name, in [0, 1], summing to one."""
+        return self.kernel_weights_
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    def _describe(self, packer):
+        relations = None
+        arrays = {}
+        if self._relations is not None:
+            relations, arrays = self._relations.describe()
+        described = {
+            "templates": str(self.templates_).splitlines(),
+            "sizes": self._trainer.banks[0].sizes.tolist(),
+            "relations": relations,
+        }
+        return described, {f"relations/{name}": array for name, array in arrays.items()}
+
+    def _restore(self, manifest, arrays, unpacker):
+        templates = TemplateSet(manifest["templates"])
+        bank = ArcTemplateBank(templates, self._averaging, self._dtype, manifest["sizes"])
+        relations = None
+        if manifest["relations"] is not None:
+            own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
+            relations = RelationLabeler.restored(manifest["relations"], own)
+        self._adopt(templates, self._trainer_of([bank], self._tree()), relations)

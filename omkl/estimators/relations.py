@@ -1,0 +1,116 @@
+"""The relation of each arc, once the tree is known: a linear classifier on templates of the arc."""
+
+import numpy as np
+
+from omkl.data import Strings
+from omkl.estimators.arcs import absent_fields, encode
+from omkl.exceptions import InputError
+from omkl.groups import ArcFeatureHasher, ExplicitBank, TemplateSet
+from omkl.losses import StructuredHinge
+from omkl.online import DistanceOverGradients, Example, OnlineTrainer, PolynomialAverage
+from omkl.regularizers import Ridge
+from omkl.structures import Chain
+
+#: Rows that the features of a template are hashed to.
+ROWS = 4096
+
+#: What tells a relation: both words, their tags and morphology, and what stands beside them.
+RELATION_TEMPLATES = (
+    "h.upos m.upos direction", "h.upos m.upos distance", "h.lemma m.upos direction", "h.upos m.lemma direction",
+    "h.lemma m.lemma", "m.form", "m.lower h.upos direction", "m.upos m.feats direction", "m.feats h.upos direction",
+    "h.feats m.feats direction", "h.upos h.feats m.upos direction", "h.upos m-1.upos m.upos direction",
+    "h.upos m.upos m+1.upos direction", "h-1.upos h.upos m.upos direction", "h.upos h+1.upos m.upos direction",
+    "m-1.lower m.upos direction", "m+1.lower m.upos direction", "h.xpos m.xpos direction", "h.lemma m.xpos direction",
+    "h.upos m.lemma m-1.upos direction", "h.upos m.lemma m+1.upos direction", "h.upos m.suffix3 direction",
+    "h.upos between.upos m.upos direction", "m-2.upos m-1.upos m.upos direction",
+)  # fmt: skip
+
+
+class RelationLabeler:
+    """Relations of the arcs of given trees: a support vector machine, each sentence a chain without transitions.
+
+    Parameters
+    ----------
+    strings : omkl.data.Strings
+        The relations, and their codes in treebanks.
+    fields : collection of str
+        Templates that look at other fields are left out.
+    """
+
+    def __init__(self, strings, templates):
+        self.strings = strings
+        self.templates = templates
+        self._hasher = ArcFeatureHasher(templates, ROWS)
+        names = templates.names
+        bank = ExplicitBank(names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
+        self.trainer = OnlineTrainer(
+            [bank], Chain(len(strings)), StructuredHinge(), Ridge(), strength=0.0, schedule=DistanceOverGradients(),
+            average=PolynomialAverage(2.0),
+        )  # fmt: skip
+
+    @classmethod
+    def for_treebank(cls, treebank):
+        """An untrained labeler for the relations of a treebank; templates that need absent fields are left out."""
+        templates = TemplateSet(RELATION_TEMPLATES)
+        absent = set(absent_fields(treebank, templates.fields))
+        return cls(treebank.strings["deprels"].copy(), TemplateSet([t for t in templates if not t.fields & absent]))
+
+    def fit(self, treebank, C, epochs, rng, progress):
+        """Train on gold trees; returns the history."""
+        self.trainer.strength = 1.0 / (C * len(treebank))
+        return self.trainer.fit(_Arcs(self, treebank, treebank.deprels), epochs=epochs, rng=rng, progress=progress)
+
+    def partial_fit(self, treebank, strength):
+        """One round for each sentence. Relations that the first call did not know are no part of its classes."""
+        codes = self.strings.codes(treebank.strings["deprels"].tolist())[treebank.deprels]
+        if (codes < 0).any():
+            unknown = treebank.strings["deprels"][treebank.deprels[np.argmin(codes)]]
+            raise InputError(f"The relation {unknown!r} was not in the first call of partial_fit, which fixes them.")
+        self.trainer.strength = strength
+        arcs = _Arcs(self, treebank, codes)
+        for s in range(len(arcs)):
+            self.trainer.update(*arcs[s])
+
+    def predict(self, tokens, heads, offsets):
+        """Code of the relation of every word, given its head; ``tokens`` as :meth:`encode` makes them."""
+        predictor = self.trainer.predictor()
+        codes = np.empty(len(heads), dtype=np.int32)
+        for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
+            arcs = self._hasher.tokens(tokens.sentence(s), heads[low:high])
+            # without transitions the best labels are the best of each token
+            codes[low:high] = predictor.potentials(arcs.everything()).unary.argmax(axis=1)
+        return codes
+
+    def describe(self):
+        """``(manifest entry, arrays)`` that :meth:`restored` takes back."""
+        return {"strings": self.strings.tolist()[1:], "templates": self.templates.names}, self.trainer.state()
+
+    @classmethod
+    def restored(cls, manifest, arrays):
+        """The inverse of :meth:`describe`."""
+        labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"]))
+        labeler.trainer.load_state(arrays)
+        return labeler
+
+    def encode(self, treebank):
+        """Sentences as the templates look at them."""
+        return encode(treebank, self.templates)
+
+
+class _Arcs:
+    """The gold arcs of a treebank as training examples, listed when asked for: all of them would be large."""
+
+    def __init__(self, labeler, treebank, relations):
+        self._hasher = labeler._hasher
+        self._tokens = labeler.encode(treebank)
+        self._heads = treebank.heads.astype(np.int64)
+        self._relations = relations.astype(np.int64)
+        self._offsets = treebank.offsets
+
+    def __len__(self):
+        return len(self._tokens)
+
+    def __getitem__(self, s):
+        low, high = self._offsets[s], self._offsets[s + 1]
+        arcs = self._hasher.tokens(self._tokens.sentence(s), self._heads[low:high])
+        return Example(arcs.everything(), self._relations[low:high])
