@@ -272,9 +272,10 @@ class DependencyParser(OnlineEstimator):
         predictor = self.predictor_
         treebank = self._treebank(X, trees=False)
         tokens = encode(treebank, self.templates_)
-        structure = self._trainer.structure
-        heads = [structure.decode(predictor.potentials(tokens.sentence(s))) for s in range(len(tokens))]
-        heads = np.concatenate([np.zeros(0, np.int64), *heads])
+        heads = [np.zeros(0, np.int64)]
+        for sentences in tokens.blocks():
+            heads += map(self._trainer.structure.decode, predictor.banks[0].potentials_of(sentences))
+        heads = np.concatenate(heads)
         relations, strings = np.zeros(len(heads), np.int32), Strings()
         if self._relations is not None:
             relations = self._relations.predict(self._relations.encode(treebank), heads, treebank.offsets)

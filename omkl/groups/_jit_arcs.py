@@ -41,20 +41,30 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
 
 
 @njit(cache=True, nogil=True)
-def add_scores(head_keys, modifier_keys, codes, pairs, between, bases, groups, scales, table, bins, scores):
-    """``scores[h, m]`` plus the weights of all pairs of views, with the scales of their groups."""
+def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, bins, scores,
+               cells):  # fmt: skip
+    """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
+
+    Sentences come one after the other: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
+    ``cells[s] : cells[s + 1]``. A pair's table stays in the cache from one sentence to the next.
+    """
     for p in range(pairs.shape[0]):
         bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
         directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
         distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
         if bare == 0.0 and directed == 0.0 and distant == 0.0:
             continue
-        heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
         lines = table[bases[p] : bases[p + 1]]
-        if between[p] < 0:
-            _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores)
-        else:
-            _add_pair_between(heads, modifiers, codes[between[p]], bare, directed, distant, lines, bins, scores)
+        for s in range(nodes.shape[0] - 1):
+            low, high = nodes[s], nodes[s + 1]
+            heads = head_keys[pairs[p, 0], low:high]
+            modifiers = modifier_keys[pairs[p, 1], low:high]
+            own = scores[cells[s] : cells[s + 1]].reshape(high - low, high - low)
+            if between[p] < 0:
+                _add_pair(heads, modifiers, bare, directed, distant, lines, bins, own)
+            else:
+                own_codes = codes[between[p], low:high]
+                _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, bins, own)
 
 
 @njit(cache=True, nogil=True)

@@ -14,6 +14,8 @@ from omkl.groups.tokens import Features, Tokens
 LINES_A_KEY = 1.0
 FEWEST_LINES = 64
 CACHE_LINE = 64
+#: Arcs that are scored at a time when nothing is learned in between.
+BLOCK = 2**17
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +45,16 @@ class ArcTokens:
     def sentence(self, i):
         """One sentence, as the trainer and the bank take it."""
         return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
+
+    def blocks(self):
+        """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
+        arcs = np.cumsum((self.lengths + 1) ** 2)
+        first = 0
+        while first < len(self):
+            limit = BLOCK + (arcs[first - 1] if first else 0)
+            last = max(int(np.searchsorted(arcs, limit, side="right")), first + 1)
+            yield [self.sentence(s) for s in range(first, last)]
+            first = last
 
 
 @dataclass(slots=True, eq=False)
@@ -120,10 +132,25 @@ class ArcTemplateBank:
         self.ledger = ledger
 
     def add_potentials(self, x, potentials):
+        n_nodes = len(x) + 1
+        nodes, cells = np.array([0, n_nodes]), np.array([0, n_nodes**2])
+        self._add_scores(self._layout.keys(x), nodes, len(x), potentials.reshape(-1), cells)
+
+    def potentials_of(self, sentences):
+        """Potentials of several sentences: a list of arrays (n + 1, n + 1). Faster than one at a time."""
+        layout = self._layout
+        sizes = np.array([len(x) + 1 for x in sentences])
+        nodes, cells = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
+        keys = [np.concatenate(parts, axis=1) for parts in zip(*map(layout.keys, sentences))]
+        scores = np.zeros(cells[-1])
+        self._add_scores(keys, nodes, int(sizes.max()), scores, cells)
+        return [scores[low:high].reshape(n, n) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
+
+    def _add_scores(self, keys, nodes, longest, scores, cells):
         layout = self._layout
         jit.add_scores(
-            *layout.keys(x), layout.pairs, layout.between, self._bases, self._groups, self.ledger.scales, self.table,
-            layout.bins(len(x)), potentials,
+            *keys, nodes, layout.pairs, layout.between, self._bases, self._groups, self.ledger.scales, self.table,
+            layout.bins(longest), scores, cells,
         )  # fmt: skip
 
     def step(self, x, gradient):
