@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omkl.groups import ArcTokens
+from omkl.groups import ArcTokens, distance_name
 from omkl.online import Example
 
 
@@ -131,3 +131,40 @@ def projective_sentences(heads, offsets):
         left, right = ends[0][:, None], ends[1][:, None]
         kept[s] = not np.any((left < ends[0]) & (ends[0] < right) & (right < ends[1]))
     return kept
+
+
+def strongest_features(bank, treebank, examples, n):
+    """The ``n`` strongest features of each template, as ``{template: [(feature, weight), ...]}``."""
+    arrays = examples.tokens, examples.heads, examples.offsets
+    return {
+        template.name: [
+            (_feature(template, treebank, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)
+        ]
+        for k, template in enumerate(bank.templates)
+    }  # fmt: skip
+
+
+def _feature(template, treebank, sentence, modifier, between):
+    """What a template sees in an arc: ``h.form=dog m-1.upos=DET right 2``."""
+    head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
+
+    def seen(field, place):
+        if place == 0:
+            return "ROOT"
+        if not 0 < place <= treebank.lengths[sentence]:
+            return "OUTSIDE"
+        column = column_of(field)
+        code = getattr(treebank, column)[treebank.offsets[sentence] + place - 1]
+        return value_of(field, treebank.strings[column][code])
+
+    parts = [f"h{o:+}.{f}={seen(f, head + o)}" if o else f"h.{f}={seen(f, head)}" for o, f in template.head]
+    parts += [
+        f"m{o:+}.{f}={seen(f, modifier + o)}" if o else f"m.{f}={seen(f, modifier)}" for o, f in template.modifier
+    ]
+    if template.between:
+        parts.append(f"between.{template.between}={seen(template.between, between)}")
+    if template.variant != "arc":
+        parts.append("left" if modifier < head else "right")
+    if template.variant == "distance":
+        parts.append(distance_name(abs(head - modifier)))
+    return " ".join(parts) or "arc"

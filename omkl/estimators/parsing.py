@@ -6,15 +6,20 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from omkl.data import Sentence, Strings, Treebank, read_treebank
-from omkl.estimators.arcs import ArcExamples, absent_fields, encode, projective_sentences
+from omkl.estimators.arcs import ArcExamples, absent_fields, encode, projective_sentences, strongest_features
 from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.structures import NonProjectiveTree, ProjectiveTree
+
+#: Features of each template that a parser remembers by name.
+TOP = 10
 
 
 class DependencyParser(OnlineEstimator):
@@ -156,6 +161,7 @@ class DependencyParser(OnlineEstimator):
         self.n_iter_, self.history_ = len(history), history
         self.fit_seconds_ = time.perf_counter() - started
         self._adopt(templates, trainer, relations)
+        self._top_features = strongest_features(trainer.banks[0], treebank, examples, TOP)
         return self
 
     def partial_fit(self, X, y=None):
@@ -179,6 +185,7 @@ class DependencyParser(OnlineEstimator):
             relations = RelationLabeler.for_treebank(treebank) if self.labeled else None
             self._adopt(templates, self._trainer_of([bank], self._tree()), relations)
             self.history_, self.n_iter_ = [], 1
+            self._top_features = {name: [] for name in templates.names}
         self._trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1 / (self.C * self.n_examples)
         for x, heads, weight in ArcExamples.of(treebank, self.templates_):
             self._trainer.update(x, heads, weight)
@@ -334,6 +341,58 @@ class DependencyParser(OnlineEstimator):
         """Weight of each template by name, in [0, 1], summing to one."""
         return self.kernel_weights_
 
+    def prune(self, keep, by="weights"):
+        """A smaller parser of the best templates, to use as it is or to train anew with :meth:`fit`.
+
+        Parameters
+        ----------
+        keep : int
+            How many templates stay.
+        by : {"weights", "norms"}
+            Rank by the learned weights, or by the norms of the groups, which also tell the templates of an SVM apart.
+
+        Returns
+        -------
+        DependencyParser
+        """
+        check_number("keep", keep, above=0, integer=True)
+        if keep > len(self.templates_):
+            raise InputError(f"keep={keep}, but there are {len(self.templates_)} templates.")
+        templates = self.templates_.keep(self.ranking(by)[:keep])
+        pruned = clone(self).set_params(templates=templates)
+        trainer = pruned._trainer_of([self._trainer.banks[0].restricted(templates)], pruned._tree())
+        trainer.take(self._trainer)
+        pruned._adopt(templates, trainer, self._relations)
+        pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
+        pruned._top_features = {name: self._top_features[name] for name in templates.names}
+        return pruned
+
+    def ranking(self, by="weights"):
+        """Names of the templates, the best first; see :meth:`prune`."""
+        check_is_fitted(self)
+        if by not in ("weights", "norms"):
+            raise InputError(f'by must be "weights" or "norms", not {by!r}.')
+        values = self.template_weights_ if by == "weights" else dict(zip(self.templates_.names, self._trainer.norms))
+        return sorted(values, key=values.get, reverse=True)
+
+    def top_features(self, n=10, group=None):
+        """The strongest features of the parser, or of one template, among those of the training trees.
+
+        Returns
+        -------
+        list of dict
+            ``feature``, ``group`` and ``weight``; largest magnitude first, at most :data:`TOP` a template.
+        """
+        check_is_fitted(self)
+        if group is not None and group not in self._top_features:
+            raise InputError(f"There is no template {group!r}.")
+        groups = self._top_features if group is None else [group]
+        features = [
+            {"feature": feature, "group": name, "weight": weight}
+            for name in groups for feature, weight in self._top_features[name]
+        ]  # fmt: skip
+        return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
+
     # ---- model files --------------------------------------------------------------------------------------------
 
     def _describe(self, packer):
@@ -345,6 +404,7 @@ class DependencyParser(OnlineEstimator):
             "templates": str(self.templates_).splitlines(),
             "sizes": self._trainer.banks[0].sizes.tolist(),
             "relations": relations,
+            "top_features": self._top_features,
         }
         return described, {f"relations/{name}": array for name, array in arrays.items()}
 
@@ -356,3 +416,4 @@ class DependencyParser(OnlineEstimator):
             own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
             relations = RelationLabeler.restored(manifest["relations"], own)
         self._adopt(templates, self._trainer_of([bank], self._tree()), relations)
+        self._top_features = manifest["top_features"]

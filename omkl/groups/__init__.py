@@ -7,7 +7,7 @@ from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
 from omkl.groups.kernel import KernelExpansion
 from omkl.groups.ledger import Ledger
-from omkl.groups.templates import Template, TemplateSet
+from omkl.groups.templates import Template, TemplateSet, distance_name
 from omkl.groups.tokens import Features, Span, Tokens
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "TemplateSet",
     "Tokens",
     "TransitionBank",
+    "distance_name",
 ]

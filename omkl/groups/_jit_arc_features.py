@@ -43,3 +43,44 @@ def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bas
                 count += 1
         starts[i + 1] = count
     return count
+
+
+@njit(cache=True, nogil=True)
+def find_examples(columns, roots, offsets, heads, first_view, second_view, between, bins, variant, wanted, found):
+    """For each slot of one pair's table that is wanted, a gold arc that fires it.
+
+    ``wanted`` (lines, slots) holds the number of the slot in ``found``, or -1; ``found`` (slots, 3) takes the number of
+    the sentence, the modifier, and the token between (0 for none), and is -1 where there is no such arc. A view is
+    ``(offsets, fields)``; ``between`` is a field, or -1.
+    """
+    size = np.uint64(wanted.shape[0])
+    for s in range(roots.shape[0]):
+        root, low = roots[s], offsets[s]
+        for i in range(offsets[s + 1] - low):
+            h, m = heads[low + i], i + 1
+            side = 1 if m > h else 0
+            key = _fold(columns, root + h, first_view)
+            other = _fold(columns, root + m, second_view) * _TURN
+            key += other ^ (other >> _HALF)
+            first, last = (0, 1) if between < 0 else (min(h, m) + 1, max(h, m))
+            for j in range(first, last):
+                code = np.uint64(0) if between < 0 else columns[between, root + j]
+                mixed = (key + code) * _MIX
+                slot = mixed & np.uint64(3)
+                if variant == 1:
+                    slot = np.uint64(4) + (((mixed >> np.uint64(2)) + np.uint64(side)) & np.uint64(3))
+                elif variant == 2:
+                    slot = np.uint64(8) + (((mixed >> np.uint64(4)) + bins[side, abs(h - m)]) & np.uint64(7))
+                place = wanted[((mixed >> _HALF) * size) >> _HALF, slot]
+                if place >= 0 and found[place, 0] < 0:
+                    found[place, 0], found[place, 1], found[place, 2] = s, m, j
+
+
+@njit(cache=True, nogil=True)
+def _fold(columns, place, view):
+    key = np.uint64(1)
+    offsets, fields = view
+    for atom in range(offsets.shape[0]):
+        key = (key ^ columns[fields[atom], place + offsets[atom]]) * _MIX
+        key ^= key >> _HALF
+    return key

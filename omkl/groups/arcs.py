@@ -6,7 +6,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as jit
-from omkl.groups._jit_arc_features import list_features
+from omkl.groups._jit_arc_features import find_examples, list_features
 from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
 
@@ -202,6 +202,47 @@ class ArcTemplateBank:
         frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
         return frozen
 
+    def restricted(self, templates):
+        """A bank for some of the templates, with their weights as they are."""
+        kept = _Layout(templates)
+        pairs = [self._layout.identities.index(identity) for identity in kept.identities]
+        bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
+        for new, old in enumerate(pairs):
+            lines, own = slice(*self._bases[old : old + 2]), slice(*bank._bases[new : new + 2])
+            for k, first, last in zip(kept.groups[new], jit.FIRST_SLOT, jit.LAST_SLOT):
+                if k >= 0:
+                    bank.table[own, first:last] = self.table[lines, first:last]
+                    if self.averaging:
+                        bank._sums[own, first:last] = self._sums[lines, first:last]
+        bank._stored[:] = self._stored[[self.names.index(name) for name in bank.names]]
+        return bank
+
+    def strongest(self, k, n, tokens, heads, offsets):
+        """The largest weights of one template, and an arc of a treebank that fires each.
+
+        Returns
+        -------
+        list of (float, int, int, int)
+            Weight, sentence, modifier, token between (0 for none); the largest magnitude first. Weights that no gold
+            arc fires are left out.
+        """
+        layout = self._layout
+        p, variant = layout.place(k)
+        first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
+        weights = self.ledger.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
+        order = np.argsort(-np.abs(weights), axis=None, kind="stable")[: 4 * n]
+        order = order[weights.flat[order] != 0]
+        wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
+        rows, slots = np.unravel_index(order, weights.shape)
+        wanted[rows, slots + first] = np.arange(len(order))
+        found = np.full((len(order), 3), -1, dtype=np.int64)
+        find_examples(
+            tokens.columns, tokens.roots, offsets, heads, layout.view(p, 0), layout.view(p, 1), layout.between_field(p),
+            layout.bins(int(tokens.lengths.max())), variant, wanted, found,
+        )  # fmt: skip
+        seen = [(float(weights.flat[o]), *place) for o, place in zip(order, found.tolist()) if place[0] >= 0]
+        return seen[:n]
+
     def state(self):
         return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
 
@@ -230,6 +271,9 @@ class _Layout:
             head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
             pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
             pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
+        names = list(views)
+        #: What each pair looks at: views of head and modifier, and a field between.
+        self.identities = [(names[head], names[modifier], between) for head, modifier, between in pairs]
         self.pairs = np.array([pair[:2] for pair in pairs], dtype=np.int64)
         self.groups = np.array(list(pairs.values()), dtype=np.int64)
         self._looked_at = sorted({pair[2] for pair in pairs if pair[2]})
@@ -241,6 +285,15 @@ class _Layout:
         self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
         self._bins = np.zeros((2, 0), dtype=np.uint64)
         self._latest = (None, None)
+
+    def view(self, p, side):
+        """``(offsets, fields)`` of the head's view (side 0) or the modifier's (1) in a pair."""
+        atoms = slice(*self._starts[self.pairs[p, side] : self.pairs[p, side] + 2])
+        return self._offsets[atoms], self._fields[atoms]
+
+    def between_field(self, p):
+        """Row of the field that a pair looks at between its tokens, or -1."""
+        return -1 if self.between[p] < 0 else int(self._between_fields[self.between[p]])
 
     def place(self, k):
         """The pair and the variant of a template."""

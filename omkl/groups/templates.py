@@ -15,6 +15,7 @@ In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,6 +29,17 @@ VARIANTS = ("arc", "direction", "distance")
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
 _TOKEN = re.compile(r"([hm])([+-]\d+)?\.(\w+)")
 _FIELD = re.compile(r"form|lower|lemma|upos|xpos|feats|(?:prefix|suffix)[1-9]|[A-Z]\w*")
+
+
+def distance_name(distance):
+    """The bin of a distance as text.
+
+    >>> distance_name(1), distance_name(4), distance_name(99)
+    ('1', '3-4', '16+')
+    """
+    k = bisect_right(DISTANCE_BINS, distance)
+    low, high = DISTANCE_BINS[k - 1], DISTANCE_BINS[k] - 1 if k < len(DISTANCE_BINS) else None
+    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
 
 
 @dataclass(frozen=True)
