@@ -5,10 +5,10 @@ import sys
 import warnings
 from importlib.metadata import version
 
-from omkl.cli import demo, evaluate, inspect, predict, train
+from omkl.cli import demo, evaluate, inspect, predict, prune, train
 from omkl.exceptions import OmklError
 
-SUBCOMMANDS = (demo, train, predict, evaluate, inspect)
+SUBCOMMANDS = (demo, train, predict, evaluate, inspect, prune)
 
 
 def build_parser():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 from omkl._files import replacing
 
@@ -10,6 +11,33 @@ def add_output_options(parser):
     """``--json`` and ``--quiet``."""
     parser.add_argument("--json", metavar="FILE", help="also write the metrics to FILE, as JSON")
     parser.add_argument("--quiet", action="store_true", help="print nothing, show no progress bar")
+
+
+def add_training_options(parser, epochs):
+    """What every online estimator is trained with."""
+    parser.add_argument("train", help="file to train on")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
+    parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on")
+    parser.add_argument("--loss", default="hinge", help="hinge (default), crf or perceptron")
+    parser.add_argument(
+        "--regularizer", default="mkl", help="mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."
+    )
+    parser.add_argument("--C", type=float, default=1.0, help="weight of the losses, 1/(lambda m) (default 1)")
+    parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
+    parser.add_argument("--method", choices=("fobos", "rda"), default="fobos", help="online method (default fobos)")
+    parser.add_argument("--eta0", type=_rate, default="auto", help="scale of the learning rate (default auto)")
+    parser.add_argument("--average", default="quadratic", help="quadratic (default), uniform or last")
+    parser.add_argument("--random-state", type=int, metavar="N", help="seed")
+
+
+def training_parameters(arguments):
+    """The estimator's parameters that :func:`add_training_options` asks for."""
+    names = ("loss", "regularizer", "C", "epochs", "method", "eta0", "average", "random_state")
+    return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
+
+
+def _rate(text):
+    return text if text == "auto" else float(text)
 
 
 def add_input_options(parser):
@@ -26,6 +54,15 @@ def _folds(text):
         first, _, last = part.partition("-")
         folds += range(int(first), int(last or first) + 1)
     return folds
+
+
+def peak_memory():
+    """``", 380 MB"``, the most memory that the process has had; empty where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ""
+    return f", {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == 'darwin' else 1e3):.0f} MB"
 
 
 def write_json(path, metrics):

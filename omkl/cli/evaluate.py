@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 
 from omkl.cli.common import add_input_options, add_output_options, table, write_json
-from omkl.data import read_sequences
-from omkl.estimators import load
+from omkl.cli.train_parser import attachment_lines
+from omkl.data import read_sequences, read_treebank
+from omkl.estimators import DependencyParser, load
 from omkl.exceptions import DataFileError
 
 
@@ -14,8 +15,9 @@ def add_parser(subparsers):
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "evaluate",
-        help="accuracy of a model on labelled sequences",
-        description="Accuracy of a model on labelled sequences, and the mistakes it makes most.",
+        help="accuracy of a model on labelled sequences or trees",
+        description="Accuracy of a model on labelled sequences, and the mistakes it makes most; "
+        "attachment scores of a parser.",
     )
     parser.add_argument("model", help="a saved model")
     parser.add_argument("gold", help="file of labelled sequences")
@@ -29,7 +31,21 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Evaluate a model."""
-    labeler = load(arguments.model)
+    model = load(arguments.model)
+    (_trees if isinstance(model, DependencyParser) else _labels)(model, arguments)
+
+
+def _trees(parser, arguments):
+    gold = read_treebank(arguments.gold, single_root=parser.single_root)
+    metrics = {"all": parser.evaluate(gold)}
+    for name, rule in (("without_PUNCT", "upos"), ("without_punctuation_characters", "form")):
+        metrics[name] = parser.evaluate(gold, ignore=rule)
+    if not arguments.quiet:
+        print("\n".join(attachment_lines(metrics, arguments.gold)))
+    write_json(arguments.json, metrics)
+
+
+def _labels(labeler, arguments):
     X, y = read_sequences(arguments.gold, arguments.format, arguments.folds)
     if y is None:
         raise DataFileError(f'{arguments.gold} holds no labels to compare with: give every line a "y".')

@@ -168,9 +168,7 @@ class OnlineEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         packer = Packer()
-        parameters = {**self.get_params(deep=False), "callbacks": None}
-        if not isinstance(self.random_state, (int, np.integer)):
-            parameters["random_state"] = None
+        parameters = self._saved_parameters()
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
@@ -185,6 +183,11 @@ class OnlineEstimator(BaseEstimator):
             "radius": packer.pack(self._trainer.radius, "radius"),
         }
         write_model(path, manifest, {**packer.arrays, **own_arrays, **self._trainer.state()})
+
+    def _saved_parameters(self):
+        """Parameters as a model file can hold them."""
+        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
+        return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
 
     def _describe(self, packer):
         """``(manifest entries, arrays)`` of what the estimator knows beside parameters and the trainer's state."""

@@ -393,7 +393,18 @@ class DependencyParser(OnlineEstimator):
         ]  # fmt: skip
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
+    def n_features(self):
+        """Number of hashed features whose weight is not zero."""
+        check_is_fitted(self)
+        return self._trainer.banks[0].n_features()
+
     # ---- model files --------------------------------------------------------------------------------------------
+
+    def _saved_parameters(self):
+        templates = self.templates
+        if not isinstance(templates, str):
+            templates = str(TemplateSet.resolve(templates)).splitlines()
+        return {**super()._saved_parameters(), "templates": templates}
 
     def _describe(self, packer):
         relations = None

@@ -219,7 +219,7 @@ class OnlineTrainer:
         callbacks : sequence of callable
             Called as ``callback(trainer, record)`` after every epoch; a true return value stops training. Where a
             callback has them, ``on_start(trainer, examples)`` is called first, and ``on_round(trainer, step)`` after
-            every round.
+            every round; a true return value of the latter ends training at once.
         progress : bool
             Show a progress bar, if this takes longer than a second and standard error is a terminal.
 
@@ -241,11 +241,11 @@ class OnlineTrainer:
             for epoch in range(1, epochs + 1):
                 started = time.perf_counter()
                 order = np.arange(len(examples)) if rng is None else rng.permutation(len(examples))
-                loss = self._pass(examples, order, bar, watchers)
+                loss, stopped = self._pass(examples, order, bar, watchers)
                 self.recompute_norms()
                 history.append(self._record(epoch, loss, time.perf_counter() - started))
-                bar.set_postfix(epoch=epoch, loss=f"{loss:.4g}")
-                if any([callback(self, history[-1]) for callback in callbacks]):
+                bar.set_postfix(epoch=epoch, loss=f"{loss:.4g}", groups=np.count_nonzero(self.norms))
+                if any([callback(self, history[-1]) for callback in callbacks]) or stopped:
                     break
         return history
 
@@ -255,12 +255,12 @@ class OnlineTrainer:
             x, y, weight = examples[i]
             step = self.update(x, y, weight)
             total += step.loss
-            for watch in watchers:
-                watch(self, step)
+            if watchers and any([watch(self, step) for watch in watchers]):
+                return total / count, True
             if count % stride == 0:
                 bar.update(stride)
         bar.update(len(order) % stride)
-        return total / len(order)
+        return total / len(order), False
 
     def _record(self, epoch, loss, seconds):
         penalty = self.penalty()

@@ -163,7 +163,7 @@ def test_interrupting_changes_no_file(corpus, tmp_path, capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("omkl.cli.train.SequenceLabeler.fit", interrupted)
+    monkeypatch.setattr("omkl.cli.train_labeler.SequenceLabeler.fit", interrupted)
     assert main(["train", "labeler", str(corpus), "-o", str(tmp_path / "m.npz")]) == 130
     assert "no output file was changed" in capsys.readouterr().err
     assert not (tmp_path / "m.npz").exists()

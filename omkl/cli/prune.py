@@ -1,0 +1,47 @@
+"""``omkl prune``: a smaller parser, of the best templates of a saved one."""
+
+from omkl.cli.common import add_output_options, write_json
+from omkl.cli.train_parser import attachment_lines
+from omkl.data import read_treebank
+from omkl.estimators import DependencyParser, load
+from omkl.exceptions import InputError
+
+
+def add_parser(subparsers):
+    """Add this subcommand."""
+    parser = subparsers.add_parser(
+        "prune",
+        help="keep the best templates of a parser",
+        description="Keep the best templates of a parser, with their weights as they are, or retrained.",
+    )
+    parser.add_argument("model", help="a saved parser")
+    parser.add_argument("--keep", type=int, required=True, metavar="N", help="how many templates stay")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the smaller parser to")
+    parser.add_argument("--by", choices=("weights", "norms"), default="weights", help="what ranks (default weights)")
+    parser.add_argument("--retrain", metavar="FILE", help="train the smaller parser anew on this treebank")
+    parser.add_argument("--regularizer", help="for --retrain; that of the saved parser by default, l2 for an SVM")
+    parser.add_argument("--dev", metavar="FILE", help="treebank to report the attachment scores on")
+    add_output_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Prune a parser."""
+    parser = load(arguments.model)
+    if not isinstance(parser, DependencyParser):
+        raise InputError(f"{arguments.model} is a {type(parser).__name__}, and only a parser has templates to prune.")
+    pruned = parser.prune(arguments.keep, arguments.by)
+    if arguments.retrain:
+        if arguments.regularizer:
+            pruned.set_params(regularizer=arguments.regularizer)
+        pruned.set_params(verbose=not arguments.quiet).fit(arguments.retrain)
+    pruned.save(arguments.output)
+    metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
+    lines = [f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {arguments.output}"]
+    if arguments.dev:
+        gold = read_treebank(arguments.dev, single_root=pruned.single_root)
+        metrics["dev"] = {"all": pruned.evaluate(gold), "without_punctuation": pruned.evaluate(gold, ignore="form")}
+        lines += attachment_lines(metrics["dev"], arguments.dev)
+    if not arguments.quiet:
+        print("\n".join(lines))
+    write_json(arguments.json, metrics)

@@ -1,0 +1,75 @@
+"""``omkl train labeler``: train a sequence labeler on a file and save it."""
+
+import time
+
+from omkl.cli.common import (
+    add_input_options,
+    add_output_options,
+    add_training_options,
+    bar_chart,
+    training_parameters,
+    write_json,
+)
+from omkl.data import read_sequences
+from omkl.estimators import SequenceLabeler
+from omkl.exceptions import DataFileError
+
+
+def add_parser(kinds):
+    """Add this kind of model."""
+    parser = kinds.add_parser(
+        "labeler",
+        help="a sequence labeler: a label for every token",
+        description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
+        "JSON lines, the OCR data set; plain or compressed.",
+    )
+    add_input_options(parser)
+    parser.add_argument(
+        "--kernels", nargs="+", metavar="K",
+        help="kernels such as linear, quadratic, gaussian:sigma2=5 (for vectors; tokens of strings need none)",
+    )  # fmt: skip
+    add_training_options(parser, epochs=20)
+    parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
+    parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_output_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Train and save a sequence labeler."""
+    say = (lambda *_: None) if arguments.quiet else print
+    X, y = _labelled(arguments.train, arguments)
+    dev = _labelled(arguments.dev, arguments) if arguments.dev else None
+    labeler = SequenceLabeler(
+        arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
+        early_stopping=arguments.early_stopping, **training_parameters(arguments),
+    )  # fmt: skip
+    started = time.perf_counter()
+    labeler.fit(X, y)
+    seconds = time.perf_counter() - started
+    labeler.save(arguments.output)
+    n_tokens = sum(map(len, X))
+    metrics = {
+        "sequences": len(X),
+        "tokens": n_tokens,
+        "labels": len(labeler.classes_),
+        "epochs": labeler.n_iter_,
+        "seconds": seconds,
+        "kernel_weights": labeler.kernel_weights_,
+        "history": labeler.history_,
+    }
+    say(f"Trained on {len(X)} sequences, {n_tokens} tokens, {len(labeler.classes_)} labels: {labeler.n_iter_} epochs "
+        f"in {seconds:.1f} s, loss {labeler.history_[-1]['loss']:.4g} a sequence in the last.")  # fmt: skip
+    say("\n".join(bar_chart(labeler.kernel_weights_)))
+    if dev is not None:
+        metrics["dev_accuracy"] = labeler.score(*dev)
+        say(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
+    say(f"Saved to {arguments.output}.")
+    write_json(arguments.json, metrics)
+
+
+def _labelled(path, arguments):
+    X, y = read_sequences(path, arguments.format, arguments.folds)
+    if y is None:
+        raise DataFileError(f'{path} holds no labels: give every line a "y".')
+    return X, y

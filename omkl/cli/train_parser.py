@@ -1,0 +1,130 @@
+"""``omkl train parser``: train a dependency parser on treebanks and save it."""
+
+import signal
+import sys
+import time
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+from omkl.cli.common import (
+    add_output_options,
+    add_training_options,
+    bar_chart,
+    peak_memory,
+    training_parameters,
+    write_json,
+)
+from omkl.data import read_treebank
+from omkl.estimators import DependencyParser
+
+
+def add_parser(kinds):
+    """Add this kind of model."""
+    parser = kinds.add_parser(
+        "parser",
+        help="a dependency parser that learns which feature templates it needs",
+        description="Train a dependency parser on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed. "
+        "Ctrl-C ends training, and saves what there is.",
+    )
+    add_training_options(parser, epochs=10)
+    parser.add_argument(
+        "--templates", default="martins507", metavar="SET",
+        help="martins507 (default), rich, mcdonald2005, small, or a file with a template a line",
+    )  # fmt: skip
+    parser.add_argument("--projective", action="store_true", help="only projective trees")
+    parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
+    parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
+    parser.add_argument("--memory", type=float, default=200.0, metavar="MB", help="for parameters (default 200)")
+    parser.add_argument(
+        "--on-error", choices=("raise", "skip"), default="raise", help="what to do with sentences that are no trees"
+    )
+    add_output_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Train and save a parser."""
+    say = (lambda *_: None) if arguments.quiet else print
+    single_root = not arguments.multi_root
+    reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
+    treebank = read_treebank(arguments.train, **reading)
+    dev = read_treebank(arguments.dev, **reading) if arguments.dev else None
+    say(f"{len(treebank)} sentences, {treebank.n_words} words; parameters take up to {arguments.memory:g} MB.")
+    report = _Report(say, len(treebank))
+    parser = DependencyParser(
+        arguments.templates, projective=arguments.projective, single_root=single_root,
+        labeled=not arguments.unlabeled, memory=arguments.memory, callbacks=[report],
+        **training_parameters(arguments),
+    )  # fmt: skip
+    started = time.perf_counter()
+    with _ending_on_interrupt(report):
+        parser.fit(treebank)
+    seconds = time.perf_counter() - started
+    parser.save(arguments.output)
+    metrics = {
+        "sentences": len(treebank),
+        "words": treebank.n_words,
+        "templates": len(parser.templates_),
+        "active_templates": sum(weight > 0 for weight in parser.template_weights_.values()),
+        "features": parser.n_features(),
+        "epochs": parser.n_iter_,
+        "interrupted": report.interrupted,
+        "seconds": seconds,
+        "memory": parser.memory_usage(),
+        "template_weights": parser.template_weights_,
+        "history": parser.history_,
+    }
+    say(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million features in "
+        f"{metrics['active_templates']} of {metrics['templates']} templates.")  # fmt: skip
+    say("\n".join(bar_chart(dict(sorted(parser.template_weights_.items(), key=lambda item: -item[1])[:10]))))
+    if dev is not None:
+        metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
+        say("\n".join(attachment_lines(metrics["dev"], arguments.dev)))
+    if report.interrupted:
+        say(f"Interrupted in epoch {parser.n_iter_}: the model so far is saved.")
+    say(f"Saved to {arguments.output}.")
+    write_json(arguments.json, metrics)
+
+
+def attachment_lines(scores, path):
+    """Attachment scores as lines of text."""
+    lines = []
+    for name, found in scores.items():
+        las = "" if found["las"] is None else f", LAS {found['las']:.2%}"
+        lines.append(f"{path}, {name.replace('_', ' ')}: UAS {found['uas']:.2%}{las} ({found['words']} words)")
+    return lines
+
+
+class _Report:
+    """Callback: a line an epoch, and the end of training where it is asked for."""
+
+    def __init__(self, say, n_sentences):
+        self._say = say
+        self._n_sentences = n_sentences
+        self.interrupted = False
+
+    def __call__(self, trainer, record):
+        alive = sum(norm > 0 for norm in record["norms"].values())
+        with tqdm.external_write_mode(file=sys.stdout):
+            self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, {alive} of "
+                      f"{len(record['norms'])} templates active, "
+                      f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
+
+    def on_round(self, trainer, step):
+        return self.interrupted
+
+
+@contextmanager
+def _ending_on_interrupt(report):
+    """The first Ctrl-C ends training after the sentence at hand, a second one at once."""
+
+    def note(*_):
+        report.interrupted = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
