@@ -6,6 +6,7 @@ from omkl.data.files import data_home
 from omkl.data.ocr import HandwrittenWords, read_ocr
 from omkl.data.sequences import read_sequences
 from omkl.data.strings import Strings
+from omkl.data.synthetic import synthetic_treebank
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_reader import iter_treebank, read_conllu, read_treebank
 from omkl.data.treebank_writer import TreebankWriter, treebank_writer, write_treebank
@@ -24,6 +25,7 @@ __all__ = [
     "read_ocr",
     "read_sequences",
     "read_treebank",
+    "synthetic_treebank",
     "tagging_features",
     "treebank_writer",
     "write_treebank",

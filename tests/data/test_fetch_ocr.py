@@ -11,6 +11,7 @@ SCRIPT = Path(__file__).parents[2] / "data_scripts" / "fetch_ocr.py"
 @pytest.fixture
 def fetch_ocr(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as where the script is run
     spec = importlib.util.spec_from_file_location("fetch_ocr", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
