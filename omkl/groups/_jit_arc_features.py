@@ -66,11 +66,11 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
             for j in range(first, last):
                 code = np.uint64(0) if between < 0 else columns[between, root + j]
                 mixed = (key + code) * _MIX
-                slot = mixed & np.uint64(3)
+                slot = mixed & np.uint64(7)
                 if variant == 1:
-                    slot = np.uint64(4) + (((mixed >> np.uint64(2)) + np.uint64(side)) & np.uint64(3))
+                    slot = np.uint64(8) + (((mixed >> np.uint64(3)) ^ np.uint64(side)) & np.uint64(7))
                 elif variant == 2:
-                    slot = np.uint64(8) + (((mixed >> np.uint64(4)) + bins[side, abs(h - m)]) & np.uint64(7))
+                    slot = np.uint64(16) + (((mixed >> np.uint64(6)) ^ bins[side, abs(h - m)]) & np.uint64(15))
                 place = wanted[((mixed >> _HALF) * size) >> _HALF, slot]
                 if place >= 0 and found[place, 0] < 0:
                     found[place, 0], found[place, 1], found[place, 2] = s, m, j

@@ -1,29 +1,30 @@
 """Loops over hashed arc templates.
 
 Templates that look at the same views of head and modifier and differ only in their variant (nothing, direction,
-distance) share a *line* of 16 slots, one cache line in float32, so that one look-up serves all three: slots 0-3 are the
-bare conjunction's, slots 4-7 have a direction, slots 8-15 a direction and a bin of distance. Which of its slots a
-feature takes is hashed as well, so that a line has room for several keys, and templates never collide with one another.
+distance) share a *line* of 32 slots, two neighbouring cache lines in float32, so that one look-up serves all three:
+slots 0-7 are the bare conjunction's, slots 8-15 have a direction, slots 16-31 a direction and a bin of distance. Which
+of its slots a feature takes is hashed as well, so that a line has room for several keys; features of one key never
+collide, and neither do templates.
 """
 
 import numpy as np
 from numba import njit
 
-LINE = 16
+LINE = 32
 N_VARIANTS = 3
 #: Slots of a line that belong to each variant.
-FIRST_SLOT = (0, 4, 8)
-LAST_SLOT = (4, 8, 16)
+FIRST_SLOT = (0, 8, 16)
+LAST_SLOT = (8, 16, 32)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
-_DIRECTION = np.uint64(4)
-_DISTANCE = np.uint64(8)
-_TWO = np.uint64(2)
-_FOUR = np.uint64(4)
-_MASK3 = np.uint64(3)
+_DIRECTION = np.uint64(8)
+_DISTANCE = np.uint64(16)
+_THREE = np.uint64(3)
+_SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
+_MASK15 = np.uint64(15)
 
 
 @njit(cache=True, nogil=True)
@@ -81,9 +82,9 @@ def _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores):
                 mixed = (key + modifiers[m]) * _MIX
                 line = lines[((mixed >> _HALF) * size) >> _HALF]
                 row[m] += (
-                    bare * line[mixed & _MASK3]
-                    + directed * line[_DIRECTION + (((mixed >> _TWO) + turn) & _MASK3)]
-                    + distant * line[_DISTANCE + (((mixed >> _FOUR) + bins[side, abs(h - m)]) & _MASK7)]
+                    bare * line[mixed & _MASK7]
+                    + directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
+                    + distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
                 )
 
 
@@ -106,9 +107,9 @@ def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, b
                 for q in range(n_seen):
                     mixed = (key + seen[q]) * _MIX
                     line = lines[((mixed >> _HALF) * size) >> _HALF]
-                    total += bare * line[mixed & _MASK3]
-                    total += directed * line[_DIRECTION + (((mixed >> _TWO) + turn) & _MASK3)]
-                    total += distant * line[_DISTANCE + (((mixed >> _FOUR) + bins[side, abs(h - m)]) & _MASK7)]
+                    total += bare * line[mixed & _MASK7]
+                    total += directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
+                    total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
                 scores[h, m] += total
                 m += sign
 
@@ -168,9 +169,9 @@ def _find_lines(heads, modifiers, codes, between, low, high, bins, arcs, owners,
             mixed = (heads[h] + modifiers[m] + seen[q]) * _MIX
             owners[count] = a
             lines[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
-            slots[0, count] = np.int64(mixed & _MASK3)
-            slots[1, count] = np.int64(_DIRECTION + (((mixed >> _TWO) + turn) & _MASK3))
-            slots[2, count] = np.int64(_DISTANCE + (((mixed >> _FOUR) + bins[side, abs(h - m)]) & _MASK7))
+            slots[0, count] = np.int64(mixed & _MASK7)
+            slots[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7))
+            slots[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15))
             count += 1
     return count
 

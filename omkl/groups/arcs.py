@@ -11,9 +11,9 @@ from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
-LINES_A_KEY = 1.0
-FEWEST_LINES = 64
-CACHE_LINE = 64
+LINES_A_KEY = 0.5
+FEWEST_LINES = 32
+ALIGNMENT = 128
 #: Arcs that are scored at a time when nothing is learned in between.
 BLOCK = 2**17
 
@@ -251,9 +251,9 @@ class ArcTemplateBank:
 
 
 def _aligned(n_lines, dtype):
-    """Zeros (n_lines, LINE) that begin at a cache line: else every look-up would touch two."""
-    room = np.zeros(n_lines * jit.LINE * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
-    start = -room.ctypes.data % CACHE_LINE
+    """Zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
+    room = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
     return room[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
 
 
@@ -302,8 +302,8 @@ class _Layout:
     def bins(self, n):
         """Bin of each distance 0 .. n to the left, and to the right."""
         if self._bins.shape[1] <= n:
-            bins = np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right")
-            self._bins = np.array([bins, bins + len(DISTANCE_BINS) + 1], dtype=np.uint64)
+            bins = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
+            self._bins = np.array([bins, bins + 8], dtype=np.uint64)
         return self._bins
 
     def keys(self, x):
@@ -311,6 +311,8 @@ class _Layout:
         latest, keys = self._latest
         if latest is not x:
             n_nodes, columns = len(x) + 1, x.tokens.columns
+            if x.tokens.fields != self.fields:
+                raise InputError(f"Templates look at {self.fields}, but the tokens are encoded as {x.tokens.fields}.")
             keys = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
             jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, keys[0], keys[1])
             keys = (keys[0], keys[1], columns[self._between_fields, x.root : x.root + n_nodes])

@@ -25,7 +25,7 @@ from omkl.exceptions import InputError
 
 #: What a template adds to the tokens it looks at: nothing, the direction of the arc, or direction and distance.
 VARIANTS = ("arc", "direction", "distance")
-#: Smallest distance of each bin of ``distance``.
+#: Smallest distance of each bin of ``distance``; at most eight.
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
 _TOKEN = re.compile(r"([hm])([+-]\d+)?\.(\w+)")
 _FIELD = re.compile(r"form|lower|lemma|upos|xpos|feats|(?:prefix|suffix)[1-9]|[A-Z]\w*")

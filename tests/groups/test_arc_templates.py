@@ -1,0 +1,248 @@
+"""The bank of arc templates against the literal Algorithm 1 over named features, held in dictionaries."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from omkl.data import Sentence, Treebank
+from omkl.estimators.arcs import encode
+from omkl.exceptions import InputError
+from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.losses import CRF, StructuredHinge
+from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor
+from omkl.regularizers import L21, Ridge, SquaredL21
+from omkl.structures import NonProjectiveTree
+
+TEMPLATES = TemplateSet([
+    "h.upos m.upos", "h.upos m.upos direction", "h.upos m.upos distance", "h-1.upos h.form m.form direction",
+    "distance", "m.suffix1 m+2.upos", "h.upos between.upos m.upos direction", "h.Case m.Case between.form",
+])  # fmt: skip
+BINS = (1, 2, 3, 5, 8, 16)
+
+
+def sentences(n_sentences=8, seed=0):
+    rng = np.random.default_rng(seed)
+    tree = NonProjectiveTree()
+    made = []
+    for _ in range(n_sentences):
+        n = int(rng.integers(1, 8))
+        forms = ["".join(rng.choice(list("ab"), 2)) for _ in range(n)]
+        heads = tree.decode(rng.normal(size=(n + 1, n + 1))).tolist()
+        feats = rng.choice(["_", "Case=Nom", "Case=Acc|Number=Sing"], n).tolist()
+        made.append(Sentence(forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads))
+    return made
+
+
+def field(sentence, name, place):
+    """A field as the template language defines it, spelled out."""
+    if place == 0:
+        return "ROOT"
+    if not 0 < place <= len(sentence):
+        return "OUTSIDE"
+    form, feats = sentence.forms[place - 1], sentence.feats[place - 1]
+    if name == "Case":
+        return dict(pair.split("=") for pair in feats.split("|") if "=" in pair).get("Case", "_")
+    return {"form": form, "upos": sentence.upos[place - 1], "suffix1": form[-1]}[name]
+
+
+def features(sentence, template, h, m):
+    """Names of the features of one template that an arc fires."""
+    parts = [("h", o, f, field(sentence, f, h + o)) for o, f in template.head]
+    parts += [("m", o, f, field(sentence, f, m + o)) for o, f in template.modifier]
+    if template.variant != "arc":
+        parts.append("left" if m < h else "right")
+    if template.variant == "distance":
+        parts.append(sum(abs(h - m) >= low for low in BINS))
+    if template.between is None:
+        return [tuple(parts)]
+    between = {field(sentence, template.between, i) for i in range(min(h, m) + 1, max(h, m))}
+    return [(*parts, value) for value in sorted(between)]
+
+
+class NaiveParser:
+    """Algorithm 1 and dual averaging with a dictionary of weights for each template."""
+
+    def __init__(self, templates, loss, regularizer, strength, rate, method, average):
+        self.templates, self.loss, self.regularizer = templates, loss, regularizer
+        self.strength, self.rate, self.method, self.average = strength, rate, method, average
+        self.theta = [defaultdict(float) for _ in templates]
+        self.gradients = [defaultdict(float) for _ in templates]
+        self.sums = [defaultdict(float) for _ in templates]
+        self.structure, self.round, self.weight = NonProjectiveTree(), 0, 0.0
+
+    def potentials(self, sentence, theta=None):
+        n = len(sentence)
+        scores = np.zeros((n + 1, n + 1))
+        for template, weights in zip(self.templates, theta or self.theta):
+            for h in range(n + 1):
+                for m in range(1, n + 1):
+                    if h != m:
+                        scores[h, m] += sum(weights[f] for f in features(sentence, template, h, m))
+        return scores
+
+    def update(self, sentence):
+        self.round += 1
+        value, D = self.loss.value_and_gradient(self.structure, self.potentials(sentence), np.array(sentence.heads))
+        gradients = [defaultdict(float) for _ in self.templates]
+        for h, m in [] if D is None else np.argwhere(D != 0):
+            for template, gradient in zip(self.templates, gradients):
+                for feature in features(sentence, template, h, m):
+                    gradient[feature] += D[h, m]
+        rate, step = self.rate(self.round), self.rate(self.round) * self.strength
+        if self.method == "fobos":
+            start = [added(theta, g, -rate) for theta, g in zip(self.theta, gradients)]
+        else:
+            self.gradients = [added(total, g, 1.0) for total, g in zip(self.gradients, gradients)]
+            start = [added({}, total, -rate) for total in self.gradients]
+            step *= self.round
+        norms = np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in start])
+        shrunk = self.regularizer.prox(norms, step)
+        self.theta = [
+            defaultdict(float, {f: v * s / b for f, v in t.items()}) if b > 0 else defaultdict(float)
+            for t, s, b in zip(start, shrunk, norms)
+        ]
+        weight = self.average.weight(self.round)
+        self.weight += weight
+        self.sums = [added(total, theta, weight) for total, theta in zip(self.sums, self.theta)]
+        return value, shrunk
+
+    def averaged_potentials(self, sentence):
+        return self.potentials(sentence, [added({}, total, 1 / self.weight) for total in self.sums])
+
+
+def added(a, b, factor):
+    total = defaultdict(float, a)
+    for key, value in b.items():
+        total[key] += factor * value
+    return total
+
+
+SETTINGS = {
+    "ridge": {"regularizer": Ridge(), "strength": 0.05},
+    "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
+    "groups die and come back": {"regularizer": L21(), "strength": 0.9},
+    "crf": {"regularizer": SquaredL21(), "strength": 0.02, "loss": CRF()},
+    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.1, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "strength": 0.9, "method": "rda"},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_training_is_algorithm_1_over_named_features(name, dtype, monkeypatch):
+    settings = {"loss": StructuredHinge(), "method": "fobos", **SETTINGS[name]}
+    # the bank leaves out arcs with a gradient below 1e-5, the literal algorithm does not
+    tolerance = 1e-3 if name == "crf" else 1e-9 if dtype == np.float64 else 2e-4
+    corpus = sentences()
+    tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
+    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[1 << 14] * 6)
+    common = {"strength": settings["strength"], "method": settings["method"], "average": PolynomialAverage(2.0)}
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), settings["loss"], settings["regularizer"], schedule=InverseSqrt(0.3), **common
+    )
+    naive = NaiveParser(TEMPLATES, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common)
+    rng = np.random.default_rng(1)
+    alive = []
+    for s in rng.integers(0, len(corpus), size=50).tolist():
+        value, norms = naive.update(corpus[s])
+        step = trainer.update(tokens.sentence(s), np.array(corpus[s].heads))
+        assert_allclose(step.loss, value, atol=10 * tolerance)
+        assert_allclose(trainer.norms, norms, atol=tolerance)
+        alive.append(np.count_nonzero(norms))
+    assert_allclose(trainer.norms, naive_norms(naive), atol=tolerance)
+    trainer.recompute_norms()
+    assert_allclose(trainer.norms, naive_norms(naive), atol=tolerance)
+    if "die" in name:
+        assert min(alive) < max(alive)
+        assert sorted(alive) != alive
+    predictor = Predictor(trainer.banks, trainer.structure)
+    blocks = predictor.banks[0].potentials_of([tokens.sentence(s) for s in range(len(corpus))])
+    for s, sentence in enumerate(corpus):
+        expected = naive.averaged_potentials(sentence)
+        off_diagonal = ~np.eye(len(expected), dtype=bool)
+        off_diagonal[:, 0] = False
+        assert_allclose(predictor.potentials(tokens.sentence(s))[off_diagonal], expected[off_diagonal], atol=tolerance)
+        assert_allclose(blocks[s], predictor.potentials(tokens.sentence(s)), atol=1e-12)
+
+
+def naive_norms(naive):
+    return np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in naive.theta])
+
+
+def trained(templates=TEMPLATES, rounds=30, **settings):
+    corpus = sentences()
+    tokens = encode(Treebank.from_sentences(corpus), templates)
+    bank = ArcTemplateBank(templates, averaging=True, memory=20)
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), strength=0.02, schedule=InverseSqrt(0.3),
+        average=PolynomialAverage(2.0), **settings,
+    )  # fmt: skip
+    for s in range(rounds):
+        trainer.update(tokens.sentence(s % len(corpus)), np.array(corpus[s % len(corpus)].heads))
+    return trainer, tokens
+
+
+def test_a_dead_template_costs_no_look_up():
+    """Its weights are never read: poison in them is not seen."""
+    trainer, tokens = trained()
+    bank = trainer.banks[0]
+    clean = bank._layout
+    x = tokens.sentence(1)
+    trainer.ledger.scales[:] = 0.0
+    bank.table[:] = np.nan
+    scores = np.zeros((len(x) + 1, len(x) + 1))
+    bank.add_potentials(x, scores)
+    assert np.isfinite(scores).all()
+    assert clean is bank._layout
+
+
+def test_the_restricted_bank_scores_as_the_kept_templates_do():
+    trainer, tokens = trained()
+    kept = TEMPLATES.keep(TEMPLATES.names[1:6])
+    bank = trainer.banks[0]
+    smaller = bank.restricted(kept)
+    other = OnlineTrainer([smaller], NonProjectiveTree(), StructuredHinge(), SquaredL21(), strength=0.02,
+                          schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0))  # fmt: skip
+    other.take(trainer)
+    trainer.ledger.scales[[0, 6, 7]] = 0.0
+    as_kept = encode(Treebank.from_sentences(sentences()), kept)
+    for s in range(len(tokens)):
+        x = tokens.sentence(s)
+        expected, found = np.zeros((2, len(x) + 1, len(x) + 1))
+        bank.add_potentials(x, expected)
+        smaller.add_potentials(as_kept.sentence(s), found)
+        assert_allclose(found, expected, atol=1e-6)
+    assert_allclose(other.norms, trainer.norms[1:6])
+    with pytest.raises(InputError, match="encoded as"):
+        smaller.add_potentials(x, found)
+
+
+def test_state_comes_back_bit_for_bit():
+    first, tokens = trained()
+    second, _ = trained(rounds=0)
+    second.load_state({name: array.copy() for name, array in first.state().items()})
+    corpus = sentences()
+    for s in range(len(corpus)):
+        for trainer in (first, second):
+            trainer.update(tokens.sentence(s), np.array(corpus[s].heads))
+    assert np.array_equal(first.banks[0].table, second.banks[0].table)
+    assert np.array_equal(first.norms, second.norms)
+
+
+def test_memory_is_bounded_and_shared_by_need():
+    corpus = sentences(40)
+    treebank = Treebank.from_sentences(corpus)
+    tokens = encode(treebank, TEMPLATES)
+    examples = [(tokens.sentence(s), np.array(sentence.heads)) for s, sentence in enumerate(corpus)]
+    bank = ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1)
+    assert bank.nbytes <= 0.1e6 + 32 * 32 * 4
+    roomy = ArcTemplateBank.plan(TEMPLATES, examples, memory=100)
+    assert roomy.nbytes < 1e6  # a small treebank takes what it needs, not what it may
+    with pytest.raises(InputError, match="allow more"):
+        ArcTemplateBank(TEMPLATES, memory=0.01)
+
+
+def test_tables_begin_at_a_cache_line():
+    assert ArcTemplateBank(TEMPLATES, memory=1).table.ctypes.data % 128 == 0
