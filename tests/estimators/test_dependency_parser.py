@@ -1,0 +1,219 @@
+"""The parser: what it learns on grammars of known structure, its protocols, its files, and bad input."""
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, write_treebank
+from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.groups import TemplateSet
+
+INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
+USELESS = ("h.form m.form direction", "m.feats distance", "h.xpos m.form", "h+1.upos m-1.upos direction", "h.feats")
+
+
+@pytest.fixture(scope="module")
+def grammar():
+    treebank = synthetic_treebank(900, informative=INFORMATIVE, vocabulary=10, random_state=3)
+    return treebank[:600], treebank[600:]
+
+
+def parser(templates=INFORMATIVE + USELESS, **settings):
+    settings = {"epochs": 5, "memory": 20, "verbose": False, "random_state": 0, **settings}
+    return omkl.DependencyParser(templates, **settings)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_mkl_recovers_the_templates_that_inform(grammar, loss, method):
+    train, _ = grammar
+    weights = parser(loss=loss, method=method).fit(train).template_weights_
+    assert set(sorted(weights, key=weights.get)[-3:]) == set(INFORMATIVE)
+
+
+def test_the_informative_templates_alone_parse_as_well_as_all(grammar):
+    train, test = grammar
+    everything, informed = parser().fit(train), parser(INFORMATIVE).fit(train)
+    assert informed.score(test) > 0.65
+    assert informed.score(test) > everything.score(test) - 0.01
+    assert parser(USELESS).fit(train).score(test) < 0.3
+
+
+@pytest.mark.parametrize("settings", [{}, {"projective": True}, {"loss": "perceptron"}, {"regularizer": "l2"}])
+def test_parses_are_trees_with_one_root(grammar, settings):
+    train, test = grammar
+    if settings.get("projective"):
+        train = synthetic_treebank(200, informative=INFORMATIVE, projective=True, random_state=1)
+    parsed = parser(INFORMATIVE, **settings).fit(train[:200]).parse(test)
+    again = Treebank.from_sentences(list(parsed), trees=True, single_root=True)  # which checks them
+    assert np.array_equal(again.heads, parsed.heads)
+
+
+def test_several_roots_where_they_are_asked_for():
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(200):
+        upos = rng.choice(["ROOT", "CHILD"], size=rng.integers(2, 6)).tolist()
+        upos[0] = "ROOT"
+        heads = [0 if tag == "ROOT" else 1 for tag in upos]
+        sentences.append(Sentence(forms=upos, upos=upos, heads=heads, deprels=["dep"] * len(upos)))
+    templates = ["h.upos m.upos direction"]
+    free = parser(templates, single_root=False).fit(sentences)
+    assert free.score(sentences) > 0.85
+    assert any(sentence.heads.count(0) > 1 for sentence in free.parse(sentences))
+    with pytest.raises(InputError, match="root"):
+        parser(templates).fit(sentences)
+
+
+def test_same_seed_same_bits_and_paths_are_treebanks(grammar, tmp_path):
+    train, test = grammar
+    path = tmp_path / "train.conllu.gz"
+    write_treebank(path, train[:150])
+    first, second = parser().fit(train[:150]), parser().fit(path)
+    assert np.array_equal(first._trainer.banks[0].table, second._trainer.banks[0].table)
+    third = parser().fit([str(path)])
+    assert [list(heads) for heads in third.predict(test)] == [list(heads) for heads in first.predict(list(test))]
+
+
+def test_partial_fit_learns_from_a_stream(grammar):
+    train, test = grammar
+    streamed = parser(INFORMATIVE)
+    for _ in range(3):
+        for low in range(0, 600, 100):
+            streamed.partial_fit(train[low : low + 100])
+    assert streamed.score(test) > 0.65
+
+
+def test_relations_are_learned(grammar):
+    train, test = grammar
+    found = parser(INFORMATIVE).fit(train).evaluate(test)
+    # relations follow the tags of head and modifier but for one word in twenty, and need the right head
+    assert 0.8 * found["uas"] < found["las"] <= found["uas"]
+    unlabeled = parser(INFORMATIVE, labeled=False).fit(train)
+    assert unlabeled.evaluate(test)["las"] is None
+    assert set(unlabeled.parse(test)[0].deprels) == {"_"}
+
+
+def test_punctuation_counts_or_not():
+    gold = [Sentence(forms=["a", ",", "$"], upos=["X", "PUNCT", "PUNCT"], xpos=["A", ",", "$"], heads=[0, 1, 2])]
+    model = parser(["m.form", "distance"], single_root=False).fit(gold)
+    counts = {rule: model.evaluate(gold, ignore=rule)["words"] for rule in (None, "upos", "xpos", "form")}
+    assert counts == {None: 3, "upos": 1, "xpos": 2, "form": 2}
+    assert model.evaluate(gold, ignore=lambda form, upos, xpos: form == "a")["words"] == 2
+    with pytest.raises(InputError, match="ignore must be"):
+        model.score(gold, ignore="commas")
+    with pytest.raises(InputError, match="No word is left"):
+        model.score(gold, ignore=lambda *_: True)
+
+
+def test_a_pruned_parser_keeps_the_best_templates_and_their_weights(grammar):
+    train, test = grammar
+    full = parser().fit(train)
+    pruned = full.prune(3)
+    assert set(pruned.templates_.names) == set(INFORMATIVE)
+    assert pruned.score(test) > full.score(test) - 0.05
+    assert pruned.memory_usage()["prediction"] < full.memory_usage()["prediction"]
+    assert pruned.fit(train).score(test) > full.score(test) - 0.02
+    svm = parser(regularizer="l2").fit(train)
+    assert len(set(svm.ranking("norms")[:3]) & set(INFORMATIVE)) >= 1
+    with pytest.raises(InputError, match="there are 8 templates"):
+        full.prune(9)
+
+
+def test_a_saved_parser_predicts_the_same_and_trains_on(grammar, tmp_path):
+    train, test = grammar
+    model = parser().fit(train[:200])
+    for candidate in (model, model.prune(4)):
+        candidate.save(tmp_path / "parser.npz")
+        loaded = omkl.load(tmp_path / "parser.npz")
+        assert np.array_equal(loaded.parse(test).heads, candidate.parse(test).heads)
+        assert np.array_equal(loaded.parse(test).deprels, candidate.parse(test).deprels)
+        assert loaded.template_weights_ == candidate.template_weights_
+        assert loaded.top_features(5) == candidate.top_features(5)
+        assert loaded.partial_fit(train[:5]).score(test) > 0
+
+
+def test_the_strongest_features_have_names(grammar):
+    train, _ = grammar
+    model = parser().fit(train)
+    features = model.top_features(6)
+    assert all(set(feature) == {"feature", "group", "weight"} for feature in features)
+    assert [abs(f["weight"]) for f in features] == sorted((abs(f["weight"]) for f in features), reverse=True)
+    one = model.top_features(1, "h.upos m.upos direction")[0]["feature"]
+    assert one.startswith("h.upos=")
+    assert one.endswith(("left", "right"))
+    with pytest.raises(InputError, match="no template"):
+        model.top_features(1, "h.nonsense")
+
+
+def test_early_stopping_holds_sentences_out(grammar):
+    train, _ = grammar
+    model = parser(early_stopping=True, n_iter_no_change=2, epochs=30).fit(train[:200])
+    assert model.n_iter_ < 30
+    assert "validation_score" in model.history_[0]
+
+
+def test_templates_without_their_field_are_left_out_with_one_warning(grammar):
+    sentences = [Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[2, 0])] * 3
+    with pytest.warns(
+        DataWarning, match=r"no lemma, xpos: 2 templates are left out: h.lemma m.lemma, m.xpos"
+    ) as caught:
+        model = parser(INFORMATIVE).fit(sentences)
+    assert len(caught) == 1
+    assert model.templates_.names == ["h.upos m.upos direction"]
+    with pytest.raises(InputError, match="Every template needs a field"):
+        parser(["m.xpos"]).fit(sentences)
+
+
+def test_sentences_that_are_not_projective_are_left_out_with_a_warning(grammar):
+    train, _ = grammar
+    with pytest.warns(DataWarning, match="not projective"):
+        parser(INFORMATIVE, projective=True).fit(train)
+
+
+def test_sentences_of_any_length_and_words_never_seen(grammar):
+    train, _ = grammar
+    model = parser().fit(train[:100])
+    long = Sentence(forms=[f"new{i}" for i in range(500)], upos=["NEW"] * 500)
+    parsed = model.parse([Sentence(forms=["one"]), long])
+    assert parsed[0].heads == [0]
+    assert len(parsed[1].heads) == 500
+    assert len(model.parse([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"memory": 0}, "memory must be"),
+        ({"memory": 0.001}, "allow more"),
+        ({"dtype": "int8"}, "dtype must be"),
+        ({"C": -1}, "C must be"),
+        ({"templates": "nothing507"}, "neither a file"),
+        ({"loss": "likelihood"}, "Unknown loss"),
+    ],
+)
+def test_bad_parameters_are_refused_and_the_parser_stays(grammar, settings, message):
+    train, test = grammar
+    model = parser().fit(train[:50])
+    before = model.parse(test).heads
+    model.set_params(**settings)
+    with pytest.raises(InputError, match=message):
+        model.fit(train)
+    assert np.array_equal(model.parse(test).heads, before)
+
+
+def test_bad_files_are_refused(tmp_path):
+    path = tmp_path / "cycle.conllu"
+    path.write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n", encoding="utf-8")
+    with pytest.raises(DataFileError, match=r"cycle.conllu, line"):
+        parser().fit(path)
+    with pytest.raises(InputError, match="Sentence objects"):
+        parser().fit([1, 2])
+
+
+def test_real_english_reaches_what_two_thousand_sentences_give(real_data):
+    folder = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
+    train = read_treebank(real_data(folder.format("train")), single_root=True)[:2000]
+    test = read_treebank(real_data(folder.format("test")))[:500]
+    model = parser(TemplateSet.resolve("small"), epochs=3, memory=60).fit(train)
+    assert model.score(test, ignore="upos") > 0.76
