@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "kernels": LEAVES,
     "groups": LEAVES | {"kernels", "structures"},
     "online": LEAVES | {"groups", "losses", "regularizers", "structures"},
-    "data": LEAVES,
+    "data": LEAVES | {"groups", "structures"},
     "plots": LEAVES,
     "persistence": LEAVES | {"kernels", "losses", "online", "regularizers"},
     "estimators": LEAVES

@@ -1,13 +1,12 @@
 """Made-up treebanks in which it is known what tells the head of a word. Nothing to download."""
 
-import re
-
 import numpy as np
 
-from omkl.data._jit_synthetic import best_projective_tree, best_tree
 from omkl.data.conll import Sentence
 from omkl.data.treebank import Treebank
 from omkl.exceptions import InputError
+from omkl.groups.templates import DISTANCE_BINS, Template
+from omkl.structures import NonProjectiveTree, ProjectiveTree
 
 #: What tells the head of a word in :func:`synthetic_treebank`, unless it is told otherwise.
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
@@ -17,12 +16,8 @@ N_XPOS = 20
 FEATS = [f"Case={case}|Number={number}" for case in ("Acc", "Nom") for number in ("Plur", "Sing")]
 RELATIONS = ("nsubj", "obj", "obl", "nmod", "amod", "advmod", "case", "det", "conj", "cc", "aux", "xcomp")
 RELATION_NOISE = 0.05
-#: Smallest distance of each bin of ``distance``: those of :mod:`omkl.groups.templates`.
-DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
 #: The column that an atom looks at.
 COLUMN_OF = {"form": "forms", "lemma": "lemmas", "upos": "upos", "xpos": "xpos", "feats": "feats"}
-_TOKEN = re.compile(rf"([hm])([+-]\d+)?\.({'|'.join(COLUMN_OF)})")
-_VARIANTS = ("arc", "direction", "distance")
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 _MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -95,11 +90,12 @@ def synthetic_treebank(
     fields = _Fields(rng, vocabulary)
     weights = rng.standard_normal((len(templates), 1 << _BITS))
     relations = rng.integers(len(RELATIONS), size=(len(UPOS) + 1, len(UPOS) + 1))
+    structure = ProjectiveTree() if projective else NonProjectiveTree()
     sentences = []
     for n in 1 + rng.poisson(mean_length - 1, size=n_sentences):
         codes = fields.draw(rng, n)
         scores = sum(table[_features(t, codes, n)] for t, table in zip(templates, weights))
-        heads = _tree(scores + temperature * rng.gumbel(size=scores.shape), projective)
+        heads = structure.decode(scores + temperature * rng.gumbel(size=scores.shape))
         sentences.append(fields.sentence(codes, heads, _relations(rng, relations, codes["upos"], heads)))
     return Treebank.from_sentences(sentences, trees=True, single_root=True)
 
@@ -154,18 +150,11 @@ def _word(i):
 
 def _parsed(text):
     """Offsets and columns of the head, those of the modifier, and the variant of a template."""
-    sides, variant = {"h": [], "m": []}, "arc"
-    for atom in text.split():
-        match = _TOKEN.fullmatch(atom)
-        if match:
-            sides[match[1]].append((int(match[2] or 0), COLUMN_OF[match[3]]))
-        elif atom in _VARIANTS and variant == "arc":
-            variant = atom
-        else:
-            raise InputError(f"{atom!r} in the informative template {text!r} is no atom that can be one: write h.FIELD "
-                             f"or m+1.FIELD with a FIELD of {', '.join(COLUMN_OF)}, and direction or distance, once."
-                             )  # fmt: skip
-    return sides["h"], sides["m"], variant
+    template = Template.parse(text)
+    if template.between or not template.fields <= set(COLUMN_OF):
+        raise InputError(f"The informative template {text!r} must look at {', '.join(COLUMN_OF)} of head and modifier.")
+    head, modifier = ([(offset, COLUMN_OF[f]) for offset, f in side] for side in (template.head, template.modifier))
+    return head, modifier, template.variant
 
 
 def _features(template, codes, n):
@@ -192,15 +181,6 @@ def _folded(atoms, codes, n):
 def _mixed(keys):
     keys = (keys ^ (keys >> _HALF)) * _MIX
     return (keys ^ (keys >> _HALF)) * _TURN
-
-
-def _tree(scores, projective):
-    """Heads of the words in the best tree with a single child of the root."""
-    if projective:
-        return best_projective_tree(scores)[1:]
-    # what every arc from the root costs, no other arcs of a tree can make up for: so the best tree has one of them
-    scores[0] -= len(scores) * np.ptp(scores) + 1.0
-    return best_tree(scores)[1:]
 
 
 def _relations(rng, relations, upos, heads):
