@@ -76,6 +76,33 @@ def plot_accuracies(rows, path=None, title="Accuracy"):
     return figure
 
 
+def plot_curves(curves, path=None, title="", xlabel="", ylabel=""):
+    """Draw named curves.
+
+    Parameters
+    ----------
+    curves : dict of str to (x, y)
+    path : path-like, optional
+        Save the figure here.
+    title, xlabel, ylabel : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    figure, axes = _figure()
+    for (name, (x, y)), marker in zip(curves.items(), "osvD^xP*" * len(curves)):
+        axes.plot(x, y, marker=marker, markersize=4, label=name)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.set_title(title)
+    axes.legend(fontsize="small", frameon=False)
+    figure.tight_layout()
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
 def _figure(width=6.4):
     try:
         from matplotlib.figure import Figure

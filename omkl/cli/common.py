@@ -1,8 +1,10 @@
 """What subcommands share: options, metrics as JSON, charts for the terminal."""
 
 import json
+import os
 import shutil
 import sys
+from pathlib import Path
 
 from omkl._files import replacing
 
@@ -63,6 +65,12 @@ def peak_memory():
     except ImportError:  # Windows
         return ""
     return f", {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == 'darwin' else 1e3):.0f} MB"
+
+
+def as_typed(program):
+    """How to call a program of this environment: by its name where it is on the path, else by where it lies."""
+    here = Path(sys.executable).parent / program
+    return program if shutil.which(program) == str(here) else os.path.relpath(here)
 
 
 def write_json(path, metrics):

@@ -1,14 +1,12 @@
-"""``omkl demo``: learn to combine kernels on handwritten dates, with nothing to download."""
+"""``omkl demo``: learn to combine kernels, or feature templates, with nothing to download."""
 
-import os
-import shutil
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-from omkl.cli.common import add_output_options, bar_chart, write_json
+from omkl.cli import demo_parser
+from omkl.cli.common import add_output_options, as_typed, bar_chart, write_json
 from omkl.data import handwritten_dates
 from omkl.estimators import SequenceLabeler
 from omkl.exceptions import MissingDependencyError
@@ -28,14 +26,18 @@ def add_parser(subparsers):
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "demo",
-        help="train a labeler of handwritten dates, and see how it combines kernels",
-        description="Train labelers of handwritten dates with three kernels alone, averaged and combined by MKL.",
+        help="train a labeler of handwritten dates, and see how it combines kernels; or a parser",
+        description="Train labelers of handwritten dates with three kernels alone, averaged and combined by MKL; or "
+        "parsers of a made-up language, and see which feature templates they find.",
+    )
+    parser.add_argument(
+        "kind", nargs="?", choices=("labeler", "parser"), default="labeler", help="what to train (default labeler)"
     )
     parser.add_argument(
         "-o", "--output", default="omkl-demo", metavar="DIR", help="folder for model, figure and metrics"
     )
-    parser.add_argument("--n-train", type=int, default=80, metavar="N", help="dates to train on (default 80)")
-    parser.add_argument("--n-test", type=int, default=400, metavar="N", help="dates to test on (default 400)")
+    parser.add_argument("--n-train", type=int, metavar="N", help="dates or sentences to train on (default 80; 1500)")
+    parser.add_argument("--n-test", type=int, default=400, metavar="N", help="to test on (default 400)")
     parser.add_argument("--C", type=float, default=1.0, help="weight of the losses (default 1)")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the data (default 20)")
     parser.add_argument("--random-state", type=int, default=0, metavar="N", help="seed (default 0)")
@@ -45,8 +47,14 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Run the demonstration."""
+    folder = Path(arguments.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    (demo_parser.run if arguments.kind == "parser" else _label)(arguments, folder)
+
+
+def _label(arguments, folder):
     say = (lambda *_: None) if arguments.quiet else print
-    data = handwritten_dates(arguments.n_train, arguments.n_test, arguments.random_state)
+    data = handwritten_dates(arguments.n_train or 80, arguments.n_test, arguments.random_state)
     say(
         f"{len(data.train_digits)} handwritten dates to train on, {len(data.test_digits)} to test on, 8 digits each;\n"
         "no image is in both. A first-order chain learns which digit follows which.\n"
@@ -78,8 +86,6 @@ def run(arguments):
     say("\n".join(_drawing(data.test_images[0])))
     say("".join(f"{digit:^9}" for digit in mkl.predict(data.test_images[:1])[0]))
 
-    folder = Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
     model, metrics = folder / "dates.npz", folder / "metrics.json"
     mkl.save(model)
     summary = {"results": rows, "kernel_weights": mkl.kernel_weights_, "history": mkl.history_}
@@ -92,13 +98,7 @@ def run(arguments):
         say(f"Saved a figure of the weights along the epochs to {figure}.")
     except MissingDependencyError as error:
         say(f"No figure: {error}")
-    say("\n" + NEXT.format(model=model, omkl=_as_typed("omkl"), python=_as_typed("python")))
-
-
-def _as_typed(program):
-    """How to call a program of this environment: by its name where it is on the path, else by where it lies."""
-    here = Path(sys.executable).parent / program
-    return program if shutil.which(program) == str(here) else os.path.relpath(here)
+    say("\n" + NEXT.format(model=model, omkl=as_typed("omkl"), python=as_typed("python")))
 
 
 def _drawing(images, shades=" .:-=+*#%@"):
