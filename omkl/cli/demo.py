@@ -54,7 +54,9 @@ def run(arguments):
 
 def _label(arguments, folder):
     say = (lambda *_: None) if arguments.quiet else print
-    data = handwritten_dates(arguments.n_train or 80, arguments.n_test, arguments.random_state)
+    data = handwritten_dates(
+        80 if arguments.n_train is None else arguments.n_train, arguments.n_test, arguments.random_state
+    )
     say(
         f"{len(data.train_digits)} handwritten dates to train on, {len(data.test_digits)} to test on, 8 digits each;\n"
         "no image is in both. A first-order chain learns which digit follows which.\n"

@@ -22,7 +22,7 @@ Next:
 def run(arguments, folder):
     """Run the demonstration."""
     say = (lambda *_: None) if arguments.quiet else print
-    n_train = arguments.n_train or 1500
+    n_train = 1500 if arguments.n_train is None else arguments.n_train
     treebank = synthetic_treebank(n_train + arguments.n_test, vocabulary=10, random_state=arguments.random_state)
     train, test = treebank[:n_train], treebank[n_train:]
     say(f"{n_train} sentences of a made-up language to train on, {len(test)} to test on. Which word depends on which\n"

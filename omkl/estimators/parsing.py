@@ -157,7 +157,7 @@ class DependencyParser(OnlineEstimator):
         relations = None
         if self.labeled:
             relations = RelationLabeler.for_treebank(treebank)
-            relations.fit(treebank[chosen], self.C, self.epochs, rng, self.verbose)
+            relations.fit(treebank[chosen], self.C, len(history), rng, self.verbose)
         self.n_iter_, self.history_ = len(history), history
         self.fit_seconds_ = time.perf_counter() - started
         self._adopt(templates, trainer, relations)

@@ -1,0 +1,149 @@
+"""Parsing from the command line: output, files, exit codes, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.cli import main
+from omkl.data import read_treebank, synthetic_treebank, write_treebank
+
+TEMPLATES = "tags = h.upos m.upos direction\nh.lemma m.lemma\nm.xpos distance\nh.form m.form\n"
+
+
+@pytest.fixture(scope="module")
+def treebanks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("treebanks")
+    treebank = synthetic_treebank(260, vocabulary=10, random_state=0)
+    write_treebank(folder / "train.conllu", treebank[:200])
+    write_treebank(folder / "test.conllu", treebank[200:])
+    (folder / "templates.txt").write_text(TEMPLATES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(treebanks):
+    path = treebanks / "parser.npz"
+    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(path), "--epochs", "3", "--quiet"]
+    settings = ["--templates", str(treebanks / "templates.txt"), "--random-state", "0", "--memory", "20"]
+    assert main([*command, *settings]) == 0
+    return path
+
+
+def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys):
+    out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
+    assert main([
+        "train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", "small", "--epochs", "2",
+        "--dev", str(treebanks / "test.conllu"), "--json", str(metrics), "--memory", "20", "--method", "rda",
+    ]) == 0  # fmt: skip
+    printed = capsys.readouterr().out
+    assert "epoch   2: loss" in printed
+    assert "templates active" in printed
+    assert "sentences/s" in printed
+    assert "LAS" in printed
+    found = json.loads(metrics.read_text())
+    assert found["dev"]["all"]["uas"] > 0.2
+    assert len(found["template_weights"]) == 26
+    assert found["features"] > 1000
+
+
+def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, capsys):
+    gold = read_treebank(treebanks / "test.conllu")
+    out = tmp_path / "parsed.conllu"
+    assert main(["predict", str(model), str(treebanks / "test.conllu"), "-o", str(out)]) == 0
+    assert "words a second" in capsys.readouterr().out
+    parsed = read_treebank(out, single_root=True)
+    assert np.array_equal(parsed.heads, omkl.load(model).parse(gold).heads)
+    for before, after in zip(gold.text.split(b"\n"), parsed.text.split(b"\n")):
+        before, after = before.split(b"\t"), after.split(b"\t")
+        assert before[:6] + before[8:] == after[:6] + after[8:]
+
+
+def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
+    metrics, smaller = tmp_path / "m.json", tmp_path / "small.npz"
+    assert main(["evaluate", str(model), str(treebanks / "test.conllu"), "--json", str(metrics)]) == 0
+    assert "without PUNCT: UAS" in capsys.readouterr().out
+    uas = json.loads(metrics.read_text())["all"]["uas"]
+    assert uas > 0.4
+    assert main(["inspect", str(model), "--top", "3", "--groups", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "4 templates" in printed
+    assert "and 2 more" in printed
+    assert main(["inspect", str(model), "--group", "tags"]) == 0
+    assert "h.upos=" in capsys.readouterr().out
+    prune = ["prune", str(model), "--keep", "3", "-o", str(smaller), "--dev", str(treebanks / "test.conllu")]
+    assert main(prune) == 0
+    assert "Kept 3 of 4 templates" in capsys.readouterr().out
+    assert "h.form m.form" not in omkl.load(smaller).templates_.names
+    retrain = ["--retrain", str(treebanks / "train.conllu"), "--regularizer", "l2", "--json", str(metrics), "--quiet"]
+    assert main([*prune, *retrain]) == 0
+    assert omkl.load(smaller).regularizer == "l2"
+    assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
+
+
+def test_the_demo_finds_the_templates(tmp_path, capsys):
+    arguments = ["demo", "parser", "-o", str(tmp_path), "--n-train", "400", "--n-test", "100", "--epochs", "3"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "MKL ranks 3 of the 3 first" in printed
+    assert (tmp_path / "template_weights.png").exists()
+    metrics = json.loads((tmp_path / "parser-metrics.json").read_text())
+    assert [row["uas"] > 0.4 for row in metrics["results"]] == [True, True, True, False, True]
+    assert omkl.load(tmp_path / "parser.npz").template_weights_ == metrics["template_weights"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
+def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
+    out = tmp_path / "m.npz"
+    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
+               "--templates", "small", "--memory", "20"]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    for line in process.stdout:
+        if line.startswith("epoch"):
+            process.send_signal(signal.SIGINT)
+            break
+    rest = process.stdout.read()
+    assert process.wait() == 0
+    assert "Interrupted in epoch" in rest
+    assert omkl.load(out).score(treebanks / "test.conllu") > 0.2
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "parser", "{cycle}", "-o", "{out}"], "cycle, line 1"),
+        (["train", "parser", "{train}", "-o", "{out}", "--templates", "{bad}"], "bad, line 1: there is no field"),
+        (["train", "parser", "{train}", "-o", "{out}", "--memory", "0.001"], "allow more"),
+        (["train", "parser", "{missing}", "-o", "{out}"], "no file"),
+        (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
+        (["prune", "{model}", "--keep", "9", "-o", "{out}"], "keep=9, but there are 4 templates"),
+        (["prune", "{model}", "--keep", "0", "-o", "{out}"], "keep must be a whole number > 0"),
+        (["inspect", "{model}", "--group", "zzz"], "no template 'zzz'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, model, tmp_path, capsys):
+    paths = {name: tmp_path / name for name in ("cycle", "bad", "out", "missing")}
+    paths |= {"train": treebanks / "train.conllu", "model": model}
+    paths["cycle"].write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
+    paths["bad"].write_text("h.colour\n")
+    paths["out"].write_text("previous")
+    capsys.readouterr()
+    assert main([word.format(**paths) for word in command]) == 2
+    streams = capsys.readouterr()
+    assert message in streams.err
+    assert streams.err.count("\n") == 1
+    assert paths["out"].read_text() == "previous"
+
+
+def test_only_parsers_are_pruned(tmp_path, capsys):
+    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[{"a": "b"}, {"a": "c"}]], [["x", "y"]])
+    labeler.save(tmp_path / "m.npz")
+    assert main(["prune", str(tmp_path / "m.npz"), "--keep", "1", "-o", str(tmp_path / "o.npz")]) == 2
+    assert "only a parser" in capsys.readouterr().err
