@@ -35,7 +35,7 @@ def add_parser(kinds):
     parser.add_argument("--projective", action="store_true", help="only projective trees")
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
-    parser.add_argument("--memory", type=float, default=200.0, metavar="MB", help="for parameters (default 200)")
+    parser.add_argument("--memory", type=float, default=150.0, metavar="MB", help="for parameters (default 150)")
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="what to do with sentences that are no trees"
     )

@@ -12,7 +12,7 @@ from omkl.regularizers import Ridge
 from omkl.structures import Chain
 
 #: Rows that the features of a template are hashed to.
-ROWS = 4096
+ROWS = 2048
 
 #: What tells a relation: both words, their tags and morphology, and what stands beside them.
 RELATION_TEMPLATES = (
