@@ -36,6 +36,7 @@ def add_parser(kinds):
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
     parser.add_argument("--memory", type=float, default=150.0, metavar="MB", help="for parameters (default 150)")
+    parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="what to do with sentences that are no trees"
     )
@@ -54,7 +55,7 @@ def run(arguments):
     report = _Report(say, len(treebank))
     parser = DependencyParser(
         arguments.templates, projective=arguments.projective, single_root=single_root,
-        labeled=not arguments.unlabeled, memory=arguments.memory, callbacks=[report],
+        labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact, callbacks=[report],
         **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
@@ -68,6 +69,7 @@ def run(arguments):
         "templates": len(parser.templates_),
         "active_templates": sum(weight > 0 for weight in parser.template_weights_.values()),
         "features": parser.n_features(),
+        "collision_rate": parser.collision_rate(),
         "epochs": parser.n_iter_,
         "interrupted": report.interrupted,
         "seconds": seconds,
@@ -75,8 +77,9 @@ def run(arguments):
         "template_weights": parser.template_weights_,
         "history": parser.history_,
     }
-    say(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million features in "
-        f"{metrics['active_templates']} of {metrics['templates']} templates.")  # fmt: skip
+    say(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million weights in "
+        f"{metrics['active_templates']} of {metrics['templates']} templates, {metrics['collision_rate']:.0%} of the "
+        "features share one.")  # fmt: skip
     say("\n".join(bar_chart(dict(sorted(parser.template_weights_.items(), key=lambda item: -item[1])[:10]))))
     if dev is not None:
         metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}

@@ -1,6 +1,8 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
-from omkl.groups.arcs import ArcFeatureHasher, ArcTemplateBank, ArcTokens
+from omkl.groups.arc_features import ArcFeatureHasher
+from omkl.groups.arc_layout import ArcTokens
+from omkl.groups.arcs import ArcTemplateBank
 from omkl.groups.base import GroupBank
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank

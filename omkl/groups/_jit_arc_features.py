@@ -46,12 +46,13 @@ def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bas
 
 
 @njit(cache=True, nogil=True)
-def find_examples(columns, roots, offsets, heads, first_view, second_view, between, bins, variant, wanted, found):
+def find_examples(columns, roots, offsets, heads, first_view, second_view, between, own_keys, bins, variant, wanted,
+                  found):  # fmt: skip
     """For each slot of one pair's table that is wanted, a gold arc that fires it.
 
     ``wanted`` (lines, slots) holds the number of the slot in ``found``, or -1; ``found`` (slots, 3) takes the number of
     the sentence, the modifier, and the token between (0 for none), and is -1 where there is no such arc. A view is
-    ``(offsets, fields)``; ``between`` is a field, or -1.
+    ``(offsets, fields)``; ``between`` is a field, or -1; ``own_keys`` are the pair's exact keys, if it has some.
     """
     size = np.uint64(wanted.shape[0])
     for s in range(roots.shape[0]):
@@ -71,7 +72,11 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
                     slot = np.uint64(8) + (((mixed >> np.uint64(3)) ^ np.uint64(side)) & np.uint64(7))
                 elif variant == 2:
                     slot = np.uint64(16) + (((mixed >> np.uint64(6)) ^ bins[side, abs(h - m)]) & np.uint64(15))
-                place = wanted[((mixed >> _HALF) * size) >> _HALF, slot]
+                line = ((mixed >> _HALF) * size) >> _HALF
+                if own_keys.shape[0] > 0:
+                    while own_keys[line] != mixed and own_keys[line] != 0:
+                        line = (line + np.uint64(1)) % size
+                place = wanted[line, slot]
                 if place >= 0 and found[place, 0] < 0:
                     found[place, 0], found[place, 1], found[place, 2] = s, m, j
 

@@ -42,7 +42,19 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
 
 
 @njit(cache=True, nogil=True)
-def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, bins, scores,
+def _line(own_keys, mixed, size):
+    """Line of a key: hashed, or with exact keys the one that holds it, or a free one, by linear probing."""
+    line = ((mixed >> _HALF) * size) >> _HALF
+    if own_keys.shape[0] > 0:
+        while own_keys[line] != mixed and own_keys[line] != 0:
+            line += np.uint64(1)
+            if line == size:
+                line = np.uint64(0)
+    return line
+
+
+@njit(cache=True, nogil=True)
+def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, keys, bins, scores,
                cells):  # fmt: skip
     """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
 
@@ -55,21 +67,21 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
         distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
         if bare == 0.0 and directed == 0.0 and distant == 0.0:
             continue
-        lines = table[bases[p] : bases[p + 1]]
+        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
         for s in range(nodes.shape[0] - 1):
             low, high = nodes[s], nodes[s + 1]
             heads = head_keys[pairs[p, 0], low:high]
             modifiers = modifier_keys[pairs[p, 1], low:high]
             own = scores[cells[s] : cells[s + 1]].reshape(high - low, high - low)
             if between[p] < 0:
-                _add_pair(heads, modifiers, bare, directed, distant, lines, bins, own)
+                _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
             else:
                 own_codes = codes[between[p], low:high]
-                _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, bins, own)
+                _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, own_keys, bins, own)
 
 
 @njit(cache=True, nogil=True)
-def _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores):
+def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, scores):
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
     for h in range(n_nodes):
@@ -80,7 +92,7 @@ def _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores):
             low, high = (1, h) if side == 0 else (h + 1, n_nodes)
             for m in range(low, high):
                 mixed = (key + modifiers[m]) * _MIX
-                line = lines[((mixed >> _HALF) * size) >> _HALF]
+                line = lines[_line(own_keys, mixed, size)]
                 row[m] += (
                     bare * line[mixed & _MASK7]
                     + directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
@@ -89,7 +101,7 @@ def _add_pair(heads, modifiers, bare, directed, distant, lines, bins, scores):
 
 
 @njit(cache=True, nogil=True)
-def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, scores):
+def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, own_keys, bins, scores):
     """The same where each distinct value of a field between the two tokens has a line of its own."""
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
@@ -106,7 +118,7 @@ def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, b
                 total = 0.0
                 for q in range(n_seen):
                     mixed = (key + seen[q]) * _MIX
-                    line = lines[((mixed >> _HALF) * size) >> _HALF]
+                    line = lines[_line(own_keys, mixed, size)]
                     total += bare * line[mixed & _MASK7]
                     total += directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
                     total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
@@ -149,9 +161,13 @@ def gradient_arcs(gradient):
 
 
 @njit(cache=True, nogil=True)
-def _find_lines(heads, modifiers, codes, between, low, high, bins, arcs, owners, lines, slots):
-    """What one pair of views fires: the arc that fires it, its line, its slots; returns how many there are."""
+def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, owners, lines, slots):
+    """What one pair of views fires: the arc that fires it, its line, its slots; returns how many there are.
+
+    With exact keys, those that are new get a line of their own.
+    """
     count = 0
+    own_keys = keys[low:high]
     seen = np.empty(codes.shape[1] if between >= 0 else 1, np.uint64)
     size = np.uint64(high - low)
     arc_heads, arc_modifiers, _ = arcs
@@ -168,12 +184,29 @@ def _find_lines(heads, modifiers, codes, between, low, high, bins, arcs, owners,
         for q in range(n_seen):
             mixed = (heads[h] + modifiers[m] + seen[q]) * _MIX
             owners[count] = a
-            lines[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
+            line = _line(own_keys, mixed, size)
+            if own_keys.shape[0] > 0 and own_keys[line] == 0:
+                _claim(own_keys, line, mixed)
+            lines[count] = low + np.int64(line)
             slots[0, count] = np.int64(mixed & _MASK7)
             slots[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7))
             slots[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15))
             count += 1
     return count
+
+
+@njit(cache=True, nogil=True)
+def _claim(own_keys, line, mixed):
+    """Give a free line to a key; the last one stays free, so that every search ends."""
+    following = line + np.uint64(1)
+    for _ in range(own_keys.shape[0] - 1):
+        if following == np.uint64(own_keys.shape[0]):
+            following = np.uint64(0)
+        if own_keys[following] == 0:
+            own_keys[line] = mixed
+            return
+        following += np.uint64(1)
+    raise OverflowError("no line is left")
 
 
 @njit(cache=True, nogil=True)
@@ -188,7 +221,7 @@ def _room(between, arcs):
 
 
 @njit(cache=True, nogil=True)
-def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, bins, arcs, table, sums, averaging,
+def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, sums, averaging,
          rates, averages, empty, square_norms, square_gradients):  # fmt: skip
     """``v -= rate g`` for all groups, with their norms and those of their gradients.
 
@@ -203,8 +236,8 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, bins, a
     square_gradients[:] = 0.0
     for p in range(pairs.shape[0]):
         count = _find_lines(
-            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1], bins, arcs,
-            owners, lines, slots,
+            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1], keys, bins,
+            arcs, owners, lines, slots,
         )  # fmt: skip
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
@@ -263,7 +296,9 @@ def _square_norm(owners, lines, slots, values):
 
 
 @njit(cache=True, nogil=True)
-def bear(head_keys, modifier_keys, codes, pairs, between, bases, groups, bins, arcs, table, rates, born, square_norms):
+def bear(
+    head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, rates, born, square_norms
+):
     """Move the groups that were empty and come alive."""
     room = _room(between, arcs)
     owners = np.empty(room, np.int64)
@@ -279,7 +314,7 @@ def bear(head_keys, modifier_keys, codes, pairs, between, bases, groups, bins, a
             if count < 0:
                 count = _find_lines(
                     head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1],
-                    bins, arcs, owners, lines, slots,
+                    keys, bins, arcs, owners, lines, slots,
                 )  # fmt: skip
             _, kept = _move(owners[:count], lines, slots[variant], arcs[2], rates[k], table, nothing, False, 0.0)
             square_norms[k] = max(kept, 0.0)
@@ -302,7 +337,7 @@ def scale_group(low, high, first, last, factor, table, sums, averaging, average)
 
 
 @njit(cache=True, nogil=True)
-def mark_lines(head_keys, modifier_keys, codes, pairs, between, bins, arcs, bitmaps):
+def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
     room = _room(between, arcs)
     owners = np.empty(room, np.int64)
@@ -310,8 +345,8 @@ def mark_lines(head_keys, modifier_keys, codes, pairs, between, bins, arcs, bitm
     slots = np.empty((N_VARIANTS, room), np.int64)
     for p in range(pairs.shape[0]):
         count = _find_lines(
-            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], 0, bitmaps.shape[1], bins, arcs,
-            owners, lines, slots,
+            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], 0, bitmaps.shape[1], keys, bins,
+            arcs, owners, lines, slots,
         )  # fmt: skip
         for a in range(count):
             bitmaps[p, lines[a]] = True

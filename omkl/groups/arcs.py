@@ -1,72 +1,18 @@
 """Groups of dependency arcs: feature templates, hashed on the fly."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as jit
-from omkl.groups._jit_arc_features import find_examples, list_features
-from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
-from omkl.groups.tokens import Features, Tokens
+from omkl.groups._jit_arc_features import find_examples
+from omkl.groups.arc_layout import TemplateLayout
+from omkl.groups.templates import TemplateSet
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
 LINES_A_KEY = 0.5
-FEWEST_LINES = 32
+#: Exact keys have a line each, some stay free, and mistakes have keys that no gold arc has.
+EXACT_LINES_A_KEY = 5.0
 ALIGNMENT = 128
-#: Arcs that are scored at a time when nothing is learned in between.
-BLOCK = 2**17
-
-
-@dataclass(slots=True, eq=False)
-class ArcTokens:
-    """Sentences as 64-bit codes of the fields of their tokens.
-
-    Parameters
-    ----------
-    fields : list of str
-    columns : uint64 array of shape (number of fields, number of tokens with padding)
-        A sentence is its root, which has codes of its own, and its tokens; on both sides of it there are as many
-        codes for "outside" as any template reaches.
-    roots : int64 array of shape (number of sentences,)
-        Where in ``columns`` each sentence's root is.
-    lengths : int64 array of shape (number of sentences,)
-        Tokens of each sentence, without the root.
-    """
-
-    fields: list
-    columns: np.ndarray
-    roots: np.ndarray
-    lengths: np.ndarray
-
-    def __len__(self):
-        return len(self.roots)
-
-    def sentence(self, i):
-        """One sentence, as the trainer and the bank take it."""
-        return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
-
-    def blocks(self):
-        """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
-        arcs = np.cumsum((self.lengths + 1) ** 2)
-        first = 0
-        while first < len(self):
-            limit = BLOCK + (arcs[first - 1] if first else 0)
-            last = max(int(np.searchsorted(arcs, limit, side="right")), first + 1)
-            yield [self.sentence(s) for s in range(first, last)]
-            first = last
-
-
-@dataclass(slots=True, eq=False)
-class ArcSentence:
-    """The sentence whose root is at ``root``; its length is its number of tokens."""
-
-    tokens: ArcTokens
-    root: int
-    length: int
-
-    def __len__(self):
-        return self.length
 
 
 class ArcTemplateBank:
@@ -86,25 +32,30 @@ class ArcTemplateBank:
         Number of lines of each pair of views; see :meth:`plan`.
     memory : float
         Without ``sizes``: megabytes for the parameters, the same for every pair of views.
+    exact : bool
+        Whether lines are found by their whole 64-bit key, so that no two features ever share a weight. It needs room
+        for every key that is met; by default features that meet in a slot share its weight.
     """
 
-    def __init__(self, templates, averaging=False, dtype=np.float32, sizes=None, memory=256):
+    def __init__(self, templates, averaging=False, dtype=np.float32, sizes=None, memory=256, exact=False):
         self.templates = TemplateSet.resolve(templates)
         self.names = self.templates.names
         self.averaging = bool(averaging)
         self._dtype = np.dtype(dtype)
-        self._layout = _Layout(self.templates)
+        self._layout = TemplateLayout(self.templates)
         if sizes is None:
-            sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype))
+            sizes = self._layout.fair_sizes(np.inf, _lines_in(memory, averaging, dtype, exact))
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._bases = np.concatenate([[0], np.cumsum(self.sizes)])
         self.table = _aligned(int(self._bases[-1]), self._dtype)
         self._sums = _aligned(int(self._bases[-1]) if self.averaging else 0, self._dtype)
+        self.exact = bool(exact)
+        self._keys = np.zeros(len(self.table) if self.exact else 0, dtype=np.uint64)
         self._stored = np.zeros(len(self.names), dtype=bool)
         self._groups = self._layout.groups
 
     @classmethod
-    def plan(cls, templates, examples, memory, averaging=True, dtype=np.float32, sample=200_000):
+    def plan(cls, templates, examples, memory, averaging=True, dtype=np.float32, exact=False, sample=200_000):
         """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.
 
         Parameters
@@ -115,18 +66,43 @@ class ArcTemplateBank:
             Megabytes that parameters (and their averages) may take. Pairs with few keys get what they need, the
             others share the rest evenly.
         """
-        layout = _Layout(TemplateSet.resolve(templates))
-        wanted = LINES_A_KEY * layout.count_keys(examples, sample)
-        return cls(templates, averaging, dtype, layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)))
+        layout = TemplateLayout(TemplateSet.resolve(templates))
+        n_keys = layout.count_keys(examples, sample)
+        n_lines = _lines_in(memory, averaging, dtype, exact)
+        if exact and (EXACT_LINES_A_KEY * n_keys).sum() > n_lines:
+            needed = memory * (EXACT_LINES_A_KEY * n_keys).sum() / n_lines
+            raise InputError(
+                f"Exact keys need about {needed:.3g} MB for {n_keys.sum():.0f} keys on gold arcs and those of mistakes, "
+                f"and there are {memory:.3g}: allow more memory, use fewer templates, or hash them."
+            )
+        sizes = layout.fair_sizes((EXACT_LINES_A_KEY if exact else LINES_A_KEY) * n_keys, n_lines)
+        return cls(templates, averaging, dtype, sizes, exact=exact)
 
     @property
     def nbytes(self):
         """Bytes of all parameters."""
-        return self.table.nbytes + self._sums.nbytes
+        return self.table.nbytes + self._sums.nbytes + self._keys.nbytes
 
     def n_features(self):
         """Number of features whose weight is not zero."""
         return int(np.count_nonzero(self.table))
+
+    def collision_rate(self):
+        """Share of the features that must share a weight with another, from how full the tables are; 0 if exact.
+
+        If ``m`` features fall into ``n`` slots at random, a share ``1 - exp(-m / n)`` of the slots is taken.
+        """
+        if self.exact:
+            return 0.0
+        features = taken = 0.0
+        for p, groups in enumerate(self._layout.groups):
+            for k, first, last in zip(groups, jit.FIRST_SLOT, jit.LAST_SLOT):
+                if k >= 0:
+                    slots = self.table[self._bases[p] : self._bases[p + 1], first:last]
+                    n = np.count_nonzero(slots)
+                    taken += n
+                    features -= slots.size * np.log1p(-min(n / slots.size, 1.0 - 1.0 / slots.size))
+        return 1.0 - taken / features if features > 0 else 0.0
 
     def attach(self, ledger):
         self.ledger = ledger
@@ -150,15 +126,18 @@ class ArcTemplateBank:
         layout = self._layout
         jit.add_scores(
             *keys, nodes, layout.pairs, layout.between, self._bases, self._groups, self.ledger.scales, self.table,
-            layout.bins(longest), scores, cells,
+            self._keys, layout.bins(longest), scores, cells,
         )  # fmt: skip
 
     def step(self, x, gradient):
         ledger = self.ledger
-        jit.step(
-            *self._arcs(x, gradient), self.table, self._sums, self.averaging, ledger.rates, ledger.averages,
-            ledger.empty, ledger.square_norms, ledger.square_gradients,
-        )  # fmt: skip
+        try:
+            jit.step(
+                *self._arcs(x, gradient), self.table, self._sums, self.averaging, ledger.rates, ledger.averages,
+                ledger.empty, ledger.square_norms, ledger.square_gradients,
+            )  # fmt: skip
+        except OverflowError:
+            raise InputError("A table of exact keys is full: allow more memory, or let features be hashed.") from None
 
     def settle(self, x, gradient):
         ledger = self.ledger
@@ -175,7 +154,7 @@ class ArcTemplateBank:
     def _arcs(self, x, gradient):
         """What the arcs with a gradient are, for the jitted functions."""
         layout = self._layout
-        parts = layout.pairs, layout.between, self._bases, self._groups, layout.bins(len(x))
+        parts = layout.pairs, layout.between, self._bases, self._groups, self._keys, layout.bins(len(x))
         return *layout.keys(x), *parts, jit.gradient_arcs(gradient)
 
     def _scale_group(self, k, factor):
@@ -191,7 +170,8 @@ class ArcTemplateBank:
 
     def averaged(self):
         """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
-        frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
+        frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes, exact=self.exact)
+        frozen._keys[:] = self._keys
         averages, total = self.ledger.average_weights()
         sums = self._sums
         if not self.averaging or total == 0:
@@ -204,11 +184,13 @@ class ArcTemplateBank:
 
     def restricted(self, templates):
         """A bank for some of the templates, with their weights as they are."""
-        kept = _Layout(templates)
+        kept = TemplateLayout(templates)
         pairs = [self._layout.identities.index(identity) for identity in kept.identities]
-        bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
+        bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs], exact=self.exact)
         for new, old in enumerate(pairs):
             lines, own = slice(*self._bases[old : old + 2]), slice(*bank._bases[new : new + 2])
+            if self.exact:
+                bank._keys[own] = self._keys[lines]
             for k, first, last in zip(kept.groups[new], jit.FIRST_SLOT, jit.LAST_SLOT):
                 if k >= 0:
                     bank.table[own, first:last] = self.table[lines, first:last]
@@ -238,16 +220,24 @@ class ArcTemplateBank:
         found = np.full((len(order), 3), -1, dtype=np.int64)
         find_examples(
             tokens.columns, tokens.roots, offsets, heads, layout.view(p, 0), layout.view(p, 1), layout.between_field(p),
-            layout.bins(int(tokens.lengths.max())), variant, wanted, found,
+            self._keys[self._bases[p] : self._bases[p + 1]], layout.bins(int(tokens.lengths.max())), variant, wanted,
+            found,
         )  # fmt: skip
         seen = [(float(weights.flat[o]), *place) for o, place in zip(order, found.tolist()) if place[0] >= 0]
         return seen[:n]
 
     def state(self):
-        return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
+        return {
+            "sizes": self.sizes,
+            "table": self.table,
+            "sums": self._sums,
+            "stored": self._stored,
+            "keys": self._keys,
+        }
 
     def load_state(self, state):
-        self.table[:], self._sums[:], self._stored[:] = state["table"], state["sums"], state["stored"]
+        self.table[:], self._sums[:] = state["table"], state["sums"]
+        self._stored[:], self._keys[:] = state["stored"], state["keys"]
 
 
 def _aligned(n_lines, dtype):
@@ -257,127 +247,5 @@ def _aligned(n_lines, dtype):
     return room[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
 
 
-def _lines_in(megabytes, averaging, dtype):
-    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1))
-
-
-class _Layout:
-    """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair."""
-
-    def __init__(self, templates):
-        self.fields = templates.fields
-        views, pairs = {}, {}
-        for k, template in enumerate(templates):
-            head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
-            pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
-            pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
-        names = list(views)
-        #: What each pair looks at: views of head and modifier, and a field between.
-        self.identities = [(names[head], names[modifier], between) for head, modifier, between in pairs]
-        self.pairs = np.array([pair[:2] for pair in pairs], dtype=np.int64)
-        self.groups = np.array(list(pairs.values()), dtype=np.int64)
-        self._looked_at = sorted({pair[2] for pair in pairs if pair[2]})
-        self.between = np.array([self._looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs], dtype=np.int64)
-        self._between_fields = np.array([self.fields.index(field) for field in self._looked_at], dtype=np.int64)
-        self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
-        atoms = [atom for view in views for atom in view]
-        self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
-        self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
-        self._bins = np.zeros((2, 0), dtype=np.uint64)
-        self._latest = (None, None)
-
-    def view(self, p, side):
-        """``(offsets, fields)`` of the head's view (side 0) or the modifier's (1) in a pair."""
-        atoms = slice(*self._starts[self.pairs[p, side] : self.pairs[p, side] + 2])
-        return self._offsets[atoms], self._fields[atoms]
-
-    def between_field(self, p):
-        """Row of the field that a pair looks at between its tokens, or -1."""
-        return -1 if self.between[p] < 0 else int(self._between_fields[self.between[p]])
-
-    def place(self, k):
-        """The pair and the variant of a template."""
-        return tuple(int(i[0]) for i in np.nonzero(self.groups == k))
-
-    def bins(self, n):
-        """Bin of each distance 0 .. n to the left, and to the right."""
-        if self._bins.shape[1] <= n:
-            bins = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
-            self._bins = np.array([bins, bins + 8], dtype=np.uint64)
-        return self._bins
-
-    def keys(self, x):
-        """Hashes of the views of each token, as head and as modifier, and the codes of the fields between."""
-        latest, keys = self._latest
-        if latest is not x:
-            n_nodes, columns = len(x) + 1, x.tokens.columns
-            if x.tokens.fields != self.fields:
-                raise InputError(f"Templates look at {self.fields}, but the tokens are encoded as {x.tokens.fields}.")
-            keys = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
-            jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, keys[0], keys[1])
-            keys = (keys[0], keys[1], columns[self._between_fields, x.root : x.root + n_nodes])
-            self._latest = (x, keys)
-        return keys
-
-    def count_keys(self, examples, sample):
-        """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
-        bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
-        n_arcs = 0
-        for n_sentences in range(1, len(examples) + 1):
-            x, heads = examples[n_sentences - 1][:2]
-            arcs = heads, np.arange(1, len(x) + 1), np.ones(len(x))
-            jit.mark_lines(*self.keys(x), self.pairs, self.between, self.bins(len(x)), arcs, bitmaps)
-            n_arcs += len(x)
-            if n_arcs >= sample:
-                break
-        free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
-        return -np.log(free) * bitmaps.shape[1] * (len(examples) / n_sentences)
-
-    def fair_sizes(self, wanted, n_lines):
-        """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
-        n_pairs = len(self.pairs)
-        if n_lines < FEWEST_LINES * n_pairs:
-            raise InputError(
-                f"{n_pairs} pairs of views need room for {FEWEST_LINES * n_pairs} lines of weights, but the memory is "
-                f"enough for {int(n_lines)}: allow more, or use fewer templates."
-            )
-        wanted = np.maximum(np.broadcast_to(wanted, n_pairs), FEWEST_LINES)
-        order = np.argsort(wanted, kind="stable")
-        room = n_lines
-        sizes = np.empty(n_pairs, dtype=np.int64)
-        for place, pair in enumerate(order.tolist()):  # those that want little leave the rest to the others
-            sizes[pair] = int(min(wanted[pair], room / (n_pairs - place)))
-            room -= sizes[pair]
-        return sizes
-
-
-class ArcFeatureHasher:
-    """Lists the hashed features of the arcs of a tree, for classifiers of arcs: each template is a group.
-
-    Parameters
-    ----------
-    templates : TemplateSet
-    rows : int
-        Features of each template are hashed to this many rows.
-    """
-
-    def __init__(self, templates, rows):
-        self._layout = layout = _Layout(templates)
-        p, variant = np.nonzero(layout.groups >= 0)
-        order = np.argsort(layout.groups[p, variant])
-        p, self._variants = p[order], variant[order]
-        self._pairs, self._between = layout.pairs[p], layout.between[p]
-        self._bases = np.arange(len(p) + 1) * rows
-        self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
-
-    def tokens(self, x, heads):
-        """The arc into each token of a sentence as a token with features, the sentence as one sequence."""
-        n = len(x)
-        keys = self._layout.keys(x)
-        room = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))
-        starts, ids = np.zeros(n + 1, np.int64), np.empty(room, np.int32)
-        count = list_features(
-            *keys, self._pairs, self._between, self._variants, self._bases, self._layout.bins(n), heads, starts, ids
-        )
-        features = Features(starts, ids[:count], np.ones(count))
-        return Tokens(np.array([0, n]), features, n_features=int(self._bases[-1]))
+def _lines_in(megabytes, averaging, dtype, exact):
+    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1) + 8 * exact)

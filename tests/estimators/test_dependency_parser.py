@@ -123,7 +123,9 @@ def test_a_pruned_parser_keeps_the_best_templates_and_their_weights(grammar):
 def test_a_saved_parser_predicts_the_same_and_trains_on(grammar, tmp_path):
     train, test = grammar
     model = parser().fit(train[:200])
-    for candidate in (model, model.prune(4)):
+    exact = parser(exact=True, memory=60).fit(train[:200])
+    assert exact.collision_rate() == 0 < model.collision_rate() < 0.2
+    for candidate in (model, model.prune(4), exact, exact.prune(4)):
         candidate.save(tmp_path / "parser.npz")
         loaded = omkl.load(tmp_path / "parser.npz")
         assert np.array_equal(loaded.parse(test).heads, candidate.parse(test).heads)

@@ -130,14 +130,15 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_training_is_algorithm_1_over_named_features(name, dtype, monkeypatch):
+@pytest.mark.parametrize(("dtype", "exact"), [(np.float64, False), (np.float64, True), (np.float32, False)])
+def test_training_is_algorithm_1_over_named_features(name, dtype, exact):
     settings = {"loss": StructuredHinge(), "method": "fobos", **SETTINGS[name]}
     # the bank leaves out arcs with a gradient below 1e-5, the literal algorithm does not
     tolerance = 1e-3 if name == "crf" else 1e-9 if dtype == np.float64 else 2e-4
     corpus = sentences()
     tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
-    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[1 << 14] * 6)
+    # exact keys find their line in tables so small that hashed ones would collide
+    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[400 if exact else 1 << 14] * 6, exact=exact)
     common = {"strength": settings["strength"], "method": settings["method"], "average": PolynomialAverage(2.0)}
     trainer = OnlineTrainer(
         [bank], NonProjectiveTree(), settings["loss"], settings["regularizer"], schedule=InverseSqrt(0.3), **common
@@ -242,6 +243,42 @@ def test_memory_is_bounded_and_shared_by_need():
     assert roomy.nbytes < 1e6  # a small treebank takes what it needs, not what it may
     with pytest.raises(InputError, match="allow more"):
         ArcTemplateBank(TEMPLATES, memory=0.01)
+
+
+def test_collisions_are_told_and_exact_keys_have_none():
+    corpus = sentences(40)
+    tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
+    rates = []
+    for sizes, exact in (([4] * 6, False), ([1 << 12] * 6, False), ([1 << 12] * 6, True)):
+        bank = ArcTemplateBank(TEMPLATES, averaging=True, sizes=sizes, exact=exact)
+        trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), strength=0.0,
+                                schedule=InverseSqrt(0.3))  # fmt: skip
+        for s, sentence in enumerate(corpus):
+            trainer.update(tokens.sentence(s), np.array(sentence.heads))
+        rates.append((bank.collision_rate(), bank.n_features()))
+    (crowded, few), (roomy, many), (none, all_features) = rates
+    assert crowded > 0.5 > 0.02 > roomy > none == 0.0
+    # from how full the tables are, the number of features is told to a few in a hundred
+    assert few / (1 - crowded) < 1.5 * all_features
+    assert many / (1 - roomy) == pytest.approx(all_features, rel=0.03)
+
+
+def test_exact_keys_say_when_memory_does_not_do():
+    corpus = sentences(40)
+    tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
+    examples = [(tokens.sentence(s), np.array(sentence.heads)) for s, sentence in enumerate(corpus)]
+    with pytest.raises(InputError, match=r"Exact keys need about .* keys on gold arcs"):
+        ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1, exact=True)
+    bank = ArcTemplateBank(TEMPLATES, sizes=[4] * 6, exact=True)
+    trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), strength=0.0,
+                            schedule=InverseSqrt(0.3))  # fmt: skip
+
+    def train():
+        for s, sentence in enumerate(corpus):
+            trainer.update(tokens.sentence(s), np.array(sentence.heads))
+
+    with pytest.raises(InputError, match="table of exact keys is full"):
+        train()
 
 
 def test_tables_begin_at_a_cache_line():

@@ -1,0 +1,156 @@
+"""Templates and sentences as the jitted functions take them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.groups import _jit_arcs as jit
+from omkl.groups.templates import DISTANCE_BINS, VARIANTS
+
+#: Arcs that are scored at a time when nothing is learned in between.
+BLOCK = 2**17
+#: A pair of views has no fewer lines.
+FEWEST_LINES = 32
+
+
+@dataclass(slots=True, eq=False)
+class ArcTokens:
+    """Sentences as 64-bit codes of the fields of their tokens.
+
+    Parameters
+    ----------
+    fields : list of str
+    columns : uint64 array of shape (number of fields, number of tokens with padding)
+        A sentence is its root, which has codes of its own, and its tokens; on both sides of it there are as many
+        codes for "outside" as any template reaches.
+    roots : int64 array of shape (number of sentences,)
+        Where in ``columns`` each sentence's root is.
+    lengths : int64 array of shape (number of sentences,)
+        Tokens of each sentence, without the root.
+    """
+
+    fields: list
+    columns: np.ndarray
+    roots: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self):
+        return len(self.roots)
+
+    def sentence(self, i):
+        """One sentence, as the trainer and the bank take it."""
+        return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
+
+    def blocks(self):
+        """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
+        arcs = np.cumsum((self.lengths + 1) ** 2)
+        first = 0
+        while first < len(self):
+            limit = BLOCK + (arcs[first - 1] if first else 0)
+            last = max(int(np.searchsorted(arcs, limit, side="right")), first + 1)
+            yield [self.sentence(s) for s in range(first, last)]
+            first = last
+
+
+@dataclass(slots=True, eq=False)
+class ArcSentence:
+    """The sentence whose root is at ``root``; its length is its number of tokens."""
+
+    tokens: ArcTokens
+    root: int
+    length: int
+
+    def __len__(self):
+        return self.length
+
+
+class TemplateLayout:
+    """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair."""
+
+    def __init__(self, templates):
+        self.fields = templates.fields
+        views, pairs = {}, {}
+        for k, template in enumerate(templates):
+            head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
+            pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
+            pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
+        names = list(views)
+        #: What each pair looks at: views of head and modifier, and a field between.
+        self.identities = [(names[head], names[modifier], between) for head, modifier, between in pairs]
+        self.pairs = np.array([pair[:2] for pair in pairs], dtype=np.int64)
+        self.groups = np.array(list(pairs.values()), dtype=np.int64)
+        self._looked_at = sorted({pair[2] for pair in pairs if pair[2]})
+        self.between = np.array([self._looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs], dtype=np.int64)
+        self._between_fields = np.array([self.fields.index(field) for field in self._looked_at], dtype=np.int64)
+        self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
+        atoms = [atom for view in views for atom in view]
+        self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
+        self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
+        self._bins = np.zeros((2, 0), dtype=np.uint64)
+        self._latest = (None, None)
+
+    def view(self, p, side):
+        """``(offsets, fields)`` of the head's view (side 0) or the modifier's (1) in a pair."""
+        atoms = slice(*self._starts[self.pairs[p, side] : self.pairs[p, side] + 2])
+        return self._offsets[atoms], self._fields[atoms]
+
+    def between_field(self, p):
+        """Row of the field that a pair looks at between its tokens, or -1."""
+        return -1 if self.between[p] < 0 else int(self._between_fields[self.between[p]])
+
+    def place(self, k):
+        """The pair and the variant of a template."""
+        return tuple(int(i[0]) for i in np.nonzero(self.groups == k))
+
+    def bins(self, n):
+        """Bin of each distance 0 .. n to the left, and to the right."""
+        if self._bins.shape[1] <= n:
+            bins = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
+            self._bins = np.array([bins, bins + 8], dtype=np.uint64)
+        return self._bins
+
+    def keys(self, x):
+        """Hashes of the views of each token, as head and as modifier, and the codes of the fields between."""
+        latest, keys = self._latest
+        if latest is not x:
+            n_nodes, columns = len(x) + 1, x.tokens.columns
+            if x.tokens.fields != self.fields:
+                raise InputError(f"Templates look at {self.fields}, but the tokens are encoded as {x.tokens.fields}.")
+            keys = np.empty((2, len(self._starts) - 1, n_nodes), np.uint64)
+            jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, self._fields, keys[0], keys[1])
+            keys = (keys[0], keys[1], columns[self._between_fields, x.root : x.root + n_nodes])
+            self._latest = (x, keys)
+        return keys
+
+    def count_keys(self, examples, sample):
+        """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
+        bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
+        no_keys = np.zeros(0, dtype=np.uint64)
+        n_arcs = 0
+        for n_sentences in range(1, len(examples) + 1):
+            x, heads = examples[n_sentences - 1][:2]
+            arcs = heads, np.arange(1, len(x) + 1), np.ones(len(x))
+            jit.mark_lines(*self.keys(x), self.pairs, self.between, no_keys, self.bins(len(x)), arcs, bitmaps)
+            n_arcs += len(x)
+            if n_arcs >= sample:
+                break
+        free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
+        return -np.log(free) * bitmaps.shape[1] * (len(examples) / n_sentences)
+
+    def fair_sizes(self, wanted, n_lines):
+        """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
+        n_pairs = len(self.pairs)
+        if n_lines < FEWEST_LINES * n_pairs:
+            raise InputError(
+                f"{n_pairs} pairs of views need room for {FEWEST_LINES * n_pairs} lines of weights, but the memory is "
+                f"enough for {int(n_lines)}: allow more, or use fewer templates."
+            )
+        wanted = np.maximum(np.broadcast_to(wanted, n_pairs), FEWEST_LINES)
+        order = np.argsort(wanted, kind="stable")
+        room = n_lines
+        sizes = np.empty(n_pairs, dtype=np.int64)
+        for place, pair in enumerate(order.tolist()):  # those that want little leave the rest to the others
+            sizes[pair] = int(min(wanted[pair], room / (n_pairs - place)))
+            room -= sizes[pair]
+        return sizes
