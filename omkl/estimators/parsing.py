@@ -16,11 +16,8 @@ from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
-from omkl.online import DistanceOverGradients
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
-#: Factor of the automatic rates. On English (development set), half of them attach 0.1 points more than the whole.
-RATE_FACTOR = 0.5
 #: Features of each template that a parser remembers by name.
 TOP = 10
 
@@ -207,11 +204,6 @@ class DependencyParser(OnlineEstimator):
         if np.dtype(self.dtype) not in (np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
         return super()._resolve()
-
-    def _resolve_schedule(self):
-        if self.eta0 == "auto" and self.schedule is None:
-            return DistanceOverGradients(RATE_FACTOR)
-        return super()._resolve_schedule()
 
     @property
     def _dtype(self):

@@ -72,8 +72,8 @@ class ArcTemplateBank:
         if exact and (EXACT_LINES_A_KEY * n_keys).sum() > n_lines:
             needed = memory * (EXACT_LINES_A_KEY * n_keys).sum() / n_lines
             raise InputError(
-                f"Exact keys need about {needed:.3g} MB for {n_keys.sum():.0f} keys on gold arcs and those of mistakes, "
-                f"and there are {memory:.3g}: allow more memory, use fewer templates, or hash them."
+                f"Exact keys need about {needed:.3g} MB for {n_keys.sum():.0f} keys on gold arcs and those of "
+                f"mistakes, and there are {memory:.3g}: allow more memory, use fewer templates, or hash them."
             )
         sizes = layout.fair_sizes((EXACT_LINES_A_KEY if exact else LINES_A_KEY) * n_keys, n_lines)
         return cls(templates, averaging, dtype, sizes, exact=exact)
