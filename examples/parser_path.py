@@ -41,8 +41,10 @@ def main():
         return 100 * model.score(test, ignore="upos")
 
     svm = fitted(regularizer="l2")
-    rows = [{"name": "SVM", "method": None, "templates": len(svm.templates_), "uas": accuracy(svm), "retrained": accuracy(svm),
-             "seconds": svm.history_[-1]["seconds"]}]  # fmt: skip
+    rows = [{
+        "name": "SVM", "method": None, "templates": len(svm.templates_), "uas": accuracy(svm),
+        "retrained": accuracy(svm), "seconds": svm.history_[-1]["seconds"],
+    }]  # fmt: skip
     for method, strengths in STRENGTHS.items():
         for C in strengths:
             mkl = fitted(method=method, C=C)
