@@ -73,11 +73,6 @@ def encode(treebank, templates):
     return ArcTokens(fields, columns, roots, lengths)
 
 
-def absent_fields(treebank, fields):
-    """The fields whose column is ``_`` for every word."""
-    return [field for field in fields if not getattr(treebank, column_of(field)).any()]
-
-
 @dataclass(eq=False)
 class ArcExamples:
     """A sequence of :class:`~omkl.online.Example`: sentences and their gold heads.
@@ -121,16 +116,6 @@ class ArcExamples:
     def mean(self, function):
         """Mean over the sentences of a function of their length."""
         return float(np.mean([function(n) for n in self.tokens.lengths[self.chosen].tolist()]))
-
-
-def projective_sentences(heads, offsets):
-    """Which sentences have no crossing arcs."""
-    kept = np.empty(len(offsets) - 1, dtype=bool)
-    for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
-        ends = np.sort(np.stack([heads[low:high], np.arange(1, high - low + 1)]), axis=0)
-        left, right = ends[0][:, None], ends[1][:, None]
-        kept[s] = not np.any((left < ends[0]) & (ends[0] < right) & (right < ends[1]))
-    return kept
 
 
 def strongest_features(bank, treebank, examples, n):

@@ -1,20 +1,19 @@
 """Dependency parsing."""
 
-import os
 import time
-import warnings
 from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from omkl.data import Sentence, Strings, Treebank, read_treebank
-from omkl.estimators.arcs import ArcExamples, absent_fields, encode, projective_sentences, strongest_features
+from omkl.data import Strings
+from omkl.estimators.arcs import ArcExamples, encode, strongest_features
 from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
-from omkl.exceptions import DataWarning, InputError
+from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
+from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
@@ -149,8 +148,7 @@ class DependencyParser(OnlineEstimator):
         """
         self._resolve()
         started = time.perf_counter()
-        treebank = self._trainable(self._treebank(X, trees=True))
-        templates = self._templates_for(treebank)
+        treebank, templates = self._trees(X)
         rng = self._rng()
         examples = ArcExamples.of(treebank, templates)
         chosen, held_out = self._held_out(len(treebank), rng)
@@ -164,10 +162,10 @@ class DependencyParser(OnlineEstimator):
         if self.labeled:
             relations = RelationLabeler.for_treebank(treebank)
             relations.fit(treebank[chosen], self.C, len(history), rng, self.verbose)
+        features = strongest_features(trainer.banks[0], treebank, examples, TOP)
+        self._adopt(templates, trainer, relations, features)
         self.n_iter_, self.history_ = len(history), history
         self.fit_seconds_ = time.perf_counter() - started
-        self._adopt(templates, trainer, relations)
-        self._top_features = strongest_features(trainer.banks[0], treebank, examples, TOP)
         return self
 
     def partial_fit(self, X, y=None):
@@ -184,14 +182,13 @@ class DependencyParser(OnlineEstimator):
         self
         """
         self._resolve()
-        treebank = self._trainable(self._treebank(X, trees=True))
+        treebank, templates = self._trees(X)
         if not hasattr(self, "_trainer"):
-            templates = self._templates_for(treebank)
             bank = ArcTemplateBank(templates, self._averaging, self._dtype, memory=self._table_memory, exact=self.exact)
             relations = RelationLabeler.for_treebank(treebank) if self.labeled else None
-            self._adopt(templates, self._trainer_of([bank], self._tree()), relations)
+            nameless = {name: [] for name in templates.names}
+            self._adopt(templates, self._trainer_of([bank], self._tree()), relations, nameless)
             self.history_, self.n_iter_ = [], 1
-            self._top_features = {name: [] for name in templates.names}
         self._trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1 / (self.C * self.n_examples)
         for x, heads, weight in ArcExamples.of(treebank, self.templates_):
             self._trainer.update(x, heads, weight)
@@ -201,7 +198,7 @@ class DependencyParser(OnlineEstimator):
 
     def _resolve(self):
         check_number("memory", self.memory, above=0)
-        if np.dtype(self.dtype) not in (np.float32, np.float64):
+        if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
         return super()._resolve()
 
@@ -217,54 +214,20 @@ class DependencyParser(OnlineEstimator):
     def _tree(self):
         return (ProjectiveTree if self.projective else NonProjectiveTree)(self.single_root)
 
-    def _treebank(self, X, trees):
-        if isinstance(X, Treebank):
-            return X
-        if isinstance(X, (str, os.PathLike)):
-            return read_treebank(X, single_root=self.single_root and trees is True, trees=trees)
-        sentences = list(X)
-        if sentences and all(isinstance(path, (str, os.PathLike)) for path in sentences):
-            return read_treebank(sentences, single_root=self.single_root and trees is True, trees=trees)
-        for sentence in sentences:
-            if not isinstance(sentence, Sentence):
-                raise InputError(
-                    f"A parser takes paths, a Treebank or Sentence objects, not {type(sentence).__name__}."
-                )
-        return Treebank.from_sentences(sentences, trees=trees, single_root=self.single_root and trees is True)
+    def _trees(self, X):
+        """The sentences to train on, which the structure can produce, and the templates that look at what they have."""
+        treebank = as_treebank(X, trees=True, single_root=self.single_root)
+        check_trees(treebank, self.single_root)
+        if self.projective:
+            treebank = only_projective(treebank)
+        return treebank, usable_templates(self.templates, treebank)
 
-    def _trainable(self, treebank):
-        """The sentences that the structure can produce."""
-        if not self.projective:
-            return treebank
-        kept = projective_sentences(treebank.heads, treebank.offsets)
-        if not kept.any():
-            raise InputError("No sentence is projective: train with projective=False.")
-        if not kept.all():
-            warnings.warn(
-                f"{np.count_nonzero(~kept)} of {len(kept)} sentences are not projective and are left out.",
-                DataWarning, stacklevel=3,
-            )  # fmt: skip
-        return treebank[kept]
-
-    def _templates_for(self, treebank):
-        templates = TemplateSet.resolve(self.templates)
-        absent = absent_fields(treebank, templates.fields)
-        if not absent:
-            return templates
-        kept = [template for template in templates if not template.fields & set(absent)]
-        dropped = [template.name for template in templates if template.fields & set(absent)]
-        if not kept:
-            raise InputError(f"Every template needs a field that the data lacks: {', '.join(absent)}.")
-        warnings.warn(
-            f"The data has no {', '.join(absent)}: {len(dropped)} templates are left out: {', '.join(dropped)}.",
-            DataWarning, stacklevel=3,
-        )  # fmt: skip
-        return TemplateSet(kept)
-
-    def _adopt(self, templates, trainer, relations):
+    def _adopt(self, templates, trainer, relations, top_features):
+        """Make this trained state the parser's own, all at once."""
         self.templates_ = templates
         self._trainer = trainer
         self._relations = relations
+        self._top_features = top_features
 
     # ---- parsing ------------------------------------------------------------------------------------------------
 
@@ -283,7 +246,7 @@ class DependencyParser(OnlineEstimator):
             sentences, or write it with :func:`omkl.data.write_treebank`.
         """
         predictor = self.predictor_
-        treebank = self._treebank(X, trees=False)
+        treebank = as_treebank(X, trees=False)
         tokens = encode(treebank, self.templates_)
         heads = [np.zeros(0, np.int64)]
         for sentences in tokens.blocks():
@@ -319,7 +282,8 @@ class DependencyParser(OnlineEstimator):
             ``uas`` and ``las`` (None for an unlabeled parser) in [0, 1], ``words`` counted, ``sentences``, and
             ``whole`` (the share of sentences with every head right).
         """
-        gold = self._treebank(X, trees=True)
+        gold = as_treebank(X, trees=True, single_root=self.single_root)
+        check_trees(gold, single_root=False)
         parsed = self.parse(gold)
         counted = ~is_punctuation(gold, ignore)
         if not counted.any():
@@ -368,9 +332,9 @@ class DependencyParser(OnlineEstimator):
         pruned = clone(self).set_params(templates=templates)
         trainer = pruned._trainer_of([self._trainer.banks[0].restricted(templates)], pruned._tree())
         trainer.take(self._trainer)
-        pruned._adopt(templates, trainer, self._relations)
+        features = {name: self._top_features[name] for name in templates.names}
+        pruned._adopt(templates, trainer, self._relations, features)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
-        pruned._top_features = {name: self._top_features[name] for name in templates.names}
         return pruned
 
     def ranking(self, by="weights"):
@@ -437,5 +401,4 @@ class DependencyParser(OnlineEstimator):
         if manifest["relations"] is not None:
             own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
             relations = RelationLabeler.restored(manifest["relations"], own)
-        self._adopt(templates, self._trainer_of([bank], self._tree()), relations)
-        self._top_features = manifest["top_features"]
+        self._adopt(templates, self._trainer_of([bank], self._tree()), relations, manifest["top_features"])

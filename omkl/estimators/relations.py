@@ -3,7 +3,8 @@
 import numpy as np
 
 from omkl.data import Strings
-from omkl.estimators.arcs import absent_fields, encode
+from omkl.estimators.arcs import encode
+from omkl.estimators.treebanks import absent_fields
 from omkl.exceptions import InputError
 from omkl.groups import ArcFeatureHasher, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge

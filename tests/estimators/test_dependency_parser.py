@@ -189,6 +189,7 @@ def test_sentences_of_any_length_and_words_never_seen(grammar):
         ({"memory": 0}, "memory must be"),
         ({"memory": 0.001}, "allow more"),
         ({"dtype": "int8"}, "dtype must be"),
+        ({"dtype": "auto"}, "dtype must be"),
         ({"C": -1}, "C must be"),
         ({"templates": "nothing507"}, "neither a file"),
         ({"loss": "likelihood"}, "Unknown loss"),
@@ -211,6 +212,14 @@ def test_bad_files_are_refused(tmp_path):
         parser().fit(path)
     with pytest.raises(InputError, match="Sentence objects"):
         parser().fit([1, 2])
+    with pytest.raises(InputError, match="no sentence"):
+        parser().fit([])
+    unparsed = Treebank.from_sentences([Sentence(forms=["a"], heads=[0]), Sentence(forms=["a"])], trees=False)
+    with pytest.raises(InputError, match="Sentence 2 has a word without a head"):
+        parser(["m.form"]).fit(unparsed)
+    two_roots = Treebank.from_sentences([Sentence(forms=["a", "b"], heads=[0, 0])])
+    with pytest.raises(InputError, match="Sentence 1 has 2 roots"):
+        parser(["m.form"]).fit(two_roots)
 
 
 def test_real_english_reaches_what_two_thousand_sentences_give(real_data):
