@@ -80,7 +80,9 @@ def run(arguments):
     say(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million weights in "
         f"{metrics['active_templates']} of {metrics['templates']} templates, {metrics['collision_rate']:.0%} of the "
         "features share one.")  # fmt: skip
-    say("\n".join(bar_chart(dict(sorted(parser.template_weights_.items(), key=lambda item: -item[1])[:10]))))
+    best = [(name, parser.template_weights_[name]) for name in parser.ranking()[:10]]
+    if best[0][1] > best[-1][1]:  # a ridge weighs them all the same
+        say("\n".join(bar_chart(dict(best))))
     if dev is not None:
         metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
         say("\n".join(attachment_lines(metrics["dev"], arguments.dev)))
