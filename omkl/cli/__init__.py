@@ -29,6 +29,7 @@ def main(argv=None):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("once")
+            warnings.showwarning = _show_warning
             arguments.run(arguments)
     except OmklError as error:
         print(f"omkl: error: {error}", file=sys.stderr)
@@ -40,3 +41,8 @@ def main(argv=None):
         print("omkl: interrupted; no output file was changed.", file=sys.stderr)
         return 130
     return 0
+
+
+def _show_warning(message, *_):
+    """A warning as one line, without the line of code that it comes from."""
+    print(f"omkl: warning: {message}", file=sys.stderr)

@@ -142,6 +142,17 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, 
     assert paths["out"].read_text() == "previous"
 
 
+def test_warnings_are_one_line(tmp_path, capsys):
+    path = tmp_path / "bad.conllu"
+    path.write_text("1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n1\ta\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
+    (tmp_path / "t.txt").write_text("m.upos\n")
+    command = ["train", "parser", str(path), "-o", str(tmp_path / "m.npz"), "--on-error", "skip", "--quiet"]
+    assert main([*command, "--templates", str(tmp_path / "t.txt"), "--epochs", "1"]) == 0
+    warning = capsys.readouterr().err
+    assert warning.startswith("omkl: warning: 1 sentence was skipped, the first at")
+    assert warning.count("\n") == 1
+
+
 def test_only_parsers_are_pruned(tmp_path, capsys):
     labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[{"a": "b"}, {"a": "c"}]], [["x", "y"]])
     labeler.save(tmp_path / "m.npz")
