@@ -23,7 +23,7 @@ MODELS = {
     "CRF": {"regularizer": "l2", "loss": "crf"},
     "averaged perceptron": {"regularizer": None, "loss": "perceptron"},
     "MKL": {"regularizer": "mkl", "C": 100.0},
-    "SVM, rich templates": {"regularizer": "l2", "templates": "rich"},
+    "SVM, rich templates": {"regularizer": "l2", "templates": "rich", "memory": 300},
     "SVM on MKL's best 150 of the rich": {"regularizer": "l2", "templates": "rich", "keep": 150},
     "SVM on MKL's best 300 of the rich": {"regularizer": "l2", "templates": "rich", "keep": 300},
     "SVM, small templates": {"regularizer": "l2", "templates": "small"},
