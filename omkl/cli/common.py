@@ -42,6 +42,14 @@ def _rate(text):
     return text if text == "auto" else float(text)
 
 
+def add_treebank_options(parser):
+    """``--on-error`` of the treebanks that are read."""
+    parser.add_argument(
+        "--on-error", choices=("raise", "skip"), default="raise",
+        help="what to do with sentences that are no trees: stop (default), or leave them out",
+    )  # fmt: skip
+
+
 def add_input_options(parser):
     """``--format`` and ``--folds`` of a file of sequences."""
     from omkl.data.sequences import FORMATS

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from omkl.cli.common import add_input_options, add_output_options, table, write_json
+from omkl.cli.common import add_input_options, add_output_options, add_treebank_options, table, write_json
 from omkl.cli.train_parser import attachment_lines
 from omkl.data import read_sequences, read_treebank
 from omkl.estimators import DependencyParser, load
@@ -25,6 +25,7 @@ def add_parser(subparsers):
         "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
     )
     add_input_options(parser)
+    add_treebank_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -36,7 +37,7 @@ def run(arguments):
 
 
 def _trees(parser, arguments):
-    gold = read_treebank(arguments.gold, single_root=parser.single_root)
+    gold = read_treebank(arguments.gold, single_root=parser.single_root, on_error=arguments.on_error)
     metrics = {"all": parser.evaluate(gold)}
     for name, rule in (("without_PUNCT", "upos"), ("without_punctuation_characters", "form")):
         metrics[name] = parser.evaluate(gold, ignore=rule)

@@ -1,6 +1,6 @@
 """``omkl prune``: a smaller parser, of the best templates of a saved one."""
 
-from omkl.cli.common import add_output_options, write_json
+from omkl.cli.common import add_output_options, add_treebank_options, write_json
 from omkl.cli.train_parser import attachment_lines
 from omkl.data import read_treebank
 from omkl.estimators import DependencyParser, load
@@ -21,6 +21,7 @@ def add_parser(subparsers):
     parser.add_argument("--retrain", metavar="FILE", help="train the smaller parser anew on this treebank")
     parser.add_argument("--regularizer", help="for --retrain; that of the saved parser by default, l2 for an SVM")
     parser.add_argument("--dev", metavar="FILE", help="treebank to report the attachment scores on")
+    add_treebank_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -31,15 +32,16 @@ def run(arguments):
     if not isinstance(parser, DependencyParser):
         raise InputError(f"{arguments.model} is a {type(parser).__name__}, and only a parser has templates to prune.")
     pruned = parser.prune(arguments.keep, arguments.by)
+    reading = {"single_root": pruned.single_root, "on_error": arguments.on_error, "keep_text": False}
     if arguments.retrain:
         if arguments.regularizer:
             pruned.set_params(regularizer=arguments.regularizer)
-        pruned.set_params(verbose=not arguments.quiet).fit(arguments.retrain)
+        pruned.set_params(verbose=not arguments.quiet).fit(read_treebank(arguments.retrain, **reading))
     pruned.save(arguments.output)
     metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
     lines = [f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {arguments.output}"]
     if arguments.dev:
-        gold = read_treebank(arguments.dev, single_root=pruned.single_root)
+        gold = read_treebank(arguments.dev, **reading)
         metrics["dev"] = {"all": pruned.evaluate(gold), "without_punctuation": pruned.evaluate(gold, ignore="form")}
         lines += attachment_lines(metrics["dev"], arguments.dev)
     if not arguments.quiet:

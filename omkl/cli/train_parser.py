@@ -10,6 +10,7 @@ from tqdm import tqdm
 from omkl.cli.common import (
     add_output_options,
     add_training_options,
+    add_treebank_options,
     bar_chart,
     peak_memory,
     training_parameters,
@@ -37,9 +38,7 @@ def add_parser(kinds):
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
     parser.add_argument("--memory", type=float, default=150.0, metavar="MB", help="for parameters (default 150)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
-    parser.add_argument(
-        "--on-error", choices=("raise", "skip"), default="raise", help="what to do with sentences that are no trees"
-    )
+    add_treebank_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 

@@ -346,7 +346,15 @@ class DependencyParser(OnlineEstimator):
         return sorted(values, key=values.get, reverse=True)
 
     def top_features(self, n=10, group=None):
-        """The strongest features of the parser, or of one template, among those of the training trees.
+        """The strongest features of the last model of :meth:`fit` (not of the averaged one, which predicts).
+
+        Only features that an arc of a training tree fires have names, and are listed.
+
+        Parameters
+        ----------
+        n : int
+        group : str, optional
+            Only features of this template.
 
         Returns
         -------

@@ -151,6 +151,10 @@ def test_warnings_are_one_line(tmp_path, capsys):
     warning = capsys.readouterr().err
     assert warning.startswith("omkl: warning: 1 sentence was skipped, the first at")
     assert warning.count("\n") == 1
+    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--quiet"]) == 2
+    assert "bad.conllu, line 3" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--on-error", "skip"]) == 0
+    assert "(1 words)" in capsys.readouterr().out
 
 
 def test_only_parsers_are_pruned(tmp_path, capsys):
