@@ -25,6 +25,8 @@ class Regularizer(Part):
     on_coordinates: ClassVar[bool] = False
     #: Place in an ordered composite: terms with a smaller rank take their proximal step first.
     rank: ClassVar[int] = 2
+    #: A sum over groups: :math:`\\psi(b) = \\sum_k \\psi_k(b_k)`. Batch solvers need the derivatives below of those.
+    separable: ClassVar[bool] = False
     #: Positively homogeneous (``psi(c x) = c psi(x)``): a ridge term after it composes exactly.
     homogeneous: ClassVar[bool] = False
 
@@ -46,6 +48,22 @@ class Regularizer(Part):
         A regularizer that is a sum of :math:`g_k(\|f_k\|^2)` gives :math:`d_k = 1 / (2 g_k'(b_k^2))`; the squared
         mixed norms give weights that sum to one.
         """
+        raise NotImplementedError
+
+    def dual_scale(self, dual_norms):
+        r"""The largest factor in (0, 1] at which :math:`\psi^*` is finite: it makes a dual point feasible."""
+        return 1.0
+
+    def prox_slope(self, norms, step):
+        r"""Derivative of each :math:`\mathrm{prox}_{t \psi_k}` at ``b_k >= 0``, in [0, 1]: separable regularizers."""
+        raise NotImplementedError
+
+    def conjugate_gradient(self, dual_norms):
+        r"""Derivative of each :math:`\psi_k^*` at ``y_k >= 0``; only where :math:`\psi_k^*` is smooth."""
+        raise NotImplementedError
+
+    def conjugate_curvature(self, dual_norms):
+        r"""Second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, from the right."""
         raise NotImplementedError
 
     def norm_bound(self, value, n_groups):
@@ -108,6 +126,22 @@ class Scaled(Regularizer):
 
     def kernel_weights(self, norms):
         return self.regularizer.kernel_weights(norms) / self.factor
+
+    @property
+    def separable(self):
+        return self.regularizer.separable
+
+    def dual_scale(self, dual_norms):
+        return self.regularizer.dual_scale(np.asarray(dual_norms) / self.factor)
+
+    def prox_slope(self, norms, step):
+        return self.regularizer.prox_slope(norms, self.factor * step)
+
+    def conjugate_gradient(self, dual_norms):
+        return self.regularizer.conjugate_gradient(np.asarray(dual_norms) / self.factor)
+
+    def conjugate_curvature(self, dual_norms):
+        return self.regularizer.conjugate_curvature(np.asarray(dual_norms) / self.factor) / self.factor
 
     def norm_bound(self, value, n_groups):
         return self.regularizer.norm_bound(value / self.factor, n_groups)

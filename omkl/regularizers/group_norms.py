@@ -24,6 +24,7 @@ class L21(Regularizer):
     """
 
     short_names = {"l21": {}, "group-lasso": {}, "block1": {}}
+    separable = True
     homogeneous = True
 
     def value(self, norms):
@@ -33,7 +34,14 @@ class L21(Regularizer):
         return soft_threshold(as_vector(norms), step)
 
     def conjugate(self, dual_norms):
-        return 0.0 if np.abs(dual_norms).max(initial=0.0) <= 1.0 else np.inf
+        # a point scaled into the unit ball may overshoot by rounding
+        return 0.0 if np.abs(dual_norms).max(initial=0.0) <= 1.0 + 1e-12 else np.inf
+
+    def dual_scale(self, dual_norms):
+        return 1.0 / max(1.0, np.abs(dual_norms).max(initial=0.0))
+
+    def prox_slope(self, norms, step):
+        return (as_vector(norms) > step).astype(np.float64)
 
     def norm_bound(self, value, n_groups):
         return value
@@ -128,6 +136,7 @@ class LqNorm(Regularizer):
     """
 
     short_names = {"lq": {}, "block-q": {}}
+    separable = True
 
     def __init__(self, q=1.5):
         if not q > 1 or not np.isfinite(q):
@@ -141,8 +150,23 @@ class LqNorm(Regularizer):
         return prox_lq(as_vector(norms), step, self.q)
 
     def conjugate(self, dual_norms):
-        r = self.q / (self.q - 1.0)
-        return float((np.abs(dual_norms) ** r).sum()) / r
+        return float((np.abs(dual_norms) ** self._r).sum()) / self._r
+
+    @property
+    def _r(self):
+        """The conjugate exponent: 1/q + 1/r = 1."""
+        return self.q / (self.q - 1.0)
+
+    def prox_slope(self, norms, step):
+        root = self.prox(norms, step)
+        curvature = (self.q - 1.0) * np.power(root, self.q - 2.0, out=np.full_like(root, np.inf), where=root > 0)
+        return 1.0 / (1.0 + step * curvature)
+
+    def conjugate_gradient(self, dual_norms):
+        return as_vector(dual_norms) ** (self._r - 1.0)
+
+    def conjugate_curvature(self, dual_norms):
+        return (self._r - 1.0) * as_vector(dual_norms) ** (self._r - 2.0)
 
     def norm_bound(self, value, n_groups):
         # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q beyond
@@ -164,6 +188,7 @@ class ElasticNet(Regularizer):
     """
 
     short_names = {"elastic-net": {}}
+    separable = True
 
     def __init__(self, mu=0.5):
         if not 0 <= mu <= 1:
@@ -180,8 +205,20 @@ class ElasticNet(Regularizer):
     def conjugate(self, dual_norms):
         excess = np.maximum(np.abs(dual_norms) - (1 - self.mu), 0.0)
         if self.mu == 0:
-            return np.inf if excess.any() else 0.0
+            return L21().conjugate(dual_norms)
         return float((excess**2).sum()) / (2 * self.mu)
+
+    def dual_scale(self, dual_norms):
+        return L21().dual_scale(dual_norms) if self.mu == 0 else 1.0
+
+    def prox_slope(self, norms, step):
+        return (as_vector(norms) > step * (1 - self.mu)) / (1 + step * self.mu)
+
+    def conjugate_gradient(self, dual_norms):
+        return np.maximum(as_vector(dual_norms) - (1 - self.mu), 0.0) / self.mu
+
+    def conjugate_curvature(self, dual_norms):
+        return (as_vector(dual_norms) > 1 - self.mu) / self.mu
 
     def norm_bound(self, value, n_groups):
         # psi(b) >= (1 - mu) ||b|| + mu/2 ||b||^2, with equality for a single group
@@ -196,6 +233,7 @@ class Ridge(Regularizer):
     r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
 
     short_names = {"l2": {}, "ridge": {}, "uniform": {}}
+    separable = True
     rank = 3
 
     def value(self, norms):
@@ -206,6 +244,15 @@ class Ridge(Regularizer):
 
     def conjugate(self, dual_norms):
         return 0.5 * float(np.square(dual_norms).sum())
+
+    def prox_slope(self, norms, step):
+        return np.full_like(as_vector(norms), 1.0 / (1.0 + step))
+
+    def conjugate_gradient(self, dual_norms):
+        return as_vector(dual_norms).copy()
+
+    def conjugate_curvature(self, dual_norms):
+        return np.ones_like(as_vector(dual_norms))
 
     def norm_bound(self, value, n_groups):
         return np.sqrt(2.0 * value)
@@ -254,6 +301,8 @@ class ScalarPenalty(Regularizer):
     psi, derivative : callable
         :math:`\psi` and :math:`\psi'`, each taking and returning an array of norms ``>= 0``. ``derivative`` must be
         non-decreasing and >= 0; its value at 0 is the slope on the right.
+    curvature : callable, optional
+        :math:`\psi''`, for batch solvers; by default the difference quotient of ``derivative``.
 
     Notes
     -----
@@ -265,9 +314,19 @@ class ScalarPenalty(Regularizer):
     array([1., 2.])
     """
 
-    def __init__(self, psi, derivative):
+    separable = True
+
+    def __init__(self, psi, derivative, curvature=None):
         self.psi = psi
         self.derivative = derivative
+        self.curvature = curvature
+
+    def _curvature(self, norms):
+        if self.curvature is not None:
+            return self.curvature(norms)
+        width = 1e-6 * np.maximum(norms, 1e-3)
+        low = np.maximum(norms - width, 0.0)
+        return (self.derivative(norms + width) - self.derivative(low)) / (norms + width - low)
 
     def value(self, norms):
         return float(np.sum(self.psi(np.abs(as_vector(norms)))))
@@ -280,13 +339,34 @@ class ScalarPenalty(Regularizer):
 
     def conjugate(self, dual_norms):
         slopes = np.abs(as_vector(dual_norms))
+        maximizer = self._maximizer(slopes)
+        return np.inf if maximizer is None else float(np.sum(slopes * maximizer - self.psi(maximizer)))
+
+    def _maximizer(self, slopes):
+        """Where the derivative reaches the slopes; None where it never does."""
         upper = np.ones_like(slopes)
         while np.any(short := self.derivative(upper) < slopes):
             if upper.max() > 1e150:
-                return np.inf
+                return None
             upper[short] *= 4.0
-        maximizer = _increasing_root(self.derivative, slopes, upper)
-        return float(np.sum(slopes * maximizer - self.psi(maximizer)))
+        return _increasing_root(self.derivative, slopes, upper)
+
+    def dual_scale(self, dual_norms):
+        # the conjugate is finite up to the slope at infinity, of which a far slope is a lower bound
+        with np.errstate(over="ignore"):
+            steepest = float(self.derivative(np.full(1, 1e100))[0])
+        return min(1.0, steepest / max(np.abs(dual_norms).max(initial=0.0), np.finfo(float).tiny))
+
+    def prox_slope(self, norms, step):
+        root = self.prox(norms, step)
+        return np.where(root > 0, 1.0 / (1.0 + step * self._curvature(root)), 0.0)
+
+    def conjugate_gradient(self, dual_norms):
+        return self._maximizer(as_vector(dual_norms))
+
+    def conjugate_curvature(self, dual_norms):
+        maximizer = self.conjugate_gradient(dual_norms)
+        return np.where(maximizer > 0, 1.0 / np.maximum(self._curvature(maximizer), 1e-300), 0.0)
 
     def kernel_weights(self, norms):
         norms = np.abs(as_vector(norms))

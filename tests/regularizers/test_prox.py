@@ -147,3 +147,51 @@ def test_conjugate_of_a_composite_needs_an_exact_prox():
     assert not inexact.exact
     with pytest.raises(ValueError, match="not exact"):
         inexact.conjugate(np.ones(P))
+
+
+SEPARABLE = {
+    "l21": L21(),
+    "lq1.2": LqNorm(1.2),
+    "lq3": LqNorm(3),
+    "elastic": ElasticNet(0.3),
+    "ridge": Ridge(),
+    "user": ScalarPenalty(lambda b: np.exp(b) - 1, np.exp),
+    "user with curvature": ScalarPenalty(lambda b: np.exp(b) - 1, np.exp, np.exp),
+    "scaled": 0.25 * ElasticNet(0.3),
+}
+each_separable = pytest.mark.parametrize("regularizer", SEPARABLE.values(), ids=SEPARABLE)
+smooth_conjugate = pytest.mark.parametrize(
+    "regularizer",
+    [part for name, part in SEPARABLE.items() if name != "l21"],
+    ids=[name for name in SEPARABLE if name != "l21"],
+)
+# away from the kinks of the regularizers above
+SMOOTH_POINTS = np.array([0.05, 0.4, 0.93, 1.7, 4.1])
+
+
+@each_separable
+def test_prox_slope_is_the_derivative_of_the_prox(regularizer):
+    width = 1e-6
+    slope = (regularizer.prox(SMOOTH_POINTS + width, 0.6) - regularizer.prox(SMOOTH_POINTS - width, 0.6)) / (2 * width)
+    assert_allclose(regularizer.prox_slope(SMOOTH_POINTS, 0.6), slope, atol=1e-5)
+
+
+@smooth_conjugate
+def test_derivatives_of_a_smooth_conjugate(regularizer):
+    width = 1e-5
+    for y in SMOOTH_POINTS:
+        y, up, down = np.array([y]), np.array([y + width]), np.array([y - width])
+        gradient = (regularizer.conjugate(up) - regularizer.conjugate(down)) / (2 * width)
+        assert_allclose(regularizer.conjugate_gradient(y)[0], gradient, rtol=1e-4, atol=1e-6)
+        curvature = (regularizer.conjugate_gradient(up) - regularizer.conjugate_gradient(down))[0] / (2 * width)
+        assert_allclose(regularizer.conjugate_curvature(y)[0], curvature, rtol=1e-3, atol=1e-6)
+
+
+@each_separable
+@given(y=arrays(np.float64, P, elements=st.floats(0, 50)))
+def test_scaled_dual_point_is_feasible(regularizer, y):
+    scale = regularizer.dual_scale(y)
+    assert 0 < scale <= 1
+    assert np.isfinite(regularizer.conjugate(scale * y))
+    if np.isfinite(regularizer.conjugate(y)):
+        assert scale > 1 - 1e-9

@@ -1,0 +1,255 @@
+r"""Losses of one number a sample, met from both sides: as a function of the prediction, and through the conjugate.
+
+A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (section 5 of Suzuki and
+Tomioka 2011). The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of
+shape (N,).
+"""
+
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit, xlogy
+
+from omkl._named import Part
+from omkl.exceptions import InputError
+
+
+class PointwiseLoss(Part):
+    r"""A convex loss :math:`l(y, z)` of the target and the prediction.
+
+    A loss of your own is a subclass with :meth:`value`, :meth:`gradient`, :meth:`conjugate` and its two derivatives,
+    and :meth:`domain`.
+    """
+
+    #: Whether targets are -1 and +1; they are any finite numbers otherwise.
+    classifies: ClassVar[bool] = False
+    #: Largest second derivative in z: ``inf`` where the loss has a kink.
+    curvature: ClassVar[float] = np.inf
+
+    def value(self, y, z):
+        """The loss of each sample."""
+        raise NotImplementedError
+
+    def gradient(self, y, z):
+        """Derivative in z, a subgradient at a kink."""
+        raise NotImplementedError
+
+    def conjugate(self, y, rho):
+        r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain."""
+        raise NotImplementedError
+
+    def conjugate_gradient(self, y, rho):
+        r"""Derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum."""
+        raise NotImplementedError
+
+    def conjugate_curvature(self, y, rho):
+        r"""Second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear."""
+        raise NotImplementedError
+
+    def domain(self, y):
+        r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between."""
+        raise NotImplementedError
+
+    def balanced(self, y, rho):
+        r"""A point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
+
+        Clip to the domain; then scale down the side (of positive or of negative values) that weighs more. Unlike
+        subtracting the mean, as in section 6.1 of Suzuki and Tomioka (2011), that cannot leave the domain.
+        """
+        low, high = self.domain(y)
+        rho = np.clip(rho, low, high)
+        positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
+        lesser = min(positive, negative)
+        return np.where(rho > 0, rho * _share(lesser, positive), rho * _share(lesser, negative))
+
+
+def _share(part, whole):
+    return part / whole if whole > 0 else 0.0
+
+
+class Logistic(PointwiseLoss):
+    r""":math:`\log(1 + e^{-yz})`.
+
+    >>> Logistic().gradient(np.array([1.0]), np.array([0.0]))
+    array([-0.5])
+    """
+
+    short_names = {"logistic": {}}
+    classifies = True
+    curvature = 0.25
+
+    def value(self, y, z):
+        return np.logaddexp(0.0, -y * z)
+
+    def gradient(self, y, z):
+        return -y * expit(-y * z)
+
+    def conjugate(self, y, rho):
+        u = y * rho
+        inside = (u >= 0) & (u <= 1)
+        u = np.clip(u, 0.0, 1.0)
+        return np.where(inside, xlogy(u, u) + xlogy(1 - u, 1 - u), np.inf)
+
+    def conjugate_gradient(self, y, rho):
+        u = y * rho
+        return y * (np.log(u) - np.log1p(-u))
+
+    def conjugate_curvature(self, y, rho):
+        u = y * rho
+        return 1.0 / (u * (1.0 - u))
+
+    def domain(self, y):
+        return np.minimum(y, 0.0), np.maximum(y, 0.0)
+
+
+class Hinge(PointwiseLoss):
+    r""":math:`\max(0, 1 - yz)`, the loss of the support vector machine."""
+
+    short_names = {"hinge": {}}
+    classifies = True
+
+    def value(self, y, z):
+        return np.maximum(0.0, 1.0 - y * z)
+
+    def gradient(self, y, z):
+        return np.where(y * z < 1.0, -y, 0.0)
+
+    def conjugate(self, y, rho):
+        u = y * rho
+        return np.where((u >= 0) & (u <= 1), -u, np.inf)
+
+    def conjugate_gradient(self, y, rho):
+        return -np.asarray(y, dtype=np.float64)
+
+    def conjugate_curvature(self, y, rho):
+        return np.zeros(len(y))
+
+    def domain(self, y):
+        return np.minimum(y, 0.0), np.maximum(y, 0.0)
+
+
+class SquaredHinge(PointwiseLoss):
+    r""":math:`\frac12 \max(0, 1 - yz)^2`."""
+
+    short_names = {"squared-hinge": {}}
+    classifies = True
+    curvature = 1.0
+
+    def value(self, y, z):
+        return 0.5 * np.maximum(0.0, 1.0 - y * z) ** 2
+
+    def gradient(self, y, z):
+        return -y * np.maximum(0.0, 1.0 - y * z)
+
+    def conjugate(self, y, rho):
+        u = y * rho
+        return np.where(u >= 0, -u + 0.5 * rho**2, np.inf)
+
+    def conjugate_gradient(self, y, rho):
+        return rho - y
+
+    def conjugate_curvature(self, y, rho):
+        return np.ones(len(y))
+
+    def domain(self, y):
+        return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
+
+
+class Squared(PointwiseLoss):
+    r""":math:`\frac12 (y - z)^2`."""
+
+    short_names = {"squared": {}}
+    curvature = 1.0
+
+    def value(self, y, z):
+        return 0.5 * (y - z) ** 2
+
+    def gradient(self, y, z):
+        return z - y
+
+    def conjugate(self, y, rho):
+        return -y * rho + 0.5 * rho**2
+
+    def conjugate_gradient(self, y, rho):
+        return rho - y
+
+    def conjugate_curvature(self, y, rho):
+        return np.ones(len(y))
+
+    def domain(self, y):
+        return np.full(len(y), -np.inf), np.full(len(y), np.inf)
+
+    def balanced(self, y, rho):
+        return rho - rho.mean()
+
+
+class EpsilonInsensitive(PointwiseLoss):
+    r""":math:`\max(0, |y - z| - \varepsilon)`, the loss of support vector regression.
+
+    Parameters
+    ----------
+    epsilon : float >= 0
+        Half the width of the tube in which nothing is lost, in units of y.
+    """
+
+    short_names = {"epsilon-insensitive": {}}
+
+    def __init__(self, epsilon=0.1):
+        if not 0 <= epsilon < np.inf:
+            raise InputError(f"epsilon must be a finite number >= 0, not {epsilon!r}.")
+        self.epsilon = float(epsilon)
+
+    def value(self, y, z):
+        return np.maximum(0.0, np.abs(y - z) - self.epsilon)
+
+    def gradient(self, y, z):
+        return np.where(np.abs(y - z) > self.epsilon, np.sign(z - y), 0.0)
+
+    def conjugate(self, y, rho):
+        return np.where(np.abs(rho) <= 1.0, -y * rho + self.epsilon * np.abs(rho), np.inf)
+
+    def conjugate_gradient(self, y, rho):
+        return -y + self.epsilon * np.sign(rho)
+
+    def conjugate_curvature(self, y, rho):
+        return np.zeros(len(y))
+
+    def domain(self, y):
+        return np.full(len(y), -1.0), np.ones(len(y))
+
+
+class Huber(PointwiseLoss):
+    r"""Squared up to an error of :math:`\delta`, linear beyond.
+
+    Parameters
+    ----------
+    delta : float > 0
+        In units of y.
+    """
+
+    short_names = {"huber": {}}
+    curvature = 1.0
+
+    def __init__(self, delta=1.0):
+        if not 0 < delta < np.inf:
+            raise InputError(f"delta must be a finite number > 0, not {delta!r}.")
+        self.delta = float(delta)
+
+    def value(self, y, z):
+        error = np.abs(y - z)
+        return np.where(error <= self.delta, 0.5 * error**2, self.delta * (error - 0.5 * self.delta))
+
+    def gradient(self, y, z):
+        return np.clip(z - y, -self.delta, self.delta)
+
+    def conjugate(self, y, rho):
+        return np.where(np.abs(rho) <= self.delta, -y * rho + 0.5 * rho**2, np.inf)
+
+    def conjugate_gradient(self, y, rho):
+        return rho - y
+
+    def conjugate_curvature(self, y, rho):
+        return np.ones(len(y))
+
+    def domain(self, y):
+        return np.full(len(y), -self.delta), np.full(len(y), self.delta)

@@ -1,0 +1,103 @@
+"""Pointwise losses against numerical differentiation and numerical suprema."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime, minimize_scalar
+
+from omkl.exceptions import InputError
+from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
+
+LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared(), EpsilonInsensitive(0.3), Huber(0.7)]
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
+predictions = st.floats(-4, 4)
+
+
+def target(loss, number):
+    return np.array([np.copysign(1.0, number) if loss.classifies else number])
+
+
+def inner(loss, y, share):
+    """A dual variable strictly inside the domain, not 0."""
+    low, high = (bound[0] for bound in loss.domain(y))
+    low, high = max(low, -3.0), min(high, 3.0)
+    rho = low + (0.05 + 0.9 * share) * (high - low)
+    return np.array([rho if abs(rho) > 1e-3 else 0.01 * np.sign(high + low + 0.5)])
+
+
+@each_loss
+@given(number=predictions, z=predictions)
+def test_gradient_is_a_subgradient(loss, number, z):
+    y, z = target(loss, number), np.array([z])
+    others = np.linspace(-6, 6, 50)
+    ys = np.full(50, y[0])
+    assert np.all(loss.value(ys, others) >= loss.value(y, z) + loss.gradient(y, z) * (others - z) - 1e-12)
+
+
+@each_loss
+@given(number=predictions, share=st.floats(0, 1))
+def test_conjugate_is_the_supremum(loss, number, share):
+    y = target(loss, number)
+    rho = inner(loss, y, share)
+    best = minimize_scalar(
+        lambda z: float((loss.value(y, np.array([z])) + rho * z)[0]), bounds=(-40, 40), method="bounded",
+        options={"xatol": 1e-10},
+    )  # fmt: skip
+    np.testing.assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
+
+
+@each_loss
+@given(number=predictions, share=st.floats(0, 1))
+def test_derivatives_of_the_conjugate(loss, number, share):
+    y = target(loss, number)
+    rho = inner(loss, y, share)
+    gradient = approx_fprime(rho, lambda r: loss.conjugate(y, r)[0], 1e-7)
+    np.testing.assert_allclose(loss.conjugate_gradient(y, rho), gradient, atol=2e-5)
+    curvature = approx_fprime(rho, lambda r: loss.conjugate_gradient(y, r)[0], 1e-7)
+    np.testing.assert_allclose(loss.conjugate_curvature(y, rho), curvature, rtol=1e-4, atol=1e-5)
+
+
+@each_loss
+@given(number=predictions, z=predictions)
+def test_fenchel_young_is_tight_at_the_gradient(loss, number, z):
+    y, z = target(loss, number), np.array([z])
+    rho = -loss.gradient(y, z)
+    np.testing.assert_allclose(loss.value(y, z) + loss.conjugate(y, rho), -rho * z, atol=1e-9)
+
+
+@each_loss
+def test_conjugate_is_infinite_outside_the_domain(loss):
+    y = target(loss, 0.5)
+    low, high = loss.domain(y)
+    for bound, beyond in ((low, -1e-6), (high, 1e-6)):
+        if np.isfinite(bound[0]):
+            assert loss.conjugate(y, bound + beyond)[0] == np.inf
+            assert np.isfinite(loss.conjugate(y, bound)[0])
+
+
+@each_loss
+@given(data=st.data())
+def test_balanced_points_are_feasible(loss, data):
+    n = 7
+    numbers = np.array(data.draw(st.lists(predictions, min_size=n, max_size=n)))
+    y = np.where(numbers >= 0, 1.0, -1.0) if loss.classifies else numbers
+    rho = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=n, max_size=n)))
+    feasible = loss.balanced(y, rho)
+    assert np.all(np.isfinite(loss.conjugate(y, feasible)))
+    np.testing.assert_allclose(feasible.sum(), 0.0, atol=1e-12)
+
+
+@each_loss
+def test_curvature_bounds_the_second_derivative(loss):
+    z = np.linspace(-5, 5, 10_001)
+    y = np.full(len(z), target(loss, 0.5)[0])
+    slopes = np.diff(loss.gradient(y, z)) / np.diff(z)
+    assert slopes.max() <= loss.curvature * (1 + 1e-6)
+
+
+def test_bad_parameters_are_refused():
+    with pytest.raises(InputError, match="epsilon"):
+        EpsilonInsensitive(-1.0)
+    with pytest.raises(InputError, match="delta"):
+        Huber(0.0)
