@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "kernels": LEAVES,
     "groups": LEAVES | {"kernels", "structures"},
     "online": LEAVES | {"groups", "losses", "regularizers", "structures"},
+    "batch": LEAVES | {"kernels", "losses", "regularizers"},
     "data": LEAVES | {"groups", "structures"},
     "plots": LEAVES,
     "persistence": LEAVES | {"kernels", "losses", "online", "regularizers"},

@@ -13,14 +13,17 @@ from omkl.kernels.functions import (
     Precomputed,
     as_kernel,
 )
+from omkl.kernels.stack import DenseStack, KernelStack
 
 __all__ = [
     "Average",
     "B1Spline",
     "ChiSquared",
     "Custom",
+    "DenseStack",
     "Gaussian",
     "Kernel",
+    "KernelStack",
     "Laplacian",
     "Linear",
     "Pair",

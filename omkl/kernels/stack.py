@@ -1,0 +1,63 @@
+"""Stacks of Gram matrices on one set of samples: what batch solvers see of their kernels.
+
+A stack answers four questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+
+class KernelStack(Protocol):
+    """Gram matrices ``K_1 .. K_M`` of the same N samples. ``which`` is an index array; None stands for all kernels."""
+
+    n_kernels: int
+    n_samples: int
+
+    def quadratics(self, vector, which=None):
+        """``v' K_m v`` for each kernel, clipped at 0: (k,), from a vector (N,)."""
+
+    def products(self, vectors, which=None):
+        """``K_m v_m`` for each kernel: (k, N), from one vector (N,) for all, or one each, (k, N)."""
+
+    def combine(self, weights, which=None):
+        """``sum_m w_m K_m``: (N, N) float64, from weights (k,)."""
+
+    def traces(self, which=None):
+        """The trace of each kernel: (k,)."""
+
+
+class DenseStack:
+    """Gram matrices as one array.
+
+    Parameters
+    ----------
+    grams : array of shape (M, N, N)
+    """
+
+    def __init__(self, grams):
+        self.grams = grams
+        self.n_kernels, self.n_samples = grams.shape[:2]
+
+    @property
+    def nbytes(self):
+        """Bytes of the kernels."""
+        return self.grams.nbytes
+
+    def _chosen(self, which):
+        return self.grams if which is None else self.grams[which]
+
+    def quadratics(self, vector, which=None):
+        return np.maximum(self.products(vector, which) @ vector, 0.0)
+
+    def products(self, vectors, which=None):
+        grams = self._chosen(which)
+        if vectors.ndim == 1:
+            return grams @ vectors
+        return np.matmul(grams, vectors[:, :, None])[:, :, 0]
+
+    def combine(self, weights, which=None):
+        return np.tensordot(weights, self._chosen(which), axes=1)
+
+    def traces(self, which=None):
+        return np.trace(self._chosen(which), axis1=1, axis2=2)
