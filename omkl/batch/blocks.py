@@ -1,0 +1,155 @@
+"""Groups of columns: vectors cut into blocks, and the Jacobian of a proximity operator that moves blocks along rays."""
+
+import numpy as np
+
+from omkl.exceptions import InputError
+
+
+class Blocks:
+    """Consecutive blocks of a vector, of given sizes.
+
+    Parameters
+    ----------
+    sizes : int array of shape (g,)
+    """
+
+    def __init__(self, sizes):
+        self.sizes = sizes
+        self.single = bool(np.all(sizes == 1))
+        self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+    def sums(self, vector):
+        """Sum of each block along the first axis."""
+        return vector if self.single or not len(self.sizes) else np.add.reduceat(vector, self.starts, axis=0)
+
+    def norms(self, vector):
+        """Euclidean norm of each block, (g,)."""
+        return np.abs(vector) if self.single else np.sqrt(self.sums(vector * vector))
+
+    def spread(self, values):
+        """One value a block -> one value a coordinate."""
+        return values if self.single else np.repeat(values, self.sizes, axis=0)
+
+
+class ColumnGroups:
+    r"""A partition of the columns of a design into groups, with weights.
+
+    Parameters
+    ----------
+    groups : None, int array of shape (n,), or list of lists of int
+        None makes every column a group of its own; an array gives each column's group by any label; lists give each
+        group's columns, and must name every column once.
+    n_columns : int
+    weights : array of shape (g,), optional
+        :math:`\omega_g > 0`, in the order of the sorted labels or of the lists: the regularizer sees
+        :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a common choice.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If groups or weights do not fit the columns.
+    """
+
+    def __init__(self, groups, n_columns, weights=None):
+        self.n_columns = n_columns
+        labels = _labels(groups, n_columns)
+        if labels is None:
+            self.order, self.blocks = None, Blocks(np.ones(n_columns, dtype=np.int64))
+        else:
+            order = np.argsort(labels, kind="stable")
+            self.order = None if np.array_equal(order, np.arange(n_columns)) else order
+            self.blocks = Blocks(np.bincount(labels))
+        self.n_groups = len(self.blocks.sizes)
+        self.weights = None if weights is None else _checked_weights(weights, self.n_groups)
+
+    def _ordered(self, vector):
+        return vector if self.order is None else vector[self.order]
+
+    def norms(self, coefficients):
+        r""":math:`\omega_g \|w_g\|` of all groups (g,)."""
+        norms = self.blocks.norms(self._ordered(coefficients))
+        return norms if self.weights is None else norms * self.weights
+
+    def dual_norms(self, correlations):
+        r""":math:`\|A_g^\top \rho\| / \omega_g` of all groups (g,)."""
+        norms = self.blocks.norms(self._ordered(correlations))
+        return norms if self.weights is None else norms / self.weights
+
+    def columns_of(self, groups):
+        """Columns of those groups, group by group, and their :class:`Blocks`."""
+        if self.blocks.single:
+            return groups if self.order is None else self.order[groups], Blocks(np.ones(len(groups), dtype=np.int64))
+        sizes = self.blocks.sizes[groups]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return self._positions(np.repeat(self.blocks.starts[groups], sizes) + within), Blocks(sizes)
+
+    def _positions(self, places):
+        return places if self.order is None else self.order[places]
+
+    def of_columns(self, columns):
+        """Groups that those columns belong to, sorted."""
+        places = columns if self.order is None else np.flatnonzero(np.isin(self.order, columns))
+        return np.unique(np.searchsorted(self.blocks.starts, places, side="right") - 1)
+
+
+def _labels(groups, n_columns):
+    """Each column's group as 0, 1, ... or None."""
+    if groups is None:
+        return None
+    ragged = not isinstance(groups, np.ndarray) and len(groups) > 0 and np.ndim(groups[0]) > 0
+    if ragged:
+        members = np.concatenate([np.asarray(group, dtype=np.int64) for group in groups])
+        if len(members) != n_columns or not np.array_equal(np.sort(members), np.arange(n_columns)):
+            raise InputError(f"groups must name each of the {n_columns} columns exactly once.")
+        labels = np.empty(n_columns, dtype=np.int64)
+        labels[members] = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        if np.bincount(labels, minlength=len(groups)).min() == 0:
+            raise InputError("groups has an empty group: leave it out.")
+        return labels
+    labels = np.asarray(groups)
+    if labels.shape != (n_columns,):
+        raise InputError(f"groups must hold one label for each of the {n_columns} columns; it has shape {labels.shape}.")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _checked_weights(weights, n_groups):
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (n_groups,) or not np.all(np.isfinite(weights)) or not np.all(weights > 0):
+        raise InputError(f"group weights must be {n_groups} finite numbers > 0, one for each group.")
+    return weights
+
+
+class RayJacobian:
+    r"""Jacobian of a proximity operator that moves blocks along their rays, :math:`J = S^2`, at its active blocks.
+
+    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` it is
+    :math:`(p_g / \|v_g\|) (I - u u^\top) + p_g' u u^\top` with :math:`u = v_g / \|v_g\|` on each block.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The active blocks.
+    v : array of shape (a,)
+    norms, shrunk, slopes : arrays of one value a block
+        Norms before and after the proximity operator, and its derivative.
+    """
+
+    def __init__(self, blocks, v, norms, shrunk, slopes):
+        self.blocks = blocks
+        along = np.sqrt(slopes)
+        if blocks.single:
+            self._across = along
+        else:
+            across = np.sqrt(shrunk / norms)
+            self._across = blocks.spread(across)
+            self._excess = along - across
+            self._ray = v / blocks.spread(norms)
+
+    def sqrt_times(self, rows):
+        """S times a vector or matrix with one row a coordinate."""
+        columns = (slice(None),) + (None,) * (rows.ndim - 1)
+        product = self._across[columns] * rows
+        if not self.blocks.single:
+            shares = self._excess[columns] * self.blocks.sums(self._ray[columns] * rows)
+            product += self._ray[columns] * self.blocks.spread(shares)
+        return product

@@ -1,0 +1,250 @@
+r"""One proximal step of DAL: the augmented Lagrangian on a panel of columns, minimised over the dual by Newton steps.
+
+For weight :math:`1/(2\gamma)`, with :math:`v = w + \gamma B^\top \rho` and :math:`u = b + \gamma_b 1^\top \rho`
+(Tomioka, Suzuki and Sugiyama; sections 4 and 5 of Suzuki and Tomioka 2011 with one kernel a group)
+
+.. math:: \varphi(\rho) = \sum_i l^*(y_i, -\rho_i) + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr) - C \psi(x)
+          + \frac{u^2}{2 \gamma_b}, \qquad x = \mathrm{prox}_{\gamma C}(v)
+
+has the gradient :math:`\nabla l^* + B x + u 1` and the Hessian
+:math:`D + \gamma B J B^\top + \gamma_b 1 1^\top`, in which J vanishes but for the active columns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse.linalg import LinearOperator, cg
+
+from omkl.batch.blocks import Blocks, RayJacobian
+
+#: Above this order conjugate gradients take the place of a Cholesky factor.
+LARGEST_FACTOR = 5000
+#: Dual variables of a loss with a barrier keep this share of their distance to it.
+BARRIER_SHARE = 0.05
+
+
+@dataclass
+class Point:
+    """A dual point of the augmented Lagrangian, and all that follows from it."""
+
+    rho: np.ndarray
+    v: np.ndarray
+    u: float
+    norms: np.ndarray
+    shrunk: np.ndarray
+    x: np.ndarray
+    value: float
+
+
+class AugmentedLagrangian:
+    """The function of the module's docstring.
+
+    Parameters
+    ----------
+    problem : DesignProblem
+    panel : Panel
+    w : array of shape (k,)
+    b : float
+    gamma, gamma_b : float > 0
+    """
+
+    def __init__(self, problem, panel, w, b, gamma, gamma_b):
+        self.problem, self.panel = problem, panel
+        self.w, self.b = w, b
+        self.gamma, self.gamma_b = gamma, gamma_b if problem.intercept else 0.0
+        self.low, self.high = problem.loss.domain(problem.y)
+        self.barrier = _has_barrier(problem.loss, problem.y, self.low, self.high)
+
+    def at(self, rho, v=None):
+        """The :class:`Point` at rho (m,); ``v`` may be given where it is known."""
+        problem, gamma = self.problem, self.gamma
+        if v is None:
+            v = self.w + gamma * (self.panel.matrix.T @ rho)
+        u = self.b + self.gamma_b * rho.sum()
+        norms = self.panel.blocks.norms(v)
+        shrunk = problem.regularizer.prox(norms, gamma * problem.C)
+        ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=shrunk > 0)
+        x = v * self.panel.blocks.spread(ratio)
+        value = float(problem.loss.conjugate(problem.y, rho).sum())
+        value += shrunk @ (norms - 0.5 * shrunk) / gamma - problem.C * problem.regularizer.value(shrunk)
+        if self.gamma_b:
+            value += u * u / (2.0 * self.gamma_b)
+        return Point(rho, v, u, norms, shrunk, x, value)
+
+    def outputs(self, point):
+        """Predictions of the step's model (x, u), (m,)."""
+        support = np.flatnonzero(point.x)
+        columns = self.panel.matrix[:, support] if 2 * len(support) < len(point.x) else self.panel.matrix
+        return columns @ (point.x[support] if columns is not self.panel.matrix else point.x) + point.u
+
+    def minimise(self, point, accuracy, max_iter):
+        """Newton steps until the Fenchel gap of the loss at the step's model is small.
+
+        Parameters
+        ----------
+        point : Point
+            Where to start.
+        accuracy : callable
+            Takes a Point and its predictions; the Fenchel gap to stop at.
+        max_iter : int
+
+        Returns
+        -------
+        Point
+        int
+            Newton steps.
+        """
+        problem = self.problem
+        for iteration in range(max_iter):
+            outputs = self.outputs(point)
+            loss_values = problem.loss.value(problem.y, outputs) + problem.loss.conjugate(problem.y, point.rho)
+            if (loss_values + point.rho * outputs).sum() <= accuracy(point, outputs):
+                return point, iteration
+            gradient = problem.loss.conjugate_gradient(problem.y, point.rho) + outputs
+            moved = self._search(point, gradient, self._direction(point, gradient))
+            if moved is None:
+                return point, iteration
+            point = moved
+        return point, max_iter
+
+    def _direction(self, point, gradient):
+        """The Newton direction over the dual variables that are not held at the boundary of the domain."""
+        problem = self.problem
+        inverse = 1.0 / problem.loss.conjugate_curvature(problem.y, point.rho)
+        if not self.barrier:
+            held = ((point.rho <= self.low) & (gradient > 0)) | ((point.rho >= self.high) & (gradient < 0))
+            inverse[held] = 0.0
+        active_blocks = np.flatnonzero(point.shrunk)
+        blocks = self.panel.blocks
+        active = active_blocks if blocks.single else np.flatnonzero(blocks.spread(point.shrunk))
+        slopes = problem.regularizer.prox_slope(point.norms[active_blocks], self.gamma * problem.C)
+        jacobian = RayJacobian(
+            Blocks(blocks.sizes[active_blocks]), point.v[active], point.norms[active_blocks],
+            point.shrunk[active_blocks], slopes,
+        )  # fmt: skip
+        system = NewtonSystem(self.panel, active, jacobian, inverse, self.gamma, self.gamma_b)
+        return -system.solve(gradient)
+
+    def _search(self, point, gradient, direction):
+        """Armijo's rule along the direction, bent at the boundary of the domain; None where nothing is gained."""
+        low, high = self.low, self.high
+        if self.barrier:
+            low = point.rho + (1.0 - BARRIER_SHARE) * (low - point.rho)
+            high = point.rho + (1.0 - BARRIER_SHARE) * (high - point.rho)
+        change = self.gamma * (self.panel.matrix.T @ direction)
+        step = 1.0
+        for _ in range(40):
+            straight = point.rho + step * direction
+            rho = np.clip(straight, low, high)
+            bent = not np.array_equal(rho, straight)
+            trial = self.at(rho, None if bent else point.v + step * change)
+            decrease = gradient @ (rho - point.rho)
+            if trial.value <= point.value + 1e-4 * decrease and decrease < 0:
+                return trial
+            step *= 0.5
+        return None
+
+
+class NewtonSystem:
+    r""":math:`D + \gamma Q Q^\top + \gamma_b 1 1^\top` with :math:`Q = B S`, to be solved on whichever side is smaller.
+
+    Parameters
+    ----------
+    panel : Panel
+    active : int array of shape (a,)
+        Columns of the panel in B.
+    jacobian : RayJacobian
+        With :math:`J = S^2`.
+    inverse : array of shape (m,)
+        Diagonal of the inverse of D; 0 for rows that are left out of the system.
+    gamma, gamma_b : float
+    """
+
+    def __init__(self, panel, active, jacobian, inverse, gamma, gamma_b):
+        self.panel, self.active, self.jacobian = panel, active, jacobian
+        self.inverse, self.gamma, self.gamma_b = inverse, gamma, gamma_b
+        self.B = panel.matrix[:, active]
+
+    def solve(self, gradient):
+        """The solution for a right-hand side (m,); 0 in rows that are left out."""
+        free = np.flatnonzero(self.inverse)
+        order = min(len(self.active), len(free))
+        if order > LARGEST_FACTOR:
+            return self._by_conjugate_gradients(gradient)
+        if len(self.active) <= len(free):
+            return self._by_columns(gradient)
+        return self._by_rows(gradient, free)
+
+    def _by_columns(self, gradient):
+        """Woodbury's identity: a system of the order of the active columns, and one more for the intercept."""
+        a = len(self.active)
+        M = np.zeros((a + 1, a + 1))
+        if np.all(self.inverse == 1.0):
+            weighted = self.panel.gram(self.active)
+        elif sparse.issparse(self.B):
+            weighted = (self.B.T @ (sparse.diags_array(self.inverse) @ self.B)).toarray()
+        else:
+            half = self.B * np.sqrt(self.inverse)[:, None]
+            weighted = half.T @ half
+        M[:a, :a] = self.jacobian.sqrt_times(self.jacobian.sqrt_times(weighted).T)
+        M[np.arange(a), np.arange(a)] += 1.0 / self.gamma
+        M[a, a] = 1.0
+        if self.gamma_b:
+            M[:a, a] = M[a, :a] = self._times_transposed(self.inverse)
+            M[a, a] = self.inverse.sum() + 1.0 / self.gamma_b
+        shared = self.inverse * gradient
+        right = np.append(self._times_transposed(shared), shared.sum() if self.gamma_b else 0.0)
+        solved = _solve(M, right)
+        return shared - self.inverse * (self._times(solved[:a]) + (solved[a] if self.gamma_b else 0.0))
+
+    def _by_rows(self, gradient, free):
+        """The system itself, of the order of the samples that are free."""
+        B = self.B[free]
+        Q = self.jacobian.sqrt_times((B.toarray() if sparse.issparse(B) else B).T)
+        M = self.gamma * (Q.T @ Q) + self.gamma_b
+        M[np.arange(len(free)), np.arange(len(free))] += 1.0 / self.inverse[free]
+        solution = np.zeros_like(gradient)
+        solution[free] = _solve(M, gradient[free])
+        return solution
+
+    def _by_conjugate_gradients(self, gradient):
+        """In the scaled variables in which D is the identity, where the rank-a part alone makes eigenvalues differ."""
+        root = np.sqrt(self.inverse)
+
+        def product(t):
+            t = root * t
+            low_rank = self._times(self.gamma * self._times_transposed(t))
+            return root * (low_rank + self.gamma_b * t.sum())
+
+        system = LinearOperator((len(root), len(root)), lambda t: t + product(t), dtype=np.float64)
+        found, _ = cg(system, root * gradient, rtol=1e-3, maxiter=500)
+        return root * found
+
+    def _times(self, t):
+        """Q t."""
+        return self.B @ self.jacobian.sqrt_times(t)
+
+    def _times_transposed(self, t):
+        """Q' t."""
+        return self.jacobian.sqrt_times(self.B.T @ t)
+
+
+def _solve(M, right):
+    """Solution of a positive definite system; a growing ridge stands by for one that rounding has made indefinite."""
+    ridge = 0.0
+    scale = np.trace(M) / max(len(M), 1)
+    while True:
+        try:
+            return cho_solve(cho_factor(M, lower=True, check_finite=False), right, check_finite=False)
+        except LinAlgError:
+            ridge = max(10.0 * ridge, 1e-14 * scale)
+            M = M + ridge * np.eye(len(M))
+
+
+def _has_barrier(loss, y, low, high):
+    """Whether the conjugate's slope is infinite at the boundary of its domain."""
+    with np.errstate(all="ignore"):
+        edges = [np.where(np.isfinite(bound), bound, 0.0) for bound in (low, high)]
+        return any(np.isinf(loss.conjugate_gradient(y, edge)).any() for edge in edges)

@@ -1,0 +1,80 @@
+"""The working set of a design: a growing panel of its columns in double precision, with their inner products."""
+
+import numpy as np
+from scipy import sparse
+
+from omkl.batch.blocks import Blocks
+
+
+class Panel:
+    r"""Columns of some groups, divided by their groups' weights, so that every group weighs 1 here.
+
+    Attributes
+    ----------
+    groups : int array of shape (g,)
+    columns : int array of shape (k,)
+    blocks : Blocks
+    matrix : array (m, k) in Fortran order, or CSC matrix
+    """
+
+    def __init__(self, problem):
+        self._problem = problem
+        m = problem.design.shape[0]
+        self.groups = np.empty(0, dtype=np.int64)
+        self.columns = np.empty(0, dtype=np.int64)
+        self.blocks = Blocks(np.empty(0, dtype=np.int64))
+        self._scales = np.empty(0)
+        self._store = np.empty((m, 0), order="F")
+        self.matrix = self._store
+        self._gram = np.empty((0, 0))
+
+    def extend(self, groups):
+        """Bring in more groups, behind those that are there."""
+        whole = self._problem.groups
+        columns, _ = whole.columns_of(groups)
+        found = self._problem.design.columns(columns)
+        self.groups = np.concatenate([self.groups, groups])
+        self.blocks = Blocks(whole.blocks.sizes[self.groups])
+        self.columns = np.concatenate([self.columns, columns])
+        if whole.weights is not None:
+            scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])
+            self._scales = np.concatenate([self._scales, scales])
+            found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
+        self._append(found)
+
+    def _append(self, found):
+        k = len(self.columns)
+        if sparse.issparse(found):
+            empty = self.matrix.shape[1] == 0
+            self.matrix = found if empty else sparse.hstack([self.matrix, found], format="csc")
+            return
+        if k > self._store.shape[1]:
+            grown = np.empty((found.shape[0], max(k, 2 * self._store.shape[1])), order="F")
+            grown[:, : k - found.shape[1]] = self.matrix
+            self._store = grown
+        self._store[:, k - found.shape[1] : k] = found
+        self.matrix = self._store[:, :k]
+
+    def scaled(self, coefficients):
+        """Coefficients of the panel from those of the design, or of the design from the panel's: see :meth:`unscaled`."""
+        return coefficients if not len(self._scales) else coefficients * self._scales
+
+    def unscaled(self, coefficients):
+        """Coefficients of the design's own columns."""
+        return coefficients if not len(self._scales) else coefficients / self._scales
+
+    def gram(self, active):
+        """Inner products of those columns, (a, a): a copy out of all inner products, which are kept."""
+        k, known = len(self.columns), len(self._gram)
+        if known < k:
+            grown = np.empty((k, k))
+            grown[:known, :known] = self._gram
+            strip = _dense(self.matrix.T @ self.matrix[:, known:])
+            grown[:, known:] = strip
+            grown[known:, :known] = strip[:known].T
+            self._gram = grown
+        return self._gram[np.ix_(active, active)]
+
+
+def _dense(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
