@@ -1,6 +1,12 @@
-"""DAL: sparse linear models on a design matrix by proximal minimisation of the dual, on a working set of columns."""
+r"""DAL on a design matrix: proximal minimisation through the dual, on a working set of columns.
+
+The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels. Each outer
+iteration makes one pass :math:`A^\top \rho` over all columns. The pass certifies the model, and tells which columns
+violate the dual constraints and so enter the panel of columns on which the next model is found.
+"""
 
 import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,116 +15,178 @@ from omkl.batch.design_problem import DesignSolver, LinearModel
 from omkl.batch.panel import Panel
 from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
+from omkl.exceptions import InputError
+
+#: Columns of the first panel, and groups that enter later: as many as are active, but no fewer than this.
+FIRST_COLUMNS = 128
+FEWEST_ENTRANTS = 64
+#: While many groups outside violate the constraints by far, a larger C is solved for: this share of the worst.
+CONTINUATION = 0.4
+#: Relative gaps that panels are solved to: while C is larger than asked for, and as shares of the tolerance, of the gap.
+ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
+#: How far proximal weights may grow from the first, and Newton steps of one proximal step.
+LARGEST_GROWTH = 1e9
+NEWTON_STEPS = 50
+
+
+@dataclass
+class DALStart:
+    """What :class:`DAL` can start from: a model, and where it is known the panel and the proximal weight it came from.
+
+    The panel is that of one design and its groups; C, loss, regularizer and y of the new problem may differ.
+    """
+
+    model: LinearModel
+    panel: Panel | None = None
+    growth: float = 1.0
 
 
 class DAL(DesignSolver):
-    """x"""
+    r"""Dual augmented Lagrangian method for lasso, group lasso and elastic net, with any smooth loss.
+
+    Parameters
+    ----------
+    gamma : float > 0
+        First proximal weight :math:`\gamma`, in units of 1 over the mean squared norm of the columns.
+    growth : float > 1
+        Factor by which it grows from one proximal step to the next.
+
+    Notes
+    -----
+    Newton's system is solved on the side of the active columns or on that of the samples, whichever is smaller, by
+    Cholesky; by conjugate gradients beyond 5000. A panel of k columns takes 8 m k bytes; the design is never copied.
+    """
 
     short_names = {"dal": {}}
 
-    def __init__(self, gamma0=1.0, growth=4.0, first=512):
-        self.gamma0, self.growth, self.first = gamma0, growth, first
+    def __init__(self, gamma=1e3, growth=10.0):
+        if not 0 < gamma < np.inf or not 1 < growth < np.inf:
+            raise InputError(f"gamma must be > 0 and growth > 1, both finite, not {gamma!r} and {growth!r}.")
+        self.gamma = gamma
+        self.growth = growth
 
     def solve(self, problem, tol=1e-3, max_iter=None, start=None, on_iteration=None):
-        return _Search(self, problem).run(tol, 100 if max_iter is None else max_iter, start, on_iteration)
+        """See :meth:`DesignSolver.solve`; ``start`` may also be the ``start`` of a solution by DAL (100 iterations)."""
+        if not tol > 0:
+            raise InputError(f"tol must be > 0, not {tol!r}.")
+        search = _Search(self, problem, start if isinstance(start, DALStart) else DALStart(start))
+        return search.run(tol, 100 if max_iter is None else max_iter, on_iteration)
 
 
 class _Search:
-    def __init__(self, solver, problem):
+    """The state of one solve: panel, model on the panel, dual point, proximal weight."""
+
+    def __init__(self, solver, problem, start):
         self.solver, self.problem = solver, problem
-        self.panel = Panel(problem)
-        self.w, self.b = np.empty(0), 0.0
-        self.newton_steps = 0
+        self.panel = Panel(problem) if start.panel is None else start.panel
+        self.growth = start.growth
+        self.w, self.b = np.zeros(len(self.panel.columns)), 0.0
+        self.C = np.inf
         self.rho = None
+        self.newton_steps = 0
+        if start.model is not None:
+            self._restore(start.model)
 
-    def run(self, tol, max_iter, start, on_iteration):
+    def _restore(self, model):
+        """Put a model on the panel."""
+        missing = np.setdiff1d(self.problem.groups.of_columns(model.active), self.panel.groups)
+        if len(missing):
+            self.panel.extend(missing)
+        full = model.dense(self.problem.design.shape[1])
+        self.w, self.b = self.panel.scaled(full[self.panel.columns]), model.intercept
+
+    def run(self, tol, max_iter, on_iteration):
         began = time.perf_counter()
-        problem = self.problem
-        if start is not None and len(start.active):
-            groups = problem.groups.of_columns(start.active)
-            self.panel.extend(groups)
-            self.w = self.panel.scaled(start.dense(problem.design.shape[1])[self.panel.columns])
-            self.b = start.intercept
-        history = []
+        history, stalled, best = [], 0, np.inf
         for iteration in range(max_iter + 1):
-            certificate, dual_norms = self.certify()
+            certificate, dual_norms = self._certify()
             gap = certificate.gap
-            history.append(dict(seconds=time.perf_counter() - began, primal=certificate.primal, dual=certificate.dual, gap=gap,
-                                active=int(np.count_nonzero(self.w)), panel=len(self.panel.groups), newton=self.newton_steps))
-            stop = on_iteration is not None and on_iteration(history[-1])
-            if gap <= tol or stop or iteration == max_iter:
+            history.append({
+                "seconds": time.perf_counter() - began, "primal": certificate.primal, "dual": certificate.dual,
+                "gap": gap, "active": int(np.count_nonzero(certificate.norms)), "panel": len(self.panel.groups),
+                "newton_steps": self.newton_steps,
+            })  # fmt: skip
+            stalled, best = (0 if gap < best else stalled + 1), min(gap, best)
+            asked_to_stop = on_iteration is not None and on_iteration(history[-1])
+            if gap <= tol or asked_to_stop or stalled > 10 or iteration == max_iter:
                 break
-            self.enlarge(dual_norms)
-            self.solve_panel(max(0.3 * tol, min(0.1 * gap,0.1)))
+            entered = self._enlarge(dual_norms)
+            # what is left of the gap is the panel's own where nothing has entered: solve it better, then
+            fine = max(FINE * tol, min(SHARE * gap, ROUGH)) if entered else SHARE * min(tol, gap)
+            self._solve_panel(ROUGH if self.C > self.problem.C else fine)
+        model = self._model()
+        return Solution(
+            model, certificate, iteration, gap <= tol, history, DALStart(model, self.panel, self.growth)
+        )  # fmt: skip
+
+    def _model(self):
         support = np.flatnonzero(self.w)
-        columns = self.panel.columns[support]
-        order = np.argsort(columns)
-        model = LinearModel(columns[order], self.panel.unscaled(self.w)[support][order], self.b)
-        return Solution(model, certificate, iteration, gap <= tol, history, model)
+        support = support[np.argsort(self.panel.columns[support])]
+        return LinearModel(self.panel.columns[support], self.panel.unscaled(self.w)[support], float(self.b))
 
-    def outputs(self):
-        s = np.flatnonzero(self.w)
-        z = self.panel.matrix[:, s] @ self.w[s]
-        self.b = self.problem.best_intercept(z)
-        return z + self.b
+    def _outputs(self):
+        """Predictions at the best intercept, which is set."""
+        support = np.flatnonzero(self.w)
+        outputs = self.panel.matrix[:, support] @ self.w[support]
+        self.b = self.problem.best_intercept(outputs)
+        return outputs + self.b
 
-    def certify(self):
-        problem = self.problem
-        z = self.outputs()
-        rho = problem.dual_point(z)
-        corr = problem.design.correlations(rho)
-        dual_norms = problem.groups.dual_norms(corr)
-        if len(self.panel.groups):
-            dual_norms[self.panel.groups] = self.panel.blocks.norms(self.panel.matrix.T @ rho)
+    def _certify(self):
+        """The certificate, and the dual norms of all groups: the one pass over the design."""
+        problem, panel = self.problem, self.panel
+        outputs = self._outputs()
+        self.rho = problem.dual_point(outputs)
+        dual_norms = problem.groups.dual_norms(problem.design.correlations(self.rho))
         norms = np.zeros(problem.groups.n_groups)
-        norms[self.panel.groups] = self.panel.blocks.norms(self.w)
-        dual, scale = problem.dual(rho, dual_norms)
-        self.rho = rho
-        return Certificate(problem.primal(z, norms), dual, norms, z, scale * rho), dual_norms
+        if len(panel.groups):
+            # in double precision, whatever that of the design
+            dual_norms[panel.groups] = panel.blocks.norms(panel.matrix.T @ self.rho)
+            norms[panel.groups] = panel.blocks.norms(self.w)
+        dual, scale = problem.dual(self.rho, dual_norms)
+        return Certificate(problem.primal(outputs, norms), dual, norms, outputs, scale * self.rho), dual_norms
 
-    def enlarge(self, dual_norms):
-        outside = dual_norms.copy()
-        outside[self.panel.groups] = 0.0
-        viol = np.flatnonzero(outside > self.problem.C * self.problem.threshold)
-        if not len(self.panel.groups):
-            room = self.solver.first
-            cand = np.arange(len(outside))
+    def _enlarge(self, dual_norms):
+        """Bring in the groups that violate their constraints most, and choose the C to solve for next."""
+        problem, panel = self.problem, self.panel
+        outside = dual_norms / problem.threshold
+        outside[panel.groups] = 0.0
+        if len(panel.groups):
+            room = max(FEWEST_ENTRANTS, np.count_nonzero(panel.blocks.norms(self.w)))
+            entrants = np.flatnonzero(outside > problem.C)
         else:
-            room = max(len(self.panel.groups), 1)
-            cand = viol
-        if len(cand) > room:
-            cand = cand[np.argpartition(-outside[cand], room)[:room]]
-        cand = np.sort(cand)
-        if len(cand):
-            self.panel.extend(cand)
-            self.w = np.concatenate([self.w, np.zeros(len(self.panel.columns) - len(self.w))])
+            room = int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
+            entrants = np.flatnonzero(outside)
+        if len(entrants) > room:
+            entrants = np.sort(entrants[np.argpartition(-outside[entrants], room)[:room]])
+        if len(entrants):
+            panel.extend(entrants)
+            self.w = np.concatenate([self.w, np.zeros(len(panel.columns) - len(self.w))])
+            outside[entrants] = 0.0
+        self.C = max(problem.C, min(self.C, CONTINUATION * outside.max(initial=0.0)))
+        return len(entrants) > 0
 
-    def solve_panel(self, tol):
-        problem = self.problem
-        C = problem.C
+    def _solve_panel(self, tol):
+        """Proximal steps on the panel, to a relative gap over its columns."""
+        problem, panel = replace(self.problem, C=self.C), self.panel
+        if not len(panel.groups):
+            return
+        scale = panel.mean_square
         rho = self.rho
-        gamma = getattr(self, "gamma", None)
-        if gamma is None:
-            gamma = self.solver.gamma0
-        for outer in range(60):
-            z = self.outputs()
-            rho_m = problem.dual_point(z)
-            dn = self.panel.blocks.norms(self.panel.matrix.T @ rho_m)
-            norms = self.panel.blocks.norms(self.w)
-            primal = problem.primal(z, norms)
-            dual, _ = problem.dual(rho_m, dn)
-            if self.solver_verbose: print("   outer", outer, "gamma", gamma, "gap", (primal - dual) / primal, "newton", self.newton_steps, 'act', np.count_nonzero(norms), 'k', len(norms))
+        for _ in range(40):
+            outputs = self._outputs()
+            dual_point = problem.dual_point(outputs)
+            primal = problem.primal(outputs, panel.blocks.norms(self.w))
+            dual, _ = problem.dual(dual_point, panel.blocks.norms(panel.matrix.T @ dual_point))
             if primal - dual <= tol * abs(primal):
-                break
-            lagr = AugmentedLagrangian(problem, self.panel, self.w, self.b, gamma, gamma * 10)
-            target = 0.1 * tol * abs(primal)
-            def accuracy(point, outputs):
-                return max(target, 0.1 * abs(point.x @ (point.x - self.w)) / gamma)
-            point, n = lagr.minimise(lagr.at(rho), accuracy, 50)
-            self.newton_steps += n
-            rho = point.rho
-            self.w, self.b = point.x, point.u
-            gamma *= self.solver.growth
-        self.gamma = gamma / self.solver.growth
-        self.rho = rho
-    solver_verbose = False
+                # the next panel starts with the weight before the last
+                self.growth = max(1.0, self.growth / self.solver.growth**2)
+                return
+            weight = self.solver.gamma * self.growth
+            step = AugmentedLagrangian(problem, panel, self.w, self.b, weight / scale, 10.0 * weight / len(rho))
+            point, used = step.minimise(step.at(step.inside(rho)), 0.1 * tol * abs(primal), NEWTON_STEPS)
+            self.newton_steps += used
+            if used == NEWTON_STEPS:
+                self.growth /= self.solver.growth
+            else:
+                self.growth = min(self.growth * self.solver.growth, LARGEST_GROWTH)
+            rho, self.w, self.b = point.rho, point.x, point.u

@@ -23,6 +23,8 @@ from omkl.batch.blocks import Blocks, RayJacobian
 LARGEST_FACTOR = 5000
 #: Dual variables of a loss with a barrier keep this share of their distance to it.
 BARRIER_SHARE = 0.05
+#: and stay away from it by this share of the domain's width, where slopes are still finite.
+BARRIER_MARGIN = 1e-12
 
 
 @dataclass
@@ -56,6 +58,13 @@ class AugmentedLagrangian:
         self.gamma, self.gamma_b = gamma, gamma_b if problem.intercept else 0.0
         self.low, self.high = problem.loss.domain(problem.y)
         self.barrier = _has_barrier(problem.loss, problem.y, self.low, self.high)
+        if self.barrier:
+            margin = BARRIER_MARGIN * np.where(np.isfinite(self.high - self.low), self.high - self.low, 1.0)
+            self.low, self.high = self.low + margin, self.high - margin
+
+    def inside(self, rho):
+        """The nearest point at which the conjugate and its derivatives are finite."""
+        return np.clip(rho, self.low, self.high)
 
     def at(self, rho, v=None):
         """The :class:`Point` at rho (m,); ``v`` may be given where it is known."""
@@ -80,14 +89,17 @@ class AugmentedLagrangian:
         return columns @ (point.x[support] if columns is not self.panel.matrix else point.x) + point.u
 
     def minimise(self, point, accuracy, max_iter):
-        """Newton steps until the Fenchel gap of the loss at the step's model is small.
+        r"""Newton steps until the Fenchel gap of the loss at the step's model is small.
+
+        The duality gap of the model consists of that, of :math:`x^\top (x - w) / \gamma`, which only another proximal
+        step can make smaller, and of what scaling towards the feasible points costs.
 
         Parameters
         ----------
         point : Point
             Where to start.
-        accuracy : callable
-            Takes a Point and its predictions; the Fenchel gap to stop at.
+        accuracy : float
+            Fenchel gap to stop at; a tenth of the second part is enough, too.
         max_iter : int
 
         Returns
@@ -99,8 +111,8 @@ class AugmentedLagrangian:
         problem = self.problem
         for iteration in range(max_iter):
             outputs = self.outputs(point)
-            loss_values = problem.loss.value(problem.y, outputs) + problem.loss.conjugate(problem.y, point.rho)
-            if (loss_values + point.rho * outputs).sum() <= accuracy(point, outputs):
+            values = problem.loss.value(problem.y, outputs) + problem.loss.conjugate(problem.y, point.rho)
+            if (values + point.rho * outputs).sum() <= max(accuracy, 0.1 * abs(point.x @ (point.x - self.w)) / self.gamma):
                 return point, iteration
             gradient = problem.loss.conjugate_gradient(problem.y, point.rho) + outputs
             moved = self._search(point, gradient, self._direction(point, gradient))
@@ -113,9 +125,8 @@ class AugmentedLagrangian:
         """The Newton direction over the dual variables that are not held at the boundary of the domain."""
         problem = self.problem
         inverse = 1.0 / problem.loss.conjugate_curvature(problem.y, point.rho)
-        if not self.barrier:
-            held = ((point.rho <= self.low) & (gradient > 0)) | ((point.rho >= self.high) & (gradient < 0))
-            inverse[held] = 0.0
+        held = ((point.rho <= self.low) & (gradient > 0)) | ((point.rho >= self.high) & (gradient < 0))
+        inverse[held] = 0.0
         active_blocks = np.flatnonzero(point.shrunk)
         blocks = self.panel.blocks
         active = active_blocks if blocks.single else np.flatnonzero(blocks.spread(point.shrunk))

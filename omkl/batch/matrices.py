@@ -31,6 +31,10 @@ class Design:
         r""":math:`\sum_j A_j w_j` over the columns that ``indices`` names, (m,)."""
         if not len(indices):
             return np.zeros(self.shape[0])
+        if 4 * len(indices) > self.shape[1]:
+            full = np.zeros(self.shape[1], dtype=self.matrix.dtype)
+            full[indices] = coefficients
+            return np.asarray(self.matrix @ full, dtype=np.float64)
         return self.columns(indices) @ coefficients
 
 

@@ -26,6 +26,8 @@ class Panel:
         self._scales = np.empty(0)
         self._store = np.empty((m, 0), order="F")
         self.matrix = self._store
+        self._known = np.empty(0, dtype=np.int64)
+        self._places = np.empty(0, dtype=np.int64)
         self._gram = np.empty((0, 0))
 
     def extend(self, groups):
@@ -40,6 +42,7 @@ class Panel:
             scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])
             self._scales = np.concatenate([self._scales, scales])
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
+        self._places = np.concatenate([self._places, np.full(len(columns), -1)])
         self._append(found)
 
     def _append(self, found):
@@ -55,25 +58,35 @@ class Panel:
         self._store[:, k - found.shape[1] : k] = found
         self.matrix = self._store[:, :k]
 
+    @property
+    def mean_square(self):
+        """Mean of the squared norms of the columns; 1 where all are zero."""
+        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
+        return float(np.square(entries).sum()) / max(len(self.columns), 1) or 1.0
+
     def scaled(self, coefficients):
-        """Coefficients of the panel from those of the design, or of the design from the panel's: see :meth:`unscaled`."""
+        """Coefficients of the panel from those of the design's columns."""
         return coefficients if not len(self._scales) else coefficients * self._scales
 
     def unscaled(self, coefficients):
-        """Coefficients of the design's own columns."""
+        """Coefficients of the design's columns from those of the panel."""
         return coefficients if not len(self._scales) else coefficients / self._scales
 
     def gram(self, active):
-        """Inner products of those columns, (a, a): a copy out of all inner products, which are kept."""
-        k, known = len(self.columns), len(self._gram)
-        if known < k:
-            grown = np.empty((k, k))
+        """Inner products of those columns, (a, a); those of all columns that were ever active are kept."""
+        new = active[self._places[active] < 0]
+        if len(new):
+            known = len(self._known)
+            self._known = np.concatenate([self._known, new])
+            self._places[new] = np.arange(known, len(self._known))
+            grown = np.empty((len(self._known), len(self._known)))
             grown[:known, :known] = self._gram
-            strip = _dense(self.matrix.T @ self.matrix[:, known:])
+            strip = _dense(self.matrix[:, self._known].T @ self.matrix[:, new])
             grown[:, known:] = strip
             grown[known:, :known] = strip[:known].T
             self._gram = grown
-        return self._gram[np.ix_(active, active)]
+        places = self._places[active]
+        return self._gram[places[:, None], places]
 
 
 def _dense(matrix):
