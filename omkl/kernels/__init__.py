@@ -13,7 +13,7 @@ from omkl.kernels.functions import (
     Precomputed,
     as_kernel,
 )
-from omkl.kernels.stack import DenseStack, KernelStack
+from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
 
 __all__ = [
     "Average",
@@ -26,6 +26,7 @@ __all__ = [
     "KernelStack",
     "Laplacian",
     "Linear",
+    "PackedStack",
     "Pair",
     "Polynomial",
     "Precomputed",

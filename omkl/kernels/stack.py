@@ -7,6 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from omkl.kernels._jit_stack import dots, pack, packed_products, packed_square, unpack, weighted_sum
+
 
 class KernelStack(Protocol):
     """Gram matrices ``K_1 .. K_M`` of the same N samples. ``which`` is an index array; None stands for all kernels."""
@@ -61,3 +63,49 @@ class DenseStack:
 
     def traces(self, which=None):
         return np.trace(self._chosen(which), axis1=1, axis2=2)
+
+
+class PackedStack:
+    """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
+
+    Parameters
+    ----------
+    rows : array of shape (M, N (N + 1) / 2), float32 or float64
+        One packed kernel a row.
+    """
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.n_kernels, self.length = rows.shape
+        self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
+
+    @property
+    def nbytes(self):
+        """Bytes of the kernels."""
+        return self.rows.nbytes
+
+    def _indices(self, which):
+        return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+
+    def quadratics(self, vector, which=None):
+        which = self._indices(which)
+        square, values = np.empty(self.length), np.empty(len(which))
+        packed_square(vector, square)
+        dots(self.rows, which, square, values)
+        return np.maximum(values, 0.0)
+
+    def products(self, vectors, which=None):
+        which = self._indices(which)
+        result = np.zeros((len(which), self.n_samples))
+        packed_products(self.rows, which, np.atleast_2d(vectors), result)
+        return result
+
+    def combine(self, weights, which=None):
+        total, matrix = np.empty(self.length), np.empty((self.n_samples, self.n_samples))
+        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
+        unpack(total, matrix)
+        return matrix
+
+    def traces(self, which=None):
+        diagonal = np.arange(1, self.n_samples + 1).cumsum() - 1
+        return self.rows[self._indices(which)[:, None], diagonal].sum(axis=1, dtype=np.float64)
