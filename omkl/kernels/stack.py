@@ -79,6 +79,15 @@ class PackedStack:
         self.n_kernels, self.length = rows.shape
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
+    @classmethod
+    def from_grams(cls, grams, dtype=np.float32):
+        grams = np.asarray(grams)
+        n = grams.shape[1]
+        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
+        for gram, row in zip(grams, rows):
+            pack(gram, 0, row)
+        return cls(rows)
+
     @property
     def nbytes(self):
         """Bytes of the kernels."""
