@@ -209,5 +209,7 @@ def _move_multipliers(point, low, high, direction, barrier):
     for multipliers, slack, change in ((point.low, low, direction), (point.high, high, -direction)):
         moves = barrier / slack - multipliers - multipliers / slack * change
         shrinking = moves < 0
-        step = min(1.0, TO_BOUND * float((multipliers[shrinking] / -moves[shrinking]).min())) if shrinking.any() else 1.0
+        step = (
+            min(1.0, TO_BOUND * float((multipliers[shrinking] / -moves[shrinking]).min())) if shrinking.any() else 1.0
+        )
         multipliers += step * moves
