@@ -163,7 +163,10 @@ def _newton_direction(term, signs, descent, stiffness, equality):
     change = solved[:, 0] - intercept * solved[:, 1]
     if len(signs) == 1:
         return change[None], float(intercept)
-    return -(descent + signs * (curvature @ change + intercept)) * softness, float(intercept)
+    direction = -(descent + signs * (curvature @ change + intercept)) * softness
+    # where softness is tiny the difference above has few digits: the two variables shall add up to the change
+    missing = change - (signs * direction).sum(axis=0)
+    return direction + signs * softness * (diagonal * missing), float(intercept)
 
 
 def _solve(system, sides):
@@ -206,5 +209,7 @@ def _move_multipliers(point, low, high, direction, barrier):
     for multipliers, slack, change in ((point.low, low, direction), (point.high, high, -direction)):
         moves = barrier / slack - multipliers - multipliers / slack * change
         shrinking = moves < 0
-        step = min(1.0, TO_BOUND * float((-multipliers / moves)[shrinking].min())) if shrinking.any() else 1.0
+        step = (
+            min(1.0, TO_BOUND * float((multipliers[shrinking] / -moves[shrinking]).min())) if shrinking.any() else 1.0
+        )
         multipliers += step * moves
