@@ -1,6 +1,24 @@
 """Batch multiple kernel learning, with certificates."""
 
+from omkl.batch.cutting_planes import SILP, LevelMKL
+from omkl.batch.hessian_mkl import HessianMKL
 from omkl.batch.problem import Certificate, Expansion, Problem, certify, evaluate
+from omkl.batch.simple_mkl import SimpleMKL
 from omkl.batch.solver import Solution, Solver
+from omkl.batch.weight_constrained import LpNormMKL, WeightConstrained
 
-__all__ = ["Certificate", "Expansion", "Problem", "Solution", "Solver", "certify", "evaluate"]
+__all__ = [
+    "SILP",
+    "Certificate",
+    "Expansion",
+    "HessianMKL",
+    "LevelMKL",
+    "LpNormMKL",
+    "Problem",
+    "SimpleMKL",
+    "Solution",
+    "Solver",
+    "WeightConstrained",
+    "certify",
+    "evaluate",
+]
