@@ -4,6 +4,7 @@ from omkl.batch.cutting_planes import SILP, LevelMKL
 from omkl.batch.hessian_mkl import HessianMKL
 from omkl.batch.problem import Certificate, Expansion, Problem, certify, evaluate
 from omkl.batch.simple_mkl import SimpleMKL
+from omkl.batch.soft_threshold import IterativeSoftThresholding
 from omkl.batch.solver import Solution, Solver
 from omkl.batch.weight_constrained import LpNormMKL, WeightConstrained
 
@@ -12,6 +13,7 @@ __all__ = [
     "Certificate",
     "Expansion",
     "HessianMKL",
+    "IterativeSoftThresholding",
     "LevelMKL",
     "LpNormMKL",
     "Problem",
