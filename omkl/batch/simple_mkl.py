@@ -3,6 +3,7 @@
 import numpy as np
 
 from omkl.batch.wrapper import Wrapper
+from omkl.exceptions import InputError
 
 
 class SimpleMKL(Wrapper):
@@ -26,8 +27,10 @@ class SimpleMKL(Wrapper):
     short_names = {"simplemkl": {}}
 
     def __init__(self, flatness=0.1, svm=None):
+        if not 0 < flatness < 1:
+            raise InputError(f"flatness must lie in (0, 1), not {flatness!r}.")
         super().__init__(svm)
-        self.flatness = flatness
+        self.flatness = float(flatness)
 
     def points(self, search, point):
         while True:
@@ -65,6 +68,8 @@ class SimpleMKL(Wrapper):
         slopes = [low.gradient @ direction, high.gradient @ direction]
         best = min(low, high, key=lambda point: point.value)
         for _ in range(30):
+            if not slopes[0] < 0 < slopes[1]:
+                break
             share = slopes[0] / (slopes[0] - slopes[1])
             middle = search.evaluate(low.weights + share * (high.weights - low.weights))
             best = min(best, middle, key=lambda point: point.value)

@@ -71,11 +71,11 @@ def _kernel_ridge(gram, y, C):
     """The linear system of kernel ridge regression, bordered by the constraint that an intercept brings."""
     n = len(y)
     system = np.zeros((n + 1, n + 1))
-    system[:n, :n] = gram
-    system[np.arange(n), np.arange(n)] += 1.0 / C
+    system[:n, :n] = C * gram
+    system[np.arange(n), np.arange(n)] += 1.0
     system[n, :n] = system[:n, n] = 1.0
     solution = solve(system, np.append(y, 0.0), assume_a="sym", overwrite_a=True)
-    return solution[:n], float(solution[n])
+    return C * solution[:n], float(solution[n])
 
 
 def _without_bias(machine):
