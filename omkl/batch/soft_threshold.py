@@ -20,7 +20,7 @@ from omkl.regularizers.base import ratio_or_zero
 
 @dataclass
 class Iterate:
-    r"""Functions :math:`f_1 \ldots f_M`: coefficients (M, N), their products :math:`K_m \alpha_m` (M, N), norms (M,)."""
+    r"""Functions :math:`f_m`: coefficients (M, N), their products :math:`K_m \alpha_m` (M, N), norms (M,)."""
 
     coefficients: np.ndarray
     products: np.ndarray
@@ -122,12 +122,16 @@ def _lipschitz_constant(problem):
     n = problem.kernels.n_samples
     total = problem.kernels.combine(np.ones(problem.kernels.n_kernels))
     centre = (lambda v: v - v.mean()) if problem.intercept else (lambda v: v)
-    operator = LinearOperator((n, n), matvec=lambda v: centre(total @ centre(v.ravel())), dtype=np.float64)
+    # a shift by a trifle, as Lanczos starts at no null space
+    shift = max(1e-9 * np.trace(total), np.finfo(float).tiny)
     if n < 3:
-        return problem.loss.curvature * np.trace(total)
+        return problem.loss.curvature * (np.trace(total) + shift)
+    operator = LinearOperator(
+        (n, n), matvec=lambda v: centre(total @ centre(v.ravel())) + shift * v.ravel(), dtype=np.float64
+    )
     largest = eigsh(operator, k=1, tol=1e-3, v0=np.cos(np.arange(n)), return_eigenvectors=False)[0]
     # Lanczos approaches the eigenvalue from below
-    return problem.loss.curvature * max(1.01 * largest, 1e-12 * np.trace(total), np.finfo(float).tiny)
+    return problem.loss.curvature * 1.01 * largest
 
 
 def _initial(problem, start):

@@ -46,7 +46,9 @@ def test_the_objective_is_the_one_that_a_generic_solver_reaches(method, loss, in
         assert record["primal"] >= optimum * (1 - 1e-7)
 
 
-@pytest.mark.parametrize("penalty", ["weights in 1.3333333333333333-ball", "weights in 2.0-ball", "weights in 4.0-ball"])
+@pytest.mark.parametrize(
+    "penalty", ["weights in 1.3333333333333333-ball", "weights in 2.0-ball", "weights in 4.0-ball"]
+)
 @each_loss
 def test_lp_norm_mkl_reaches_the_optimum_over_its_ball(penalty, loss):
     problem, factors = small_problem(loss, penalty)
@@ -185,7 +187,7 @@ def test_the_mixture_of_dual_points_is_as_good_a_bound_as_the_linear_program():
 
 
 def test_projection_onto_the_level_set_is_what_a_generic_solver_finds():
-    planes, search, rng = some_planes()
+    planes, _, rng = some_planes()
     _, least = planes.minimize()
     best = min(cut.value for cut in planes.points)
     for level in (0.1, 0.5, 0.9):
