@@ -84,7 +84,7 @@ def test_wrapper(benchmark, pima, method):
 @pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
 @pytest.mark.parametrize("strength", [0.5, 0.05])
 def test_soft_thresholding(benchmark, pima, loss, strength):
-    """ISTA for so many iterations, FISTA to the gaps that ISTA reaches on its way."""
+    """Iterations that ISTA needs for a gap, against FISTA's."""
     stack, y = pima
     problem = Problem(stack, y, loss, L21(), strength)
     benchmark.group = f"soft thresholding, {stack.n_kernels} kernels, {N_SAMPLES} samples"
@@ -95,9 +95,7 @@ def test_soft_thresholding(benchmark, pima, loss, strength):
     for gap in [0.3, 0.1, 0.03, 0.01, 0.003]:
         needed = [first_below(solution.history, gap) for solution in (plain, fast)]
         if None not in needed:
-            print(
-                f"    to a gap of {gap}: ista {needed[0]}, fista {needed[1]} iterations, {needed[0] / needed[1]:.1f} to 1"
-            )
+            print(f"    to a gap of {gap}: ista {needed[0]}, fista {needed[1]}, {needed[0] / needed[1]:.1f} to 1")
     print(f"    to ista's last gap of {plain.certificate.gap:.1e}: {plain.n_iter / fast.n_iter:.1f} to 1")
 
 
