@@ -18,7 +18,7 @@ from omkl.exceptions import InputError
 from omkl.regularizers.base import ratio_or_zero
 
 #: How much longer than the last step the next one may be, when accelerated.
-GROWTH = 1.1
+GROWTH = 1.2
 #: Of a step, in units of the one that is always safe.
 LONGEST = 1e4
 

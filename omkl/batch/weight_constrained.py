@@ -15,6 +15,11 @@ class Alternating(Wrapper):
     SVM's solution.
     """
 
+    def initial_weights(self, problem, start):
+        # updates multiply weights: one that has died out could never come back, and a tiny one not soon
+        weights = super().initial_weights(problem, start)
+        return np.maximum(weights, 1e-4 * weights.max())
+
     def points(self, search, point):
         problem = search.problem
         while np.any(point.squares):

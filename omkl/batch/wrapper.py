@@ -130,11 +130,22 @@ class Wrapper(Solver):
         """Refuse problems whose weights do not lie in the method's set; the simplex for most."""
         require_simplex(problem.regularizer, type(self).__name__)
 
+    def initial_weights(self, problem, start):
+        """The weights of a similar problem, or those of equal norms."""
+        n_kernels = problem.kernels.n_kernels
+        if start is None:
+            return problem.regularizer.kernel_weights(np.ones(n_kernels))
+        weights = np.asarray(start, dtype=np.float64)
+        usable = weights.shape == (n_kernels,) and np.all(np.isfinite(weights)) and np.all(weights >= 0)
+        if not usable or not weights.any():
+            raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0: the start of a solution.")
+        return weights
+
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
         self.check(problem)
         search = Search(problem, machine_for(problem, self.svm, tol))
         progress = Progress(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
-        first = search.evaluate(_initial_weights(problem, start))
+        first = search.evaluate(self.initial_weights(problem, start))
         for point in chain([first], self.points(search, first)):
             active = np.count_nonzero(point.weights)
             if progress.ends(search.primal, search.dual, active, svm_evaluations=search.n_machines):
@@ -155,14 +166,3 @@ def require_simplex(regularizer, method):
             f"{method} keeps kernel weights in the simplex, which is regularizer='mkl' (SquaredL21), not"
             f" {regularizer!r}; a block 1-norm at C has the solution of 'mkl' at C divided by its sum of norms."
         )
-
-
-def _initial_weights(problem, start):
-    """The weights of a similar problem, or those of equal norms."""
-    n_kernels = problem.kernels.n_kernels
-    if start is None:
-        return problem.regularizer.kernel_weights(np.ones(n_kernels))
-    weights = np.asarray(start, dtype=np.float64)
-    if weights.shape != (n_kernels,) or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not weights.any():
-        raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0: the start of a solution.")
-    return weights

@@ -58,5 +58,5 @@ def generic_optimum(problem, factors, loss, penalty):
     constraints = [cp.norm(w, 2) <= norms[k] for k, w in enumerate(coordinates)]
     penalized = PENALTIES[penalty][1](norms, constraints)
     objective = cp.Minimize(LOSSES[loss][1](problem.y, outputs) + problem.C * penalized)
-    tight = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
+    tight = {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8}
     return cp.Problem(objective, constraints).solve(solver=cp.CLARABEL, **tight)
