@@ -3,6 +3,7 @@
 from omkl.batch.cutting_planes import SILP, LevelMKL
 from omkl.batch.hessian_mkl import HessianMKL
 from omkl.batch.one_step import OneStep
+from omkl.batch.path import largest_strength, regularization_path
 from omkl.batch.problem import Certificate, Expansion, Problem, certify, evaluate
 from omkl.batch.simple_mkl import SimpleMKL
 from omkl.batch.soft_threshold import IterativeSoftThresholding
@@ -27,4 +28,6 @@ __all__ = [
     "WeightConstrained",
     "certify",
     "evaluate",
+    "largest_strength",
+    "regularization_path",
 ]

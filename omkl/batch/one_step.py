@@ -19,6 +19,7 @@ class OneStep(Solver):
     """
 
     short_names = {"one-step": {}}
+    natural_regularizer = "elastic-net"
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
         regularizer = problem.regularizer

@@ -45,6 +45,7 @@ class WeightConstrained(Alternating):
     """
 
     short_names = {"gmkl": {}}
+    natural_regularizer = "elastic-net-weights"
 
     def check(self, problem):
         if not isinstance(problem.regularizer, (ElasticNetWeights, SquaredL21)):
@@ -71,6 +72,7 @@ class LpNormMKL(Alternating):
     """
 
     short_names = {"lp-norm": {}}
+    natural_regularizer = "lp-norm"
 
     def check(self, problem):
         if not isinstance(problem.regularizer, (SquaredLq, SquaredL21, Ridge)):

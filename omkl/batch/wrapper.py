@@ -105,6 +105,7 @@ class Wrapper(Solver):
         ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
     """
 
+    natural_regularizer = "mkl"
     #: Outer iterations at most, unless the caller says otherwise.
     max_iter = 1000
 

@@ -60,11 +60,20 @@ def _semidefinite(gram, scale):
     return dpotrf(shifted, lower=1, overwrite_a=1)[1] == 0
 
 
+def packed_bytes(n_kernels, n_samples, dtype):
+    """Bytes of packed kernels."""
+    return n_kernels * n_samples * (n_samples + 1) // 2 * np.dtype(dtype).itemsize
+
+
+def packed_bytes_fit(n_kernels, n_samples, dtype):
+    """Whether packed kernels fit into the memory that is free."""
+    return packed_bytes(n_kernels, n_samples, dtype) <= _free_bytes()
+
+
 def require_memory(n_kernels, n_samples, dtype):
     """Raise an InputError where packed kernels would not fit into the memory that is free."""
-    needed = n_kernels * n_samples * (n_samples + 1) // 2 * np.dtype(dtype).itemsize
-    free = _free_bytes()
-    if needed > free:
+    if not packed_bytes_fit(n_kernels, n_samples, dtype):
+        needed, free = packed_bytes(n_kernels, n_samples, dtype), _free_bytes()
         raise InputError(
             f"{n_kernels} packed kernels of {n_samples} samples need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} "
             f"GiB are free: use float32 storage, low-rank factors (FactoredStack), kernels computed anew in every pass "

@@ -132,6 +132,11 @@ class PackedStack:
         """
         return cls(packed_kernels(kernels, X, dtype))
 
+    def restricted(self, samples):
+        """The same kernels on some of the samples, given by increasing indices."""
+        i, j = np.tril_indices(len(samples))
+        return PackedStack(self.rows[:, samples[i] * (samples[i] + 1) // 2 + samples[j]])
+
     def normalize(self, how):
         """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
         if how is None:
