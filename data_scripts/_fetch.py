@@ -5,11 +5,13 @@ import http.client
 import sys
 import urllib.request
 import zlib
+from collections import deque
 from pathlib import Path
 
 from tqdm import tqdm
 
 from omkl._files import replacing
+from omkl.data.files import open_bytes
 from omkl.exceptions import DataFileError
 
 BLOCK_SIZE = 2**16
@@ -22,6 +24,18 @@ def from_file(path):
             yield from iter(lambda: file.read(BLOCK_SIZE), b"")
     except OSError as error:
         raise DataFileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def contents(path):
+    """What is in a file, compressed or not, in blocks."""
+    with open_bytes(path) as file:
+        yield from iter(lambda: file.read(BLOCK_SIZE), b"")
+
+
+def found(name, folders):
+    """Path of the file ``name.gz`` or ``name`` in the first of the folders that has one, or None."""
+    paths = [Path(folder) / f"{name}{suffix}" for folder in folders for suffix in (".gz", "")]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def from_url(url):
@@ -49,6 +63,15 @@ def verified(blocks, sha256, source):
         yield block
     if digest.hexdigest() != sha256:
         raise DataFileError(f"{source} is not the file that was expected (its SHA-256 is {digest.hexdigest()}).")
+
+
+def holds(path, sha256):
+    """Whether a file is there, whole, and what is in it is what was expected."""
+    try:
+        deque(verified(contents(path), sha256, path), maxlen=0)
+    except DataFileError:
+        return False
+    return True
 
 
 def compressed(blocks):

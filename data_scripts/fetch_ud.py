@@ -17,13 +17,12 @@ right, are left alone.
 
 import argparse
 import sys
-from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
-from _fetch import BLOCK_SIZE, compressed, from_url, run, save, shown, verified
+from _fetch import compressed, contents, found, from_url, holds, run, save, shown, verified
 
-from omkl.data.files import open_bytes, user_cache
+from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
 
 HOME = "https://raw.githubusercontent.com/UniversalDependencies"
@@ -104,7 +103,7 @@ def fetch(names, folder):
     for name in names:
         for file in TREEBANKS[name]:
             target = user_cache() / "ud" / name / f"{file.name}.gz"
-            if _is_right(target, file):
+            if holds(target, file.sha256):
                 print(f"{target} is there already.")
                 continue
             blocks, source = _source(name, file, folder)
@@ -123,7 +122,7 @@ def _source(name, file, folder):
         path = _found(name, file, folder)
         if path is None:
             raise DataFileError(f"There is no {file.name}, nor {file.name}.gz, in {folder} or its folder {name}.")
-        return _contents(path), path
+        return contents(path), path
     if not file.urls:
         raise DataFileError(f"{name} has no public home in this form: if you have it, give its folder with --from.")
     if len(file.urls) == 1:
@@ -132,28 +131,13 @@ def _source(name, file, folder):
 
 
 def _found(name, file, folder):
-    folders = [Path(folder) / below for below in (name, f"ud/{name}", ".")]
-    paths = [place / f"{file.name}{suffix}" for place in folders for suffix in (".gz", "")]
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _contents(path):
-    with open_bytes(path) as file:
-        yield from iter(lambda: file.read(BLOCK_SIZE), b"")
+    return found(file.name, [Path(folder) / below for below in (name, f"ud/{name}", ".")])
 
 
 def _joined(urls):
     """Treebanks one after the other, an empty line after each."""
     for url in urls:
         yield b"".join(from_url(url)).rstrip(b"\n") + b"\n\n"
-
-
-def _is_right(path, file):
-    try:
-        deque(verified(_contents(path), file.sha256, path), maxlen=0)
-    except DataFileError:
-        return False
-    return True
 
 
 def main(argv=None):

@@ -2,15 +2,18 @@
 
 from importlib.metadata import version as _version
 
-from omkl import data, exceptions, groups, kernels, losses, online, plots, regularizers, structures
-from omkl.estimators import DependencyParser, OnlineMKLClassifier, SequenceLabeler, load
+from omkl import batch, data, exceptions, groups, kernels, losses, online, plots, regularizers, structures
+from omkl.estimators import DependencyParser, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler, load
 
 __version__ = _version("omkl")
 
 __all__ = [
     "DependencyParser",
+    "MKLClassifier",
+    "MKLRegressor",
     "OnlineMKLClassifier",
     "SequenceLabeler",
+    "batch",
     "data",
     "exceptions",
     "groups",

@@ -19,6 +19,10 @@ class DataWarning(UserWarning):
     """Something in a data file was left out, as it was asked for; the message says how much, and why."""
 
 
+class MemoryWarning(UserWarning):
+    """Something does not fit into memory, and is done in a slower way that needs less."""
+
+
 class ModelFileError(InputError):
     """A model file is not one, or is damaged, or needs something that this version does not have."""
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from omkl import kernels, losses, online, regularizers
+from omkl import batch, kernels, losses, online, regularizers
 from omkl._files import replacing
 from omkl.exceptions import InputError, ModelFileError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 #: Where the parts that a model names are looked up; nothing else is ever loaded by name.
-ROOMS = {"kernels": kernels, "losses": losses, "online": online, "regularizers": regularizers}
+ROOMS = {"batch": batch, "kernels": kernels, "losses": losses, "online": online, "regularizers": regularizers}
 
 
 def write_model(path, manifest, arrays):

@@ -23,9 +23,9 @@ MAY_IMPORT = {
     "batch": LEAVES | {"kernels", "losses", "regularizers"},
     "data": LEAVES | {"groups", "structures"},
     "plots": LEAVES,
-    "persistence": LEAVES | {"kernels", "losses", "online", "regularizers"},
+    "persistence": LEAVES | {"batch", "kernels", "losses", "online", "regularizers"},
     "estimators": LEAVES
-    | {"data", "groups", "kernels", "losses", "online", "persistence", "regularizers", "structures"},
+    | {"batch", "data", "groups", "kernels", "losses", "online", "persistence", "regularizers", "structures"},
     "cli": LEAVES | {"data", "estimators", "kernels", "plots"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]

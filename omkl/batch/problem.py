@@ -46,13 +46,17 @@ class Problem:
         r"""Value of the dual at a point (N,) with norms :math:`\|\rho\|_{K_m}` (M,); ``-inf`` where not feasible."""
         return -float(self.loss.conjugate(self.y, rho).sum()) - self.C * self.regularizer.conjugate(dual_norms / self.C)
 
+    def inside(self, rho):
+        r"""A point near :math:`\rho` in the domain of the loss, with :math:`\sum_i \rho_i = 0` if there is an intercept."""
+        return self.loss.balanced(self.y, rho) if self.intercept else np.clip(rho, *self.loss.domain(self.y))
+
     def feasible(self, rho):
         r"""A dual feasible point near :math:`\rho`, and its norms in **all** kernels: one pass over them.
 
         In three steps (section 6.1 of Suzuki and Tomioka 2011, corrected): into the domain of the loss, onto
         :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is finite.
         """
-        rho = self.loss.balanced(self.y, rho) if self.intercept else np.clip(rho, *self.loss.domain(self.y))
+        rho = self.inside(rho)
         dual_norms = np.sqrt(self.kernels.quadratics(rho))
         scale = self.regularizer.dual_scale(dual_norms / self.C)
         return scale * rho, scale * dual_norms

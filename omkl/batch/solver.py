@@ -1,7 +1,7 @@
 """What a batch solver is: a problem in, a certified model out."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from omkl._named import Part
 from omkl.batch.problem import Certificate, Expansion, Problem
@@ -40,6 +40,9 @@ class Solver(Part):
 
     A string names it wherever a solver is accepted: ``"spicy"``, ``"one-step"``.
     """
+
+    #: The regularizer that the method is for, where the user names none.
+    natural_regularizer: ClassVar[str] = "block1"
 
     def solve(self, problem: Problem, tol=1e-2, max_iter=None, start=None, on_iteration=None) -> Solution:
         """Solve to a relative duality gap of ``tol``.

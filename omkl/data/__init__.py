@@ -10,6 +10,7 @@ from omkl.data.synthetic import synthetic_treebank
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_reader import iter_treebank, read_conllu, read_treebank
 from omkl.data.treebank_writer import TreebankWriter, treebank_writer, write_treebank
+from omkl.data.uci import read_uci, standardized_split
 
 __all__ = [
     "HandwrittenDates",
@@ -25,6 +26,8 @@ __all__ = [
     "read_ocr",
     "read_sequences",
     "read_treebank",
+    "read_uci",
+    "standardized_split",
     "synthetic_treebank",
     "tagging_features",
     "treebank_writer",

@@ -2,7 +2,8 @@
 
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.loading import load
+from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.sequence import SequenceLabeler
 
-__all__ = ["DependencyParser", "OnlineMKLClassifier", "SequenceLabeler", "load"]
+__all__ = ["DependencyParser", "MKLClassifier", "MKLRegressor", "OnlineMKLClassifier", "SequenceLabeler", "load"]

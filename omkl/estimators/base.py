@@ -60,10 +60,14 @@ class OnlineEstimator(BaseEstimator):
                 raise InputError(f'eta0 must be a number > 0 or "auto", not {self.eta0!r}.')
             if self.schedule is not None:
                 raise InputError('eta0="auto" chooses the rates of every round: leave schedule out, or set eta0.')
-            return DistanceOverGradients()
+            return self._automatic_schedule()
         check_number("eta0", self.eta0, above=0)
         schedule = resolve(Schedule, self.schedule or "sqrt", "schedule")
         return type(schedule)(self.eta0)
+
+    def _automatic_schedule(self):
+        """What ``eta0="auto"`` means."""
+        return DistanceOverGradients()
 
     # ---- training -----------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class Encoder:
         if specs is None:
             specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
             specs = specs if self.shapes else []
-        named = _named_kernels(specs)
+        named = named_kernels(specs)
         self.views = {name: self._view_of(name, kernel) for name, kernel in named}
         raw = self._read_views(tokens)
         self.kernels = {}
@@ -237,7 +237,7 @@ def flatten(X, what="X"):
     return tokens, offsets
 
 
-def _named_kernels(specs):
+def named_kernels(specs):
     """``(name, kernel)`` of each spec; a string is its own name."""
     if isinstance(specs, (str, Kernel)) or callable(specs):
         specs = [specs]
@@ -257,7 +257,7 @@ def _named_kernels(specs):
 def takes_sparse(specs):
     """Whether these kernels can all be held explicitly on sparse input."""
     try:
-        return specs is None or all(_is_linear_map(kernel) for _, kernel in _named_kernels(specs))
+        return specs is None or all(_is_linear_map(kernel) for _, kernel in named_kernels(specs))
     except InputError:
         return False
 

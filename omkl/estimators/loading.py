@@ -1,13 +1,14 @@
 """From a model file back to the estimator that wrote it."""
 
 from omkl.estimators.classification import OnlineMKLClassifier
+from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.exceptions import ModelFileError
 from omkl.persistence import Unpacker, read_model
 
 #: Everything that :func:`load` can return.
-ESTIMATORS = (DependencyParser, OnlineMKLClassifier, SequenceLabeler)
+ESTIMATORS = (DependencyParser, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler)
 
 
 def load(path, parts=None):

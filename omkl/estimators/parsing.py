@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from omkl._named import resolve
 from omkl.data import Strings
 from omkl.estimators.arcs import ArcExamples, encode, strongest_features
 from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
@@ -15,6 +16,8 @@ from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.losses import CRF, StructuredLoss
+from omkl.online import MeanPolyak
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
 #: Features of each template that a parser remembers by name.
@@ -42,7 +45,8 @@ class DependencyParser(OnlineEstimator):
     method : {"fobos", "rda"}
         "rda" keeps templates at exactly zero.
     eta0, schedule, average, radius
-        As for :class:`~omkl.SequenceLabeler`.
+        As for :class:`~omkl.SequenceLabeler`; ``eta0="auto"`` takes the rates of :class:`~omkl.online.MeanPolyak`, and
+        with ``method="rda"`` those of :class:`~omkl.online.DistanceOverGradients`.
     projective : bool
         Whether trees must be projective. Training sentences that are not are then left out, with a warning.
     single_root : bool
@@ -201,6 +205,15 @@ class DependencyParser(OnlineEstimator):
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
         return super()._resolve()
+
+    def _automatic_schedule(self):
+        # trees are learned by heart, whatever the rate: what generalises is how they are approached (see MeanPolyak);
+        # dual averaging starts afresh in every round, and asks how far it has to go
+        if self.method != "fobos":
+            return super()._automatic_schedule()
+        # the gradient of a CRF is spread over all arcs: the step that just mends a sentence is three times as long as
+        # this mean says (measured on English: 87.0 against 86.5 attached)
+        return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, self.loss, "loss"), CRF) else 1.0)
 
     @property
     def _dtype(self):

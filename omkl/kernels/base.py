@@ -54,6 +54,11 @@ class Pair:
         """City-block distances, (n, m)."""
         return pairwise.manhattan_distances(self.X, self.Y)
 
+    @cached_property
+    def chi_squared_distances(self):
+        r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
+        return -pairwise.additive_chi2_kernel(self.X, self.Y)
+
 
 class Kernel(Part):
     """A positive semidefinite function of two vectors.

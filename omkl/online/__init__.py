@@ -3,7 +3,15 @@
 from omkl.online.averaging import Average, PolynomialAverage, UniformAverage
 from omkl.online.diagnostics import RegretMonitor, regret_bound
 from omkl.online.predictor import Predictor
-from omkl.online.schedules import Constant, DistanceOverGradients, InverseSqrt, InverseTime, Schedule
+from omkl.online.schedules import (
+    Constant,
+    DistanceOverGradients,
+    InverseSqrt,
+    InverseTime,
+    LinearDecay,
+    MeanPolyak,
+    Schedule,
+)
 from omkl.online.trainer import Example, OnlineTrainer, Step
 
 __all__ = [
@@ -13,6 +21,8 @@ __all__ = [
     "Example",
     "InverseSqrt",
     "InverseTime",
+    "LinearDecay",
+    "MeanPolyak",
     "OnlineTrainer",
     "PolynomialAverage",
     "Predictor",

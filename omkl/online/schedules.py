@@ -21,6 +21,9 @@ class Schedule(Part):
     def __call__(self, t):
         raise NotImplementedError
 
+    def plan(self, rounds):
+        """Take in how many rounds there will be, where that is known: rates may end at zero with the last."""
+
     def fresh(self):
         """A schedule with the same parameters that has seen nothing."""
         return type(self)(**self.parameters())
@@ -61,6 +64,83 @@ class InverseTime(Schedule):
 
     def __call__(self, t):
         return self.eta0 / t
+
+
+class LinearDecay(Schedule):
+    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: down to zero with the last round T (Defazio et al. 2023).
+
+    Where T is not known, as in ``partial_fit``, the rate is constant.
+    """
+
+    short_names = {"linear": {}}
+
+    def __init__(self, eta0=1.0):
+        super().__init__(eta0)
+        self._horizon = math.inf
+
+    def __call__(self, t):
+        return self.eta0 * self._left(t)
+
+    def _left(self, t):
+        """The share of the rounds that is still to come, round t included; after the last it stays what it was."""
+        return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon < math.inf else 1.0
+
+    def plan(self, rounds):
+        self._horizon = float(rounds)
+
+    def state(self):
+        return [self._horizon]
+
+    def load_state(self, state):
+        (self._horizon,) = (float(value) for value in state)
+
+
+class MeanPolyak(LinearDecay):
+    r"""Polyak's step on average, decaying linearly with the rounds that are left of T.
+
+    .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
+
+    Polyak's step ``loss / ||g||^2`` is the one that just mends the example at hand; for the hinge it is that of
+    passive-aggressive learners (Crammer et al. 2006). A single example says little, so this rule takes the ratio of
+    sums over all rounds so far. It needs no tuning, and unlike :class:`DistanceOverGradients` it does not ask how far
+    away the solution is: better where there are far more features than examples, so that every loss can be driven to
+    zero, and how fast decides what is learned.
+
+    Parameters
+    ----------
+    eta0 : float
+        The factor c.
+    """
+
+    short_names = {"mean-polyak": {}, "polyak": {}}
+    adaptive = True
+
+    def __init__(self, eta0=1.0):
+        super().__init__(eta0)
+        self._losses = 0.0
+        self._square_gradients = 0.0
+
+    def __call__(self, t):
+        if self._square_gradients == 0.0:
+            return 1.0
+        return self.eta0 * self._losses / self._square_gradients * self._left(t)
+
+    def observe(self, loss, square_gradient):
+        """Take in the gradient of a round; returns the rate of the very first step, and None later."""
+        first = self._square_gradients == 0.0 and square_gradient > 0.0
+        self._losses += loss if loss > 0.0 or not first else 1.0
+        self._square_gradients += square_gradient
+        return self.eta0 * self._losses / square_gradient if first else None
+
+    def reach(self, distance):
+        """Nothing depends on the distance."""
+
+    def state(self):
+        return [*super().state(), self._losses, self._square_gradients]
+
+    def load_state(self, state):
+        horizon, self._losses, self._square_gradients = (float(value) for value in state)
+        self.plan(horizon)
 
 
 class DistanceOverGradients(Schedule):

@@ -231,6 +231,7 @@ class OnlineTrainer:
             ``norms`` and ``kernel_weights`` by group, ``seconds``.
         """
         history = []
+        self.schedule.plan(self.round + epochs * len(examples))
         for callback in callbacks:
             getattr(callback, "on_start", _nothing)(self, examples)
         watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]

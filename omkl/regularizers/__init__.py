@@ -13,12 +13,14 @@ from omkl.regularizers.group_norms import (
     SquaredL21,
     WeightedSquaredL21,
 )
+from omkl.regularizers.squared_norms import ElasticNetWeights, SquaredLq
 
 __all__ = [
     "L1",
     "L21",
     "Composite",
     "ElasticNet",
+    "ElasticNetWeights",
     "L21Ball",
     "LqNorm",
     "OverlappingGroups",
@@ -28,6 +30,7 @@ __all__ = [
     "Scaled",
     "SparseGroup",
     "SquaredL21",
+    "SquaredLq",
     "TreeGroups",
     "WeightedSquaredL21",
 ]

@@ -111,7 +111,7 @@ def test_the_real_files_are_verified(fetch_ud, real_data, name):
     """What the script expects of each file is what reference copies hold."""
     for file in fetch_ud.TREEBANKS[name]:
         path = real_data(f"ud/{name}/{file.name}.gz")
-        assert sum(map(len, fetch_ud.verified(fetch_ud._contents(path), file.sha256, path))) == file.size
+        assert sum(map(len, fetch_ud.verified(fetch_ud.contents(path), file.sha256, path))) == file.size
 
 
 def test_a_local_copy_is_found_by_the_reader(fetch_ud, real_data, monkeypatch, capsys):

@@ -16,6 +16,8 @@ from omkl.online import (
     Example,
     InverseSqrt,
     InverseTime,
+    LinearDecay,
+    MeanPolyak,
     OnlineTrainer,
     PolynomialAverage,
     RegretMonitor,
@@ -187,7 +189,7 @@ def test_divergence_is_reported_with_the_round(data):
         trainer.fit(data.examples)
 
 
-def trainers_for_state(data, method):
+def trainers_for_state(data, method, schedule):
     structure = Multiclass(2)
     make = {
         "explicit": lambda: [data.bank(True, 2)],
@@ -199,16 +201,19 @@ def trainers_for_state(data, method):
         def build(banks=banks):
             return OnlineTrainer(
                 [*banks()], structure, StructuredHinge(), SquaredL21(), strength=0.05, method=method,
-                schedule=DistanceOverGradients(), average=PolynomialAverage(), unpenalized=[InterceptBank(2, True)],
+                schedule=schedule.fresh(), average=PolynomialAverage(), unpenalized=[InterceptBank(2, True)],
             )  # fmt: skip
 
         yield name, build
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
-def test_a_run_resumed_from_its_state_is_the_uninterrupted_run_bit_for_bit(data, method):
-    for name, build in trainers_for_state(data, method):
+@pytest.mark.parametrize("schedule", [DistanceOverGradients(), MeanPolyak(), LinearDecay(0.1)], ids=repr)
+def test_a_run_resumed_from_its_state_is_the_uninterrupted_run_bit_for_bit(data, method, schedule):
+    for name, build in trainers_for_state(data, method, schedule):
         straight, first, second = build(), build(), build()
+        for trainer in (straight, first):
+            trainer.schedule.plan(len(data.examples))
         for x, y, _ in data.examples:
             straight.update(x, y)
         for x, y, _ in data.examples[:25]:

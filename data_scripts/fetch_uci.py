@@ -1,0 +1,186 @@
+"""Fetch the UCI and IDA benchmark sets into the user's cache, as tables, and verify them.
+
+    python data_scripts/fetch_uci.py                      all of them, from their public homes
+    python data_scripts/fetch_uci.py --from DIR           all tables that are in a folder that you have
+    python data_scripts/fetch_uci.py --only ionosphere    this one; --only can be repeated
+
+pima, ionosphere, sonar: from a commit of github.com/jbrownlee/Datasets; diabetic, good and mine are +1.
+splice: from a commit of github.com/pauldhein/splice-junction-detector; junctions of both kinds are +1, the bases
+A, C, G, T are 1, 2, 3, 4, and the 15 sequences with an unknown base are left out.
+ringnorm, twonorm, waveform: drawn here, by their definitions. numpy does not promise to draw the same numbers for ever;
+should it draw others, what was drawn is refused, and --from takes a copy.
+
+DIR holds NAME.csv.gz or NAME.csv, in a folder uci or not. What is verified is the SHA-256 of a raw file, and of what is
+in a table, so that it does not matter how it was compressed. Tables that are there already, and right, are left alone.
+"""
+
+import argparse
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from _fetch import compressed, contents, found, from_url, holds, run, save, verified
+
+from omkl.data.files import user_cache
+from omkl.exceptions import DataFileError
+
+DATASETS = "https://raw.githubusercontent.com/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f"
+SPLICE = "https://raw.githubusercontent.com/pauldhein/splice-junction-detector/715e34e0c271c2c000fdbd54279b91a8b7b801a4"
+BASE_CODES = {"A": "1", "C": "2", "G": "3", "T": "4"}
+PIMA_FEATURES = ["preg", "plas", "pres", "skin", "insu", "mass", "pedi", "age"]
+N_GENERATED, SEED = 5000, 20091
+
+
+def labelled_table(lines, features, signs):
+    """Table of lines of features and a label, which becomes a sign; the features stay as they are written."""
+    parts = (line.rpartition(",") for line in lines)
+    return _table(features, (f"{numbers},{signs[label]}" for numbers, _, label in parts))
+
+
+def splice_table(lines, features, signs):
+    """Table of lines of label, name and sequence, under a header; one with a base that is not known is left out."""
+    samples = ([field.strip() for field in line.split(",")] for line in lines[1:])
+    known = ((label, sequence) for label, _, sequence in samples if set(sequence) <= BASE_CODES.keys())
+    return _table(features, (",".join([*map(BASE_CODES.get, bases), str(signs[label])]) for label, bases in known))
+
+
+def _table(features, lines):
+    return "".join(f"{line}\n" for line in [",".join([*features, "y"]), *lines]).encode()
+
+
+def _numbered(letter, n_features):
+    return [f"{letter}{i}" for i in range(n_features)]
+
+
+class Raw(NamedTuple):
+    """A raw file: its address, its SHA-256, and how it becomes a table with these features and signs of labels."""
+
+    url: str
+    sha256: str
+    convert: Callable
+    features: list
+    signs: dict
+
+
+RAW = {
+    "pima": Raw(
+        f"{DATASETS}/pima-indians-diabetes.csv",
+        "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af",
+        labelled_table,
+        PIMA_FEATURES,
+        {"1": 1, "0": -1},
+    ),
+    "ionosphere": Raw(
+        f"{DATASETS}/ionosphere.csv",
+        "fd6dd7864b55d56dac0a1e6e24af9ccc35bf2555ac79af8ab9f3d1daa065ab83",
+        labelled_table,
+        _numbered("x", 34),
+        {"g": 1, "b": -1},
+    ),
+    "sonar": Raw(
+        f"{DATASETS}/sonar.csv",
+        "3079c09b5d2789a0f96aff82c28e5164fafe2495c5f8da96c6c256c1bd25763f",
+        labelled_table,
+        _numbered("x", 60),
+        {"M": 1, "R": -1},
+    ),
+    "splice": Raw(
+        f"{SPLICE}/data/splice.csv",
+        "f0d9602dc94a00189727ee345befaa35b946bcce5700d4d0b9929943d26c18f8",
+        splice_table,
+        _numbered("p", 60),
+        {"EI": 1, "IE": 1, "N": -1},
+    ),
+}
+
+#: SHA-256 of what is in each table.
+TABLES = {
+    "pima": "c6eac9128d1be1bce16d67cdf0d92512a0cf39696ff2c7c61982848426c41d8d",
+    "ionosphere": "9c569464ff910c43bfaa93462ee54f17f6f796110a8ea921c21cda057f35158d",
+    "sonar": "ccbce7c58253eda682ccf891af4dfd0b7e9b5cfa896a6989c2757b050ebd9c1e",
+    "splice": "dbf4b0912e8bd0c5d30fedf135c568c6689ea1eec1ce6c70c18b7d95052734e4",
+    "ringnorm": "2e2a635b89f460f389e6955a1dd0884f5bc64ca13d9a1ba45bfef600331f4475",
+    "twonorm": "5c769a5a0d04972e901dbca51b579386717db896e010df60baa5adad22e75e4d",
+    "waveform": "b0e5e7cef102b42c02dbd0aa9a83d012e00a4e06fb299f3d594d6b2a072851d6",
+}
+
+
+def fetch(names, folder):
+    """Put tables into the cache; without names all, or those that ``folder`` has."""
+    names = names or [name for name in TABLES if folder is None or _found(name, folder)]
+    if not names:
+        raise DataFileError(f"There is no table of {', '.join(TABLES)} in {folder}.")
+    for name in names:
+        target = user_cache() / "uci" / f"{name}.csv.gz"
+        if holds(target, TABLES[name]):
+            print(f"{target} is there already.")
+            continue
+        blocks, source = _source(name, folder)
+        save(compressed(verified(blocks, TABLES[name], source)), target)
+        print(f"Verified, and saved to {target}.")
+
+
+def _found(name, folder):
+    return found(f"{name}.csv", [Path(folder) / "uci", folder])
+
+
+def _source(name, folder):
+    """Where a table comes from: its bytes in blocks, and what to call them."""
+    if folder is not None:
+        path = _found(name, folder)
+        if path is None:
+            raise DataFileError(f"There is no {name}.csv.gz, nor {name}.csv, in {folder} or its folder uci.")
+        return contents(path), path
+    if name in RAW:
+        raw = RAW[name]
+        lines = b"".join(verified(from_url(raw.url), raw.sha256, raw.url)).decode("ascii").splitlines()
+        return [raw.convert(lines, raw.features, raw.signs)], f"The table made of {raw.url}"
+    return [generated_table(name)], f"{name} as numpy {np.__version__} draws it (--from takes a copy)"
+
+
+def generated_table(name):
+    """Table of ringnorm, twonorm or waveform, to four decimals."""
+    X, is_positive = _draw()[name]
+    file = io.StringIO()
+    table = np.column_stack([X, np.where(is_positive, 1, -1)])
+    header = ",".join([*_numbered("x", X.shape[1]), "y"])
+    np.savetxt(file, table, [*["%.4f"] * X.shape[1], "%d"], delimiter=",", header=header, comments="")
+    return file.getvalue().encode()
+
+
+def _draw():
+    """Samples, and whether each is of the positive class, of the three sets: one after the other from one generator.
+
+    ringnorm and twonorm are those of Breiman (1996), "Bias, variance, and arcing classifiers"; waveform that of
+    Breiman, Friedman, Olshen and Stone (1984), "Classification and regression trees", its first class the positive one.
+    """
+    rng = np.random.default_rng(SEED)
+    n, shift = N_GENERATED, 2 / np.sqrt(20)
+    ring = rng.random(n) < 0.5
+    wide, narrow = 2 * rng.standard_normal((n, 20)), shift + rng.standard_normal((n, 20))
+    two = rng.random(n) < 0.5
+    shifted = np.where(two, shift, -shift)[:, None] + rng.standard_normal((n, 20))
+    kind = rng.integers(3, size=n)
+    waves = np.maximum(6 - np.abs(np.arange(1, 22) - np.array([[11], [15], [7]])), 0)
+    share = rng.random((n, 1))
+    mixed = share * waves[[0, 0, 1]][kind] + (1 - share) * waves[[1, 2, 2]][kind] + rng.standard_normal((n, 21))
+    return {
+        "ringnorm": (np.where(ring[:, None], wide, narrow), ring),
+        "twonorm": (shifted, two),
+        "waveform": (mixed, kind == 0),
+    }
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--from", dest="folder", metavar="DIR", help="take the tables of this folder, download nothing")
+    parser.add_argument("--only", action="append", choices=TABLES, metavar="NAME", help=f"{', '.join(TABLES)}")
+    arguments = parser.parse_args(argv)
+    return run("fetch_uci", fetch, arguments.only, arguments.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""HessianMKL: Newton steps on the kernel weights."""
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.svm import OneClassSVM
+
+from omkl.batch.wrapper import Wrapper
+
+
+class HessianMKL(Wrapper):
+    r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
+
+    The quadratic model of J is minimised over the simplex by libsvm, whose one-class machine is that very program;
+    then the step is halved until J falls as it should.
+
+    Parameters
+    ----------
+    svm : callable or scikit-learn estimator, optional
+        As for every wrapper method.
+
+    References
+    ----------
+    O. Chapelle, A. Rakotomamonjy. Second order optimization of kernel parameters. NIPS workshop on kernel learning,
+    2008.
+    """
+
+    short_names = {"hessianmkl": {}}
+    max_iter = 200
+
+    def points(self, search, point):
+        while True:
+            direction = self._newton_direction(search.problem, point)
+            slope = point.gradient @ direction
+            if slope >= 0:
+                return
+            lower = _backtrack(search, point, direction, slope)
+            if lower is None:
+                return
+            point = lower
+            yield point
+
+    def _newton_direction(self, problem, point):
+        curvature = hessian(problem, point)
+        # what the linear term may still gain is the duality gap of the weights: the program needs no more than a part
+        gap = point.gradient @ point.weights - point.gradient.min()
+        linear = point.gradient - curvature @ point.weights
+        return minimize_on_simplex(curvature, linear, 1e-3 * gap) - point.weights
+
+
+def hessian(problem, point):
+    r"""Second derivatives of J, (M, M), where the dual variables at a bound or at a kink of the conjugate stay there.
+
+    The others follow from the derivative of their optimality condition
+    :math:`l^{*\prime}(\rho) + K \rho / C + b = 0` in the weights.
+    """
+    low, high = problem.loss.domain(problem.y)
+    free = np.flatnonzero((point.rho > low) & (point.rho < high) & (point.rho != 0))
+    active = np.flatnonzero(point.weights)
+    gram = problem.kernels.combine(point.weights[active], active)[np.ix_(free, free)] / problem.C
+    slopes = problem.kernels.products(point.rho)[:, free].T / problem.C
+    if not len(free):
+        return np.zeros((len(point.weights), len(point.weights)))
+    jitter = 1e-10 * np.trace(gram) / len(free)
+    diagonal = problem.loss.conjugate_curvature(problem.y, point.rho)[free] + jitter
+    factor = cho_factor(gram + np.diag(diagonal))
+    curvature = slopes.T @ cho_solve(factor, slopes)
+    if problem.intercept:
+        response = cho_solve(factor, np.ones(len(free)))
+        shared = slopes.T @ response
+        curvature -= np.outer(shared, shared) / response.sum()
+    return curvature
+
+
+def minimize_on_simplex(curvature, linear, tol):
+    """The minimiser of ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class machine, to ``tol`` in slopes.
+
+    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term part of the matrix; what that does to
+    its curvature is orthogonal to the simplex.
+    """
+    n = len(linear)
+    scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
+    matrix = (curvature + linear[:, None] + linear) / scale
+    machine = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12)).fit(matrix)
+    weights = np.zeros(n)
+    weights[machine.support_] = machine.dual_coef_[0]
+    return weights / weights.sum()
+
+
+def _backtrack(search, point, direction, slope):
+    """The first of the steps 1, 1/2, 1/4, ... at which J has fallen by a share of what its slope promises (Armijo)."""
+    step = 1.0
+    for _ in range(30):
+        weights = np.maximum(point.weights + step * direction, 0.0)
+        lower = search.evaluate(weights / weights.sum())
+        if lower.value <= point.value + 1e-4 * step * slope:
+            return lower
+        step *= 0.5
+    return None

@@ -1,0 +1,142 @@
+r"""The problem on a working set of kernels: Newton steps on its dual, and what they say about the primal."""
+
+import numpy as np
+
+from omkl.batch.dual_loss import DualLoss
+from omkl.batch.intercept import best_intercept
+from omkl.batch.newton import KernelTerm, interior_start, newton_step
+from omkl.batch.problem import Expansion
+
+#: Newton steps that one call may take.
+MOST_STEPS = 150
+#: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
+BARRIER_SHARE = 0.1
+
+
+class Restricted:
+    r"""A problem with all kernels zero but those of a working set, at a point of its dual.
+
+    The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`; how the ratios
+    come from the norms is what methods differ in.
+
+    Parameters
+    ----------
+    problem : Problem
+    which : int array of shape (k,)
+        The first working set, increasing.
+    rho : array of shape (N,)
+        Where to start.
+    model : Expansion
+        What is known of the answer; its active kernels are in the working set.
+    gap : float
+        The absolute duality gap at the start.
+    """
+
+    def __init__(self, problem, which, rho, model, gap):
+        self.problem, self.which = problem, which
+        self.dual_loss = DualLoss(problem.loss, problem.y)
+        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
+        self.point = interior_start(self.dual_loss, rho, self.barrier, problem.intercept)
+        self.point.intercept = model.intercept
+        self.newton_steps = self.proximal_steps = 0
+        self.alphas, self.alpha_images = np.zeros((2, len(which), len(rho)))
+        self.alpha_squares = np.zeros(len(which))
+        self.images = problem.kernels.products(self.rho, which)
+        self.warm_up(model)
+
+    def curve(self):
+        """The function of the norms that the dual has for each kernel."""
+        raise NotImplementedError
+
+    def warm_up(self, model):
+        """Begin at a model; one that is a function of the dual point needs nothing."""
+
+    def proximal_step(self):
+        """Move what the dual is a dual of; a method whose dual is smooth already has no such step."""
+
+    #: Weight of the dual point beside the coefficients.
+    gamma = 1.0
+
+    @property
+    def rho(self):
+        return self.dual_loss.rho(self.point.x)
+
+    def add(self, kernels):
+        """Take more kernels into the working set, with coefficients of zero."""
+        order = np.argsort(np.concatenate([self.which, kernels]), kind="stable")
+        self.which = np.concatenate([self.which, kernels])[order]
+        self.images = np.concatenate([self.images, self.problem.kernels.products(self.rho, kernels)])[order]
+        more = np.zeros((len(kernels), self.problem.kernels.n_samples))
+        self.alphas = np.concatenate([self.alphas, more])[order]
+        self.alpha_images = np.concatenate([self.alpha_images, more])[order]
+        self.alpha_squares = np.concatenate([self.alpha_squares, np.zeros(len(kernels))])[order]
+
+    def solve(self, target):
+        """Solve to an absolute duality gap, within the working set; whether that was reached."""
+        self.term = self._term()
+        fresh, stalled = True, False
+        for _ in range(MOST_STEPS):
+            gap, loss_gap = self._gaps()
+            if gap <= target:
+                return True
+            rest = gap - loss_gap
+            barriers = 2.0 * self.barrier * self.dual_loss.n_barred
+            if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
+                if stalled and barriers <= 0.1 * target and not self.gamma < np.inf:
+                    break
+                self._tighten(gap, rest, target)
+            fresh = stalled
+            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
+            self.newton_steps += 1
+            if step == 0.0 and stalled:
+                break
+            stalled = step == 0.0
+        return False
+
+    def state(self):
+        """Number of active kernels, norms of all kernels' parts (M,), and predictions (N,), with the best intercept."""
+        problem, term = self.problem, self.term
+        outputs = term.gradient()
+        self.point.intercept = best_intercept(problem.loss, problem.y, outputs) if problem.intercept else 0.0
+        norms = np.zeros(problem.kernels.n_kernels)
+        norms[self.which] = term.curve.first(term.norms)
+        return int(np.count_nonzero(norms)), norms, outputs + self.point.intercept
+
+    def model(self):
+        """The model at the present point."""
+        active = np.flatnonzero(self.term.ratios > 0)
+        coefficients = self.term.ratios[active, None] * (self.alphas[active] + self.gamma * self.rho)
+        return Expansion(self.which[active], coefficients, self.point.intercept)
+
+    def _term(self):
+        return KernelTerm(
+            self.problem.kernels,
+            self.which,
+            self.curve(),
+            self.rho,
+            self.images,
+            self.alpha_images,
+            self.alpha_squares,
+            self.gamma,
+        )
+
+    def _gaps(self):
+        """The duality gap on the working set, and its part that is the loss's: 0 once the inner problem is solved."""
+        problem, term = self.problem, self.term
+        norms = term.curve.first(term.norms)
+        outputs = term.gradient() + self.point.intercept
+        losses = problem.loss.value(problem.y, outputs)
+        conjugates = problem.loss.conjugate(problem.y, term.rho)
+        loss_gap = float((losses + conjugates + term.rho * outputs).sum())
+        dual_norms = np.sqrt(np.maximum(term.images @ term.rho, 0.0))
+        scale = problem.regularizer.dual_scale(dual_norms / problem.C)
+        primal = float(losses.sum()) + problem.C * problem.regularizer.value(norms)
+        return primal - problem.dual(scale * term.rho, scale * dual_norms), loss_gap
+
+    def _tighten(self, gap, rest, target):
+        """The inner problem is solved well enough: a smaller barrier, and a proximal step if the rest is of it."""
+        if self.dual_loss.n_barred:
+            self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / self.dual_loss.n_barred)
+        if rest > 0.3 * target:
+            self.proximal_step()
+            self.proximal_steps += 1

@@ -1,0 +1,129 @@
+r"""The loop that dual Newton methods share: solve on few kernels, look at all of them once, take more in.
+
+Kernels outside the working set are zero. One full pass gives :math:`\|\rho\|_{K_m}` for all kernels: it tells which of
+them violate optimality, and certifies the model. The method that solves on the working set sees no other kernel.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from omkl.batch.intercept import constant_model
+from omkl.batch.problem import Certificate, Expansion, evaluate
+from omkl.batch.solver import Solution
+
+#: Kernels in the first working set, and the least number to add to it.
+FIRST = 60
+#: Rounds after which a solver gives up unless told otherwise.
+MOST_ROUNDS = 100
+
+
+@dataclass
+class Start:
+    """A warm start: a model and a dual point of a problem with the same kernels and samples."""
+
+    model: Expansion
+    rho: np.ndarray
+
+
+def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_iteration=None):
+    """Solve a problem by a method for its restriction to some kernels.
+
+    Parameters
+    ----------
+    problem : Problem
+    method : type
+        A :class:`~omkl.batch.restricted.Restricted`.
+    tol, max_iter, start, on_iteration
+        As for :meth:`~omkl.batch.Solver.solve`.
+    """
+    watch = _Watch(problem, tol, MOST_ROUNDS if max_iter is None else max_iter, on_iteration)
+    if start is None:
+        constant, rho = constant_model(problem.loss, problem.y, problem.intercept)
+        start = Start(Expansion(np.arange(0), np.zeros((0, len(rho))), constant), rho)
+    model, restricted = start.model, None
+    watch.look(start.rho, len(model.active), *evaluate(problem.kernels, model))
+    while not watch.over:
+        if restricted is None:
+            which = np.union1d(model.active, _most_violating(problem, watch.dual_norms, model.active, FIRST))
+            restricted = method(problem, which, start.rho, model, watch.gap)
+        else:
+            most = max(FIRST, len(restricted.which))
+            restricted.add(_most_violating(problem, watch.dual_norms, restricted.which, most))
+        steps = restricted.newton_steps
+        if not restricted.solve(watch.target()) and restricted.newton_steps == steps:
+            break
+        watch.look(restricted.rho, *restricted.state(), restricted)
+    if restricted is not None:
+        model = restricted.model()
+    certificate = watch.recomputed(model)
+    converged = certificate.gap <= tol
+    return Solution(model, certificate, len(watch.history) - 1, converged, watch.history, Start(model, certificate.rho))
+
+
+class _Watch:
+    """Certificates of the models on the way, from one full pass each, and the record of them."""
+
+    def __init__(self, problem, tol, max_iter, on_iteration):
+        self.problem, self.tol, self.max_iter, self.on_iteration = problem, tol, max_iter, on_iteration
+        self.begin = time.perf_counter()
+        self.history, self.certificate = [], None
+
+    @property
+    def gap(self):
+        """Absolute gap."""
+        return self.certificate.primal - self.certificate.dual
+
+    def target(self):
+        """The absolute gap worth reaching on the working set: a part of what is left, and of what is asked for."""
+        wanted = self.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
+        return max(0.3 * wanted, 0.1 * self.gap)
+
+    def look(self, rho, n_active, norms, outputs, restricted=None):
+        """One full pass: certify a model, given by the norms of its parts and its predictions."""
+        problem, best = self.problem, self.certificate
+        rho = problem.inside(rho)
+        self.dual_norms = np.sqrt(problem.kernels.quadratics(rho))
+        scale = problem.regularizer.dual_scale(self.dual_norms / problem.C)
+        dual, rho = problem.dual(scale * rho, scale * self.dual_norms), scale * rho
+        if best is not None and best.dual > dual:
+            # a lower bound holds for every model
+            dual, rho = best.dual, best.rho
+        self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
+        self.history.append(self._record(n_active, restricted))
+        stop = self.on_iteration is not None and bool(self.on_iteration(self.history[-1]))
+        self.over = stop or self.certificate.gap <= self.tol or len(self.history) > self.max_iter
+
+    def recomputed(self, model):
+        """The certificate of the model as it is returned: norms and predictions from its coefficients."""
+        norms, outputs = evaluate(self.problem.kernels, model)
+        best = self.certificate
+        return Certificate(self.problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
+
+    def _record(self, n_active, restricted):
+        return {
+            "seconds": time.perf_counter() - self.begin,
+            "primal": self.certificate.primal,
+            "dual": self.certificate.dual,
+            "gap": self.certificate.gap,
+            "active": n_active,
+            "working_set": 0 if restricted is None else len(restricted.which),
+            "full_passes": len(self.history) + 1,
+            "newton_steps": 0 if restricted is None else restricted.newton_steps,
+            "proximal_steps": 0 if restricted is None else restricted.proximal_steps,
+        }
+
+
+def _most_violating(problem, dual_norms, which, most):
+    """Kernels outside ``which`` that violate optimality, the worst of them, in increasing order.
+
+    A kernel that is zero shall have a dual norm at which the regularizer's proximity operator leaves it at zero. All of
+    them violate this under a regularizer without a threshold.
+    """
+    violations = problem.regularizer.prox(dual_norms / problem.C, 1.0)
+    violations[which] = 0.0
+    dense = problem.regularizer.prox(np.full(1, 1e-6), 1.0)[0] > 0
+    order = np.argsort(-violations, kind="stable")
+    order = order[violations[order] > 0]
+    return np.sort(order if dense else order[:most])

@@ -1,0 +1,165 @@
+"""Where the Gram matrices of a batch estimator come from: kernels on the rows of an array, or matrices given."""
+
+import warnings
+
+import numpy as np
+
+from omkl.estimators.encoding import named_kernels
+from omkl.exceptions import InputError, MemoryWarning
+from omkl.kernels import Gaussian, LazyStack, PackedStack
+from omkl.kernels.checks import packed_bytes_fit
+from omkl.kernels.gram import cross_matrices, row_blocks
+from omkl.kernels.packing import columns_of
+
+
+class ArrayKernels:
+    """Kernels on the rows of one array.
+
+    Parameters
+    ----------
+    specs : sequence or mapping
+        Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns.
+    X : array of shape (N, d)
+        Training inputs; kernels learn from them what they need.
+    """
+
+    def __init__(self, specs, X):
+        named = named_kernels(specs)
+        if not named:
+            raise InputError("There is nothing to learn from: give at least one kernel.")
+        self.names = [name for name, _ in named]
+        self.kernels = [kernel.fit(_columns(X, kernel)) for _, kernel in named]
+        self.X = np.array(X)  # its own: what it predicts does not depend on where test inputs lie in memory
+
+    @property
+    def n_samples(self):
+        """Number of training samples, N."""
+        return len(self.X)
+
+    def stack(self, dtype):
+        """The Gram matrices on the training samples: in memory, or where they do not fit computed in every pass."""
+        if packed_bytes_fit(len(self.kernels), len(self.X), dtype):
+            return PackedStack.from_kernels(self.kernels, self.X, dtype)
+        warnings.warn(
+            f"{len(self.kernels)} kernels of {len(self.X)} samples do not fit into memory: they are computed anew in "
+            "every pass over them.",
+            MemoryWarning,
+            stacklevel=4,
+        )
+        return LazyStack(self.kernels, self.X, dtype)
+
+    def n_rows(self, X):
+        """Number of samples to predict."""
+        return len(X)
+
+    def blocks(self, X, active):
+        """Yield ``(block, matrices)``: a slice of the rows of X, and the active kernels' values there, (n, N) each."""
+        for block in row_blocks(len(X), len(self.X), np.float64):
+            yield block, self._between(X[block], self.X, active)
+
+    def pack(self, packer):
+        """What prediction needs, as JSON values; arrays go to the packer."""
+        return {
+            "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self._named()},
+            "X": packer.pack(self.X, "the training inputs"),
+        }
+
+    def _named(self):
+        return zip(self.names, self.kernels)
+
+    @classmethod
+    def unpack(cls, packed, unpacker):
+        """The inverse of :meth:`pack`."""
+        source = object.__new__(cls)
+        source.names = list(packed["kernels"])
+        source.kernels = [unpacker.unpack(kernel) for kernel in packed["kernels"].values()]
+        source.X = unpacker.unpack(packed["X"])
+        return source
+
+    def _between(self, X, Y, active):
+        chosen = [self.kernels[k] for k in active]
+        # kernels that are on the same columns share one object, and so what cross_matrices computes once a pair
+        views = {str(kernel.on): kernel for kernel in chosen}
+        views = {on: (_columns(X, kernel), _columns(Y, kernel)) for on, kernel in views.items()}
+        pairs = [views[str(kernel.on)] for kernel in chosen]
+        return cross_matrices(chosen, [left for left, _ in pairs], [right for _, right in pairs])
+
+
+class GivenMatrices:
+    """Gram matrices computed by the user.
+
+    Parameters
+    ----------
+    grams : sequence of M arrays of shape (N, N), or one array of shape (M, N, N)
+    n_samples : int
+        The number N of targets.
+    """
+
+    def __init__(self, grams, n_samples):
+        self.matrices = grams
+        self.n_samples = n_samples
+        if not hasattr(grams, "__len__") or len(grams) == 0 or np.shape(grams[0]) != (n_samples, n_samples):
+            shape = np.shape(grams[0]) if hasattr(grams, "__len__") and len(grams) else None
+            raise InputError(
+                f"Precomputed kernels must be a list of M arrays ({n_samples}, {n_samples}), or one array "
+                f"(M, {n_samples}, {n_samples}), for {n_samples} targets; the first has shape {shape}."
+            )
+        self.names = [f"kernel {m}" for m in range(len(grams))]
+
+    def stack(self, dtype):
+        """The matrices, checked and packed."""
+        return PackedStack.from_grams(self.matrices, dtype)
+
+    def n_rows(self, matrices):
+        """Number of samples to predict."""
+        if len(matrices) != len(self.names):
+            raise InputError(
+                f"There are {len(matrices)} matrices, but the model was trained on {len(self.names)}: give one array "
+                "(n, N) a kernel, of test against training samples; None where the kernel is not active."
+            )
+        given = [np.shape(matrix)[0] for matrix in matrices if matrix is not None]
+        if not given or min(given) != max(given):
+            raise InputError("The matrices of a prediction must have the same number of rows, and not all be None.")
+        return given[0]
+
+    def blocks(self, matrices, active):
+        """The values of test samples against training samples, as the user gives them; inactive ones may be None."""
+        chosen = {}
+        for m in active:
+            matrix = np.asarray(matrices[m], dtype=np.float64)
+            if matrix.ndim != 2 or matrix.shape[1] != self.n_samples:
+                raise InputError(
+                    f"The matrix of {self.names[m]} has shape {matrix.shape}, not (n, {self.n_samples}): give its "
+                    "values between test and training samples."
+                )
+            chosen[m] = matrix
+        yield slice(None), chosen.values()
+
+    def pack(self, packer):
+        """What prediction needs, as JSON values: the matrices themselves are not."""
+        return {"n_kernels": len(self.names), "n_samples": self.n_samples}
+
+    @classmethod
+    def unpack(cls, packed, unpacker):
+        """The inverse of :meth:`pack`; what is unpacked predicts, and cannot train."""
+        source = object.__new__(cls)
+        source.matrices, source.n_samples = None, packed["n_samples"]
+        source.names = [f"kernel {m}" for m in range(packed["n_kernels"])]
+        return source
+
+
+def unpack_source(packed, unpacker):
+    """The source of a model file."""
+    return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
+
+
+def _columns(X, kernel):
+    """The columns that a kernel is on."""
+    return X if kernel.on is None else X[:, columns_of(kernel, X.shape[1])]
+
+
+def default_kernels(X):
+    """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none."""
+    width = Gaussian().fit(X).width_
+    scales = {f"gaussian:{factor:g} x median": Gaussian(factor * width) for factor in (0.1, 0.3, 1.0, 3.0, 10.0)}
+    return {"linear": "linear", "quadratic": "quadratic", **scales}

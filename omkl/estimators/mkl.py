@@ -1,0 +1,416 @@
+"""MKLClassifier and MKLRegressor: batch multiple kernel learning with a certificate, as scikit-learn estimators."""
+
+import warnings
+from itertools import combinations
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from tqdm import tqdm
+
+from omkl._named import resolve
+from omkl.batch import Problem, Solver, regularization_path
+from omkl.estimators.base import check_number
+from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels
+from omkl.estimators.saving import SavedExpansions
+from omkl.exceptions import InputError
+from omkl.kernels import PackedStack
+from omkl.losses import Logistic, PointwiseLoss
+from omkl.regularizers import Regularizer
+
+PRECOMPUTED = "precomputed"
+
+
+class BatchMKL(SavedExpansions, BaseEstimator):
+    """What the batch estimators share: kernels and targets in, certified expansions out."""
+
+    def __init__(
+        self, kernels=None, loss=None, regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
+        fit_intercept=True, dtype="float32", verbose=True,
+    ):  # fmt: skip
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.dtype = dtype
+        self.verbose = verbose
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def _resolve(self):
+        """The parts that the parameters name, checked."""
+        check_number("C", self.C, above=0)
+        check_number("tol", self.tol, above=0)
+        if self.max_iter is not None:
+            check_number("max_iter", self.max_iter, above=0, integer=True)
+        if self.dtype not in ("float32", "float64", np.float32, np.float64):
+            raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
+        loss = resolve(PointwiseLoss, self.loss, "loss")
+        if loss.classifies != isinstance(self, ClassifierMixin):
+            kind = "classification" if loss.classifies else "regression"
+            raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
+        solver = resolve(Solver, self.solver, "solver")
+        spec = solver.natural_regularizer if self.regularizer is None else self.regularizer
+        return loss, resolve(Regularizer, spec, "regularizer"), solver
+
+    def _read(self, X, y):
+        """The source of Gram matrices for these training inputs, and the targets as an array."""
+        if isinstance(self.kernels, str) and self.kernels == PRECOMPUTED:
+            y = column_or_1d(y, warn=True)
+            source = GivenMatrices(X, len(y))
+        else:
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=isinstance(self, RegressorMixin))
+            source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X)
+        return source, y
+
+    def _solve(self, source, targets):
+        """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
+        loss, regularizer, solver = self._resolve()
+        models, history, weights, gaps, iterations = [], [], [], [], []
+        stack = source.stack(np.dtype(self.dtype))
+        for rows, target in targets:
+            kernels = stack if rows is None else _restricted(stack, rows)
+            problem = Problem(kernels, target, loss, regularizer, float(self.C), self.fit_intercept)
+            with _Progress(self.verbose) as progress:
+                solution = solver.solve(problem, self.tol, self.max_iter, on_iteration=progress)
+            if not solution.converged:
+                warnings.warn(
+                    f"Stopped at a relative duality gap of {solution.certificate.gap:.2g} after {solution.n_iter} "
+                    f"iterations, above tol={self.tol:g}: raise max_iter, or tol.",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+            models.append(solution.model)
+            history.append(solution.history)
+            weights.append(_shares(regularizer.kernel_weights(solution.certificate.norms)))
+            gaps.append(solution.certificate.gap)
+            iterations.append(solution.n_iter)
+        self._source, self._models, self._rows = source, models, [rows for rows, _ in targets]
+        self.history_ = history
+        self.kernel_weights_ = dict(zip(source.names, np.mean(weights, axis=0).tolist()))
+        self.dual_gap_ = max(gaps)
+        self.n_iter_ = max(iterations)
+
+    def path(self, X, y, C=20):
+        """Solve for a sequence of strengths, each from the solution of the one before.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`fit`; two classes.
+        C : int or array
+            The strengths; a number of them is spread evenly in the logarithm over three decades below the smallest
+            strength at which no kernel is active (block 1-norm and elastic net), or below N.
+
+        Returns
+        -------
+        list of dict
+            For each strength, from the largest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active``
+            (number of kernels), ``dual_gap`` (relative), ``objective``, ``intercept``, ``n_iter``, ``seconds``.
+        """
+        loss, regularizer, solver = self._resolve()
+        source, y = self._read(X, y)
+        targets = self._targets(y)
+        if len(targets) > 1:
+            raise InputError(
+                f"A path is for two classes, but y holds {len(self.classes_)}: choose one against the rest."
+            )
+        ((_, target),) = targets
+        problem = Problem(source.stack(np.dtype(self.dtype)), target, loss, regularizer, 1.0, self.fit_intercept)
+        return regularization_path(solver, problem, C, self.tol, self.max_iter)
+
+    # ---- prediction ---------------------------------------------------------------------------------------------
+
+    def _outputs(self, X):
+        """Predictions of every problem's model, (n, P): only kernels that are active are computed."""
+        check_is_fitted(self)
+        if isinstance(self._source, ArrayKernels):
+            X = validate_data(self, X, reset=False, dtype=np.float64)
+        active = self._active
+        outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
+        for block, matrices in self._source.blocks(X, active):
+            for m, matrix in zip(active, matrices):
+                for p, (model, rows) in enumerate(zip(self._models, self._rows)):
+                    place = np.searchsorted(model.active, m)
+                    if place < len(model.active) and model.active[place] == m:
+                        outputs[block, p] += (matrix if rows is None else matrix[:, rows]) @ model.coefficients[place]
+        return outputs
+
+    @property
+    def _active(self):
+        """Kernels that are active in any of the models."""
+        return np.unique(np.concatenate([model.active for model in self._models]))
+
+    @property
+    def n_active_(self):
+        """Number of kernels that prediction needs."""
+        return len(self._active)
+
+    @property
+    def dual_coef_(self):
+        r"""The :math:`\alpha_m` of the representer theorem: (M, N); (P, M, N) for P binary problems."""
+        check_is_fitted(self)
+        dense = np.zeros((len(self._models), len(self._source.names), self._source.n_samples))
+        for p, (model, rows) in enumerate(zip(self._models, self._rows)):
+            samples = np.arange(self._source.n_samples) if rows is None else rows
+            dense[p][np.ix_(model.active, samples)] = model.coefficients
+        return dense[0] if len(dense) == 1 else dense
+
+    @property
+    def intercept_(self):
+        """The constant of each model, (P,)."""
+        check_is_fitted(self)
+        return np.array([model.intercept for model in self._models])
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "_models")
+
+
+class MKLClassifier(ClassifierMixin, BatchMKL):
+    r"""Classifier whose combination of kernels is learned with it, and certified by a duality gap.
+
+    .. math:: \min_{f_m, b} \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + C\, \psi(\|f_1\|, \ldots, \|f_M\|)
+
+    Parameters
+    ----------
+    kernels : list, dict, "precomputed" or None
+        Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``), with
+        names if it is a dict; "precomputed" where X is Gram matrices: a list of M arrays (N, N), or one (M, N, N)
+        array. None takes linear, quadratic and Gaussian kernels of five widths.
+    loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
+    regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
+        The function :math:`\psi` of the norms. "block1" is sparse, "uniform" keeps all kernels alike; "mkl" is the
+        squared block 1-norm that SimpleMKL and its relatives solve. None takes what the solver is for: "block1" for
+        most, "mkl" for these, "elastic-net" for "one-step", "elastic-net-weights" for "gmkl".
+    C : float > 0
+        Strength of the regularizer on the summed loss: the larger, the fewer kernels.
+    solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
+        Or a :class:`~omkl.batch.Solver`. Those after "fista" and "gmkl" alternate between kernel weights and a support
+        vector machine: they are for the hinge.
+    tol : float > 0
+        Relative duality gap to reach, over all kernels.
+    max_iter : int, optional
+        Outer iterations at most.
+    fit_intercept : bool
+        Whether there is a constant b, which is not regularized.
+    multiclass : {"ovr", "ovo"}
+        How more than two classes are split into binary problems: each against the rest, or each pair.
+    dtype : {"float32", "float64"}
+        How Gram matrices are stored; sums are in float64 always. A gap below about 1e-5 needs "float64".
+    verbose : bool
+        Show a progress bar, if it takes longer than a second and standard error is a terminal.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+    kernel_weights_ : dict of str to float
+        Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); the mean over binary problems.
+    dual_gap_ : float
+        Relative duality gap reached, the largest of the binary problems; computed from the model over all kernels.
+    n_iter_ : int
+        Outer iterations, the largest of the binary problems.
+    dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 binary problems
+    intercept_ : array of shape (P,)
+    n_active_ : int
+        Number of kernels that prediction needs.
+    history_ : list of list of dict
+        For each binary problem a record an iteration; see :class:`omkl.batch.Solution`.
+
+    References
+    ----------
+    Suzuki and Tomioka (2011), SpicyMKL: a fast algorithm for multiple kernel learning with thousands of kernels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier(["linear", "gaussian"], C=0.1).fit(X, y)
+    >>> bool(model.score(X, y) > 0.95 and model.dual_gap_ <= 0.01)
+    True
+    """
+
+    def __init__(
+        self, kernels=None, loss="logistic", regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
+        fit_intercept=True, multiclass="ovr", dtype="float32", verbose=True,
+    ):  # fmt: skip
+        super().__init__(kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, verbose)
+        self.multiclass = multiclass
+
+    def fit(self, X, y):
+        """Learn kernels and classifier.
+
+        Parameters
+        ----------
+        X : array of shape (N, d), or with ``kernels="precomputed"`` a list of M Gram matrices (N, N) or one array
+        y : array of shape (N,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter is not as described, there is one class only, or a matrix is not a kernel.
+        """
+        if self.multiclass not in ("ovr", "ovo"):
+            raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
+        self._resolve()
+        source, y = self._read(X, y)
+        targets = self._targets(y)
+        self._solve(source, targets)
+        return self
+
+    def _targets(self, y):
+        """The binary problems: samples (None for all) and targets -1 and +1."""
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        K = len(self.classes_)
+        if K < 2:
+            raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two.")
+        if K == 2:
+            return [(None, 2.0 * codes - 1.0)]
+        if self.multiclass == "ovr":
+            return [(None, np.where(codes == k, 1.0, -1.0)) for k in range(K)]
+        pairs = []
+        for a, b in combinations(range(K), 2):
+            rows = np.flatnonzero((codes == a) | (codes == b))
+            pairs.append((rows, np.where(codes[rows] == b, 1.0, -1.0)))
+        return pairs
+
+    def decision_function(self, X):
+        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), or with ``kernels="precomputed"`` one array (n, N) a kernel, of test against \
+training samples; kernels that are not active may be None
+        """
+        outputs = self._outputs(X)
+        K = len(self.classes_)
+        if K == 2:
+            return outputs[:, 0]
+        if self.multiclass == "ovr":
+            return outputs
+        return _ovr_decision_function(outputs > 0, outputs, K)
+
+    def predict(self, X):
+        """Best class of each sample, (n,)."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def _is_probabilistic(self):
+        return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic) and self.multiclass == "ovr"
+
+    @available_if(_is_probabilistic)
+    def predict_proba(self, X):
+        """Probability of each class, (n, K): the logistic loss, one-vs-rest probabilities scaled to sum to one."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            positive = expit(scores)
+            return np.column_stack([1.0 - positive, positive])
+        each = expit(scores)
+        return each / each.sum(axis=1, keepdims=True)
+
+
+class MKLRegressor(RegressorMixin, BatchMKL):
+    r"""Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
+
+    Parameters
+    ----------
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, verbose
+        As for :class:`MKLClassifier`.
+    loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
+        "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
+
+    Attributes
+    ----------
+    kernel_weights_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, history_
+        As for :class:`MKLClassifier`, of one problem.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(80, 2))
+    >>> model = MKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], C=0.1).fit(X, np.sin(X[:, 0]))
+    >>> model.kernel_weights_["gaussian:on=0:1"] > 0.8
+    True
+    """
+
+    def __init__(
+        self, kernels=None, loss="squared", regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
+        fit_intercept=True, dtype="float32", verbose=True,
+    ):  # fmt: skip
+        super().__init__(kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, verbose)
+
+    def fit(self, X, y):
+        """Learn kernels and regression function.
+
+        Parameters
+        ----------
+        X : array of shape (N, d), or with ``kernels="precomputed"`` a list of M Gram matrices (N, N) or one array
+        y : array of shape (N,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter is not as described, or a matrix is not a kernel.
+        """
+        self._resolve()
+        source, y = self._read(X, y)
+        self._solve(source, self._targets(y))
+        return self
+
+    def _targets(self, y):
+        y = np.asarray(y, dtype=np.float64)
+        if not np.isfinite(y).all():
+            raise InputError("y holds nan or infinite values: targets must be finite.")
+        if len(y) > 1 and np.ptp(y) == 0.0:
+            warnings.warn(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning, stacklevel=3)
+        return [(None, y)]
+
+    def predict(self, X):
+        """Predicted target of each sample, (n,)."""
+        return self._outputs(X)[:, 0]
+
+
+class _Progress:
+    """A bar that shows the gap; called with every record of a solver's history."""
+
+    def __init__(self, verbose):
+        self.bar = tqdm(unit=" iterations", delay=1, leave=False, disable=None if verbose else True)
+
+    def __call__(self, record):
+        self.bar.update()
+        self.bar.set_postfix(gap=f"{record['gap']:.2g}", kernels=record["active"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.bar.close()
+
+
+def _restricted(stack, samples):
+    """The kernels on the samples of two classes."""
+    if not isinstance(stack, PackedStack):
+        raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
+    return stack.restricted(samples)
+
+
+def _shares(weights):
+    """Weights >= 0 scaled to sum to one; all 0 stay 0."""
+    total = weights.sum()
+    return weights / total if total > 0 else weights

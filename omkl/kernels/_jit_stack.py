@@ -1,0 +1,168 @@
+"""Passes over packed kernels, bound by memory: float32 or float64 in, float64 sums.
+
+A packed kernel is its lower triangle, row by row: entry (i, j), j <= i, lies at ``i (i + 1) / 2 + j``. Sums run over 64
+lanes that do not depend on each other, which is what lets the compiler use vector instructions without reordering.
+"""
+
+import numpy as np
+from numba import njit
+
+#: Entries of one block of a long row: 256 KiB of float64, so that what is shared by all kernels stays in cache.
+BLOCK = 32768
+LANES = 64
+
+
+@njit(cache=True, nogil=True)
+def dots(rows, which, vector, out):
+    """``out[k] = rows[which[k]] . vector``, in blocks of columns."""
+    lanes = np.empty(LANES)
+    out[:] = 0.0
+    for low in range(0, vector.shape[0], BLOCK):
+        factors = vector[low : low + BLOCK]
+        even = factors.shape[0] // LANES * LANES
+        for k in range(which.shape[0]):
+            row = rows[which[k]][low : low + BLOCK]
+            for lane in range(LANES):
+                lanes[lane] = 0.0
+            for j in range(0, even, LANES):
+                for lane in range(LANES):
+                    lanes[lane] += row[j + lane] * factors[j + lane]
+            total = 0.0
+            for lane in range(LANES):
+                total += lanes[lane]
+            for j in range(even, factors.shape[0]):
+                total += row[j] * factors[j]
+            out[k] += total
+
+
+@njit(cache=True, nogil=True)
+def weighted_sum(rows, which, weights, out):
+    """``out = sum_k weights[k] rows[which[k]]``, in blocks of columns."""
+    out[:] = 0.0
+    for low in range(0, out.shape[0], BLOCK):
+        sums = out[low : low + BLOCK]
+        for k in range(which.shape[0]):
+            row, weight = rows[which[k]][low : low + BLOCK], weights[k]
+            for j in range(sums.shape[0]):
+                sums[j] += weight * row[j]
+
+
+@njit(cache=True, nogil=True)
+def packed_products(rows, which, vectors, out):
+    """``out[k] = K_which[k] vectors[k]``; ``vectors`` may have one row, for all."""
+    lanes = np.empty(32)
+    for k in range(which.shape[0]):
+        packed, product = rows[which[k]], out[k]
+        vector = vectors[k if vectors.shape[0] > 1 else 0]
+        start = 0
+        for i in range(vector.shape[0]):
+            row, weight = packed[start : start + i + 1], vector[i]
+            even = i // 32 * 32
+            for lane in range(32):
+                lanes[lane] = 0.0
+            for j in range(0, even, 32):
+                for lane in range(32):
+                    lanes[lane] += row[j + lane] * vector[j + lane]
+            for j in range(even, i):
+                lanes[j - even] += row[j] * vector[j]
+            total = row[i] * weight
+            for lane in range(32):
+                total += lanes[lane]
+            for j in range(i):
+                product[j] += weight * row[j]
+            product[i] = total
+            start += i + 1
+
+
+@njit(cache=True, nogil=True)
+def pack(matrix, first_row, out):
+    """Write the lower triangle of rows ``first_row ..`` of a symmetric matrix into a packed kernel."""
+    position = 0
+    for r in range(matrix.shape[0]):
+        for j in range(first_row + r + 1):
+            out[position + j] = matrix[r, j]
+        position += first_row + r + 1
+
+
+@njit(cache=True, nogil=True)
+def unpack(packed, out):
+    """The full symmetric matrix."""
+    position = 0
+    for i in range(out.shape[0]):
+        for j in range(i + 1):
+            out[i, j] = packed[position + j]
+        position += i + 1
+    # the mirror image by tiles, so that neither side leaves the cache
+    for low in range(0, out.shape[0], 32):
+        for left in range(0, low + 1, 32):
+            for i in range(low, min(low + 32, out.shape[0])):
+                for j in range(left, min(left + 32, i)):
+                    out[j, i] = out[i, j]
+
+
+@njit(cache=True, nogil=True)
+def packed_square(vector, out):
+    """``v v'`` packed with its off-diagonal entries doubled: its dot with a packed K is ``v' K v``."""
+    position = 0
+    for i in range(vector.shape[0]):
+        double = 2.0 * vector[i]
+        for j in range(i):
+            out[position + j] = double * vector[j]
+        out[position + i] = vector[i] * vector[i]
+        position += i + 1
+
+
+@njit(cache=True, nogil=True)
+def factor_products(rows, starts, which, vectors, out):
+    """``out[k] = F F' vectors[k]``, the columns of F being rows ``starts[m] .. starts[m + 1]`` for ``m = which[k]``."""
+    lanes = np.empty(32)
+    n = vectors.shape[1]
+    even = n // 32 * 32
+    for k in range(which.shape[0]):
+        product = out[k]
+        vector = vectors[k if vectors.shape[0] > 1 else 0]
+        for r in range(starts[which[k]], starts[which[k] + 1]):
+            row = rows[r]
+            for lane in range(32):
+                lanes[lane] = 0.0
+            for j in range(0, even, 32):
+                for lane in range(32):
+                    lanes[lane] += row[j + lane] * vector[j + lane]
+            for j in range(even, n):
+                lanes[j - even] += row[j] * vector[j]
+            total = 0.0
+            for lane in range(32):
+                total += lanes[lane]
+            for j in range(n):
+                product[j] += total * row[j]
+
+
+@njit(cache=True, nogil=True)
+def pivoted_cholesky(gram, tolerance, out):
+    """Rows of a factor, ``out[:r].T @ out[:r]`` near ``gram``, until the residual's trace is at most ``tolerance``.
+
+    Returns the rank r, or -1 where ``out`` has not enough rows (Harbrecht, Peters and Schneider 2012).
+    """
+    n = gram.shape[0]
+    residual = np.empty(n)
+    for i in range(n):
+        residual[i] = gram[i, i]
+    for r in range(out.shape[0] + 1):
+        if max(residual.sum(), 0.0) <= tolerance:
+            return r
+        if r == out.shape[0]:
+            break
+        pivot = np.argmax(residual)
+        root = np.sqrt(residual[pivot])
+        row = out[r]
+        for j in range(n):
+            row[j] = gram[pivot, j]
+        for q in range(r):
+            weight, earlier = out[q, pivot], out[q]
+            for j in range(n):
+                row[j] -= weight * earlier[j]
+        for j in range(n):
+            row[j] /= root
+            residual[j] = max(residual[j] - row[j] * row[j], 0.0)
+        residual[pivot] = 0.0
+    return -1

@@ -1,0 +1,59 @@
+"""Online MKL on a finite set, over and over: it ends at the optimum that batch MKL certifies for the same objective.
+
+Online: ``(1/(C m)) R(theta) + (1/m) sum hinge``; batch: ``sum hinge + (1/C) R``. With two classes an output scores
+``y z / 2`` for the one potential z, so that the structured hinge is the hinge of the margin ``y z``.
+"""
+
+import numpy as np
+import pytest
+
+from omkl import OnlineMKLClassifier
+from omkl.batch import HessianMKL, Problem
+from omkl.kernels import DenseStack, Gaussian, Linear
+from omkl.losses import Hinge
+from omkl.regularizers import SquaredL21
+
+COLUMNS = {"line": slice(0, 1), "wave": slice(1, 2), "noise": slice(2, 4), "everything": slice(0, 4)}
+
+
+def kernels(of_columns):
+    """A kernel for each set of columns; ``of_columns`` says how the online side is told which they are."""
+    at = {name: of_columns(columns) for name, columns in COLUMNS.items()}
+    return {
+        "line": Linear(normalize=None, on=at["line"]),
+        "wave": Gaussian(sigma2=0.3, on=at["wave"]),
+        "noise": Gaussian(sigma2=1.0, on=at["noise"]),
+        "everything": Gaussian(sigma2=3.0, on=at["everything"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 4))
+    grams = np.array(
+        [kernel(X[:, COLUMNS[name]], X[:, COLUMNS[name]]) for name, kernel in kernels(lambda _: None).items()]
+    )
+    return X, np.sign(X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 + 0.3 * rng.normal(size=80)), DenseStack(grams)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("C", [0.3, 3.0])
+def test_many_passes_end_at_the_certified_optimum(data, C, intercept):
+    X, y, stack = data
+    problem = Problem(stack, y, Hinge(), SquaredL21(), 1.0 / C, intercept)
+    optimum = HessianMKL().solve(problem, tol=1e-6).certificate
+    assert optimum.gap <= 1e-6
+    excess = []
+    for epochs in (10, 300):
+        online = OnlineMKLClassifier(
+            kernels(lambda columns: f"{columns.start}:{columns.stop}"), loss="hinge", regularizer="mkl", C=C,
+            epochs=epochs, eta0=1.0, schedule="sqrt", average=None, fit_intercept=intercept, verbose=False,
+            random_state=0,
+        ).fit(X, y)  # fmt: skip
+        norms = np.array([online.history_[-1]["norms"][name] for name in COLUMNS])
+        excess.append(problem.primal(online.decision_function(X), norms) / optimum.primal - 1.0)
+    assert -1e-6 <= excess[1] < 0.005
+    assert excess[1] < 0.2 * excess[0]
+    weights = np.array([online.kernel_weights_[name] for name in COLUMNS])
+    np.testing.assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)

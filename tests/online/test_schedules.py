@@ -1,0 +1,72 @@
+"""Learning rates: what each rule says, followed by hand."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from omkl.exceptions import InputError
+from omkl.groups import InterceptBank
+from omkl.losses import StructuredHinge
+from omkl.online import Constant, Example, InverseSqrt, InverseTime, LinearDecay, MeanPolyak, OnlineTrainer
+from omkl.structures import Multiclass
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        (Constant(0.5), [0.5, 0.5, 0.5, 0.5]),
+        (InverseSqrt(0.5), [0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25]),
+        (InverseTime(0.5), [0.5, 0.25, 0.5 / 3, 0.125]),
+        (LinearDecay(0.5), [0.5, 0.375, 0.25, 0.125]),
+    ],
+    ids=repr,
+)
+def test_rates_of_the_first_four_rounds(schedule, rates):
+    schedule.plan(4)
+    assert_allclose([schedule(t) for t in (1, 2, 3, 4)], rates)
+
+
+def test_linear_decay_without_an_end_is_constant():
+    assert [LinearDecay(0.5)(t) for t in (1, 1000)] == [0.5, 0.5]
+
+
+def test_rates_stay_positive_beyond_the_planned_end():
+    schedule = LinearDecay(1.0)
+    schedule.plan(10)
+    assert schedule(10) == schedule(11) == schedule(1000) == pytest.approx(0.1)
+
+
+def trained(schedule, epochs):
+    trainer = OnlineTrainer(
+        [InterceptBank(3, True)], Multiclass(3), StructuredHinge(), None, strength=1.0, schedule=schedule
+    )
+    rates = []
+
+    class Watch:
+        def on_round(self, trainer, step):
+            rates.append((step.rate, step.loss, step.square_gradient))
+
+        def __call__(self, trainer, record):
+            pass
+
+    examples = [Example(np.zeros((1, 0)), y, 1.0) for y in (0, 1, 0, 2, 0)]
+    trainer.fit(examples, epochs=epochs, callbacks=[Watch()])
+    return rates
+
+
+def test_mean_polyak_is_the_ratio_of_sums_so_far():
+    rounds = trained(MeanPolyak(0.7), epochs=3)
+    losses = np.cumsum([loss for _, loss, _ in rounds])
+    squares = np.cumsum([square for _, _, square in rounds])
+    left = 1 - np.arange(15) / 15
+    assert rounds[0][0] == pytest.approx(0.7 * rounds[0][1] / rounds[0][2])
+    assert_allclose([rate for rate, _, _ in rounds[1:]], 0.7 * losses[:-1] / squares[:-1] * left[1:])
+
+
+def test_fit_tells_the_schedule_where_the_end_is():
+    assert trained(LinearDecay(1.0), epochs=2)[-1][0] == pytest.approx(0.1)
+
+
+def test_rates_must_be_positive():
+    with pytest.raises(InputError, match="eta0"):
+        LinearDecay(0.0)

@@ -1,0 +1,135 @@
+"""Squared norms that stand for sets of kernel weights: value, prox and conjugate against a generic convex solver."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+
+from omkl._named import resolve
+from omkl.exceptions import InputError
+from omkl.regularizers import ElasticNetWeights, Regularizer, SquaredL21, SquaredLq
+
+P = 6
+
+
+def elastic_net_set(eta):
+    return lambda d: eta * cp.sum(d) + (1 - eta) * cp.sum_squares(d) <= 1
+
+
+# every regularizer, and the set of kernel weights that it stands for
+CASES = {
+    f"elastic net {eta}": (ElasticNetWeights(eta), elastic_net_set(eta)) for eta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
+}
+CASES |= {
+    f"lp-norm {p}": (SquaredLq(2 * p / (p + 1)), lambda d, p=p: cp.norm(d, p) <= 1) for p in (1.2, 4 / 3, 2.0, 4.0)
+}
+CASES["uniform"] = (SquaredLq(2.0), lambda d: d <= 1)
+each_case = pytest.mark.parametrize("case", CASES)
+vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
+
+
+@each_case
+@pytest.mark.parametrize("seed", range(3))
+def test_value_is_the_least_over_the_set_of_weights(case, seed):
+    regularizer, constraint = CASES[case]
+    b = np.random.default_rng(seed).normal(size=P)
+    d = cp.Variable(P, nonneg=True)
+    objective = 0.5 * sum(cp.quad_over_lin(b[k], d[k]) for k in range(P))
+    least = cp.Problem(cp.Minimize(objective), [constraint(d)]).solve(solver=cp.CLARABEL)
+    assert_allclose(regularizer.value(b), least, rtol=1e-6)
+    assert_allclose(regularizer.kernel_weights(b), d.value, atol=2e-3)
+    weights = regularizer.kernel_weights(b)
+    assert_allclose(0.5 * np.sum(b**2 / weights), regularizer.value(b), rtol=1e-9)
+
+
+@each_case
+@pytest.mark.parametrize("seed", range(3))
+def test_conjugate_is_the_largest_over_the_set_of_weights(case, seed):
+    regularizer, constraint = CASES[case]
+    y = np.random.default_rng(seed).normal(size=P)
+    d = cp.Variable(P, nonneg=True)
+    largest = cp.Problem(cp.Maximize(0.5 * y**2 @ d), [constraint(d)]).solve(solver=cp.CLARABEL)
+    assert_allclose(regularizer.conjugate(y), largest, rtol=1e-6)
+
+
+@each_case
+@given(x0=vectors, step=st.floats(0.01, 10))
+def test_moreau_decomposition(case, x0, step):
+    """``x - prox(x)`` is a subgradient at the prox: Fenchel's inequality is tight between the two."""
+    regularizer, _ = CASES[case]
+    primal = regularizer.prox(x0, step)
+    slope = (x0 - primal) / step
+    gap = regularizer.value(primal) + regularizer.conjugate(slope) - primal @ slope
+    assert abs(gap) <= 1e-8 * (1e-3 + x0 @ x0)
+
+
+@each_case
+@given(x=vectors, y=vectors)
+def test_fenchels_inequality(case, x, y):
+    regularizer, _ = CASES[case]
+    assert regularizer.value(x) + regularizer.conjugate(y) >= x @ y - 1e-9 * (1 + abs(x @ y))
+
+
+@each_case
+def test_norm_bound_holds(case):
+    regularizer, _ = CASES[case]
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        b = rng.exponential(size=5) * (rng.random(5) < 0.6)
+        assert np.linalg.norm(b) <= regularizer.norm_bound(regularizer.value(b), 5) * (1 + 1e-9)
+
+
+def test_the_ends_of_the_elastic_net_set_are_the_simplex_and_the_euclidean_ball():
+    b, y = np.random.default_rng(1).exponential(size=(2, 40))
+    for regularizer, same in [(ElasticNetWeights(1.0), SquaredL21()), (ElasticNetWeights(0.0), SquaredLq(4 / 3))]:
+        assert_allclose(regularizer.value(b), same.value(b), rtol=1e-12)
+        assert_allclose(regularizer.conjugate(y), same.conjugate(y), rtol=1e-12)
+        assert_allclose(regularizer.kernel_weights(b), same.kernel_weights(b), rtol=1e-6)
+        assert_allclose(regularizer.prox(b, 0.3), same.prox(b, 0.3), atol=1e-9)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.1, 0.3, 0.7, 0.99])
+def test_norms_whose_squares_underflow_get_no_weight_and_do_no_harm(eta):
+    b = np.array([1e-200, 1.0, 3e-163, 0.0, 2.0])
+    regularizer = ElasticNetWeights(eta)
+    weights = regularizer.kernel_weights(b)
+    assert_allclose(weights[[1, 4]], regularizer.kernel_weights(b[[1, 4]]), rtol=1e-12)
+    assert (weights[[0, 2, 3]] == 0.0).all()
+    assert np.isfinite(regularizer.value(b))
+    assert_allclose(regularizer.value(1e120 * b), 1e240 * regularizer.value(b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.1, 0.24, 0.26, 0.6, 0.95])
+def test_the_weights_of_many_kernels_meet_the_optimality_conditions(eta):
+    b = np.random.default_rng(2).exponential(size=2000) ** 3
+    weights = ElasticNetWeights(eta).kernel_weights(b)
+    assert_allclose(eta * weights.sum() + (1 - eta) * weights @ weights, 1.0, rtol=1e-12)
+    # b^2 / d^2 is proportional to the gradient of the constraint
+    multiplier = (b / weights) ** 2 / (eta + 2 * (1 - eta) * weights)
+    assert_allclose(multiplier, multiplier.mean(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("regularizer", [SquaredLq(1.5), ElasticNetWeights(0.5)])
+def test_nothing_comes_of_nothing(regularizer):
+    zeros = np.zeros(3)
+    assert regularizer.value(zeros) == regularizer.conjugate(zeros) == 0.0
+    assert_allclose(regularizer.prox(zeros, 1.0), zeros)
+    assert_allclose(regularizer.kernel_weights(zeros), zeros)
+    assert_allclose(regularizer.prox(np.array([1.0, 2.0]), 0.0), [1.0, 2.0])
+
+
+def test_they_are_found_by_name():
+    assert resolve(Regularizer, "elastic-net-weights:eta=0.3", "regularizer") == ElasticNetWeights(0.3)
+    assert resolve(Regularizer, "lp-norm:q=1.5", "regularizer") == SquaredLq(1.5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: SquaredLq(1.0), lambda: SquaredLq(2.5), lambda: ElasticNetWeights(-0.1), lambda: ElasticNetWeights(2)],
+)
+def test_parameters_out_of_range_are_refused(make):
+    with pytest.raises(InputError):
+        make()
