@@ -3,16 +3,27 @@
 from importlib.metadata import version as _version
 
 from omkl import batch, data, exceptions, groups, kernels, losses, online, plots, regularizers, structures
-from omkl.estimators import DependencyParser, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler, load
+from omkl.estimators import (
+    DependencyParser,
+    GroupLasso,
+    MKLClassifier,
+    MKLRegressor,
+    OnlineMKLClassifier,
+    SequenceLabeler,
+    SparseLogisticRegression,
+    load,
+)
 
 __version__ = _version("omkl")
 
 __all__ = [
     "DependencyParser",
+    "GroupLasso",
     "MKLClassifier",
     "MKLRegressor",
     "OnlineMKLClassifier",
     "SequenceLabeler",
+    "SparseLogisticRegression",
     "batch",
     "data",
     "exceptions",

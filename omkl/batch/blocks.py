@@ -108,7 +108,9 @@ def _labels(groups, n_columns):
         return labels
     labels = np.asarray(groups)
     if labels.shape != (n_columns,):
-        raise InputError(f"groups must hold one label for each of the {n_columns} columns; it has shape {labels.shape}.")
+        raise InputError(
+            f"groups must hold one label for each of the {n_columns} columns; it has shape {labels.shape}."
+        )
     return np.unique(labels, return_inverse=True)[1]
 
 

@@ -112,31 +112,48 @@ class AugmentedLagrangian:
         for iteration in range(max_iter):
             outputs = self.outputs(point)
             values = problem.loss.value(problem.y, outputs) + problem.loss.conjugate(problem.y, point.rho)
-            if (values + point.rho * outputs).sum() <= max(accuracy, 0.1 * abs(point.x @ (point.x - self.w)) / self.gamma):
+            if (values + point.rho * outputs).sum() <= max(
+                accuracy, 0.1 * abs(point.x @ (point.x - self.w)) / self.gamma
+            ):
                 return point, iteration
             gradient = problem.loss.conjugate_gradient(problem.y, point.rho) + outputs
-            moved = self._search(point, gradient, self._direction(point, gradient))
+            trials = (self._search(point, gradient, d) for d in self._directions(point, outputs, gradient))
+            moved = next((trial for trial in trials if trial is not None), None)
             if moved is None:
                 return point, iteration
             point = moved
         return point, max_iter
 
-    def _direction(self, point, gradient):
-        """The Newton direction over the dual variables that are not held at the boundary of the domain."""
-        problem = self.problem
-        inverse = 1.0 / problem.loss.conjugate_curvature(problem.y, point.rho)
+    def _directions(self, point, outputs, gradient):
+        """Newton directions, to be tried in turn.
+
+        Where the loss is straight at the predictions, its dual variable belongs at the boundary of the domain: the
+        first direction goes there, and is Newton's in the other variables (a primal-dual active set). The second
+        only holds variables that are at the boundary and would leave the domain: it always descends.
+        """
+        loss, y = self.problem.loss, self.problem.y
+        inverse = 1.0 / loss.conjugate_curvature(y, point.rho)
+        system = self._system(point)
+        predicted = -loss.gradient(y, outputs)
+        straight = (predicted <= self.low) | (predicted >= self.high)
+        if not self.barrier and straight.any():
+            jump = np.where(straight, predicted - point.rho, 0.0)
+            right = np.where(straight, 0.0, gradient + system.low_rank(jump))
+            yield jump - system.solve(right, np.where(straight, 0.0, inverse))
         held = ((point.rho <= self.low) & (gradient > 0)) | ((point.rho >= self.high) & (gradient < 0))
-        inverse[held] = 0.0
-        active_blocks = np.flatnonzero(point.shrunk)
+        yield -system.solve(np.where(held, 0.0, gradient), np.where(held, 0.0, inverse))
+
+    def _system(self, point):
+        """Newton's system at a point."""
         blocks = self.panel.blocks
+        active_blocks = np.flatnonzero(point.shrunk)
         active = active_blocks if blocks.single else np.flatnonzero(blocks.spread(point.shrunk))
-        slopes = problem.regularizer.prox_slope(point.norms[active_blocks], self.gamma * problem.C)
+        slopes = self.problem.regularizer.prox_slope(point.norms[active_blocks], self.gamma * self.problem.C)
         jacobian = RayJacobian(
             Blocks(blocks.sizes[active_blocks]), point.v[active], point.norms[active_blocks],
             point.shrunk[active_blocks], slopes,
         )  # fmt: skip
-        system = NewtonSystem(self.panel, active, jacobian, inverse, self.gamma, self.gamma_b)
-        return -system.solve(gradient)
+        return NewtonSystem(self.panel, active, jacobian, self.gamma, self.gamma_b)
 
     def _search(self, point, gradient, direction):
         """Armijo's rule along the direction, bent at the boundary of the domain; None where nothing is gained."""
@@ -168,69 +185,71 @@ class NewtonSystem:
         Columns of the panel in B.
     jacobian : RayJacobian
         With :math:`J = S^2`.
-    inverse : array of shape (m,)
-        Diagonal of the inverse of D; 0 for rows that are left out of the system.
     gamma, gamma_b : float
     """
 
-    def __init__(self, panel, active, jacobian, inverse, gamma, gamma_b):
+    def __init__(self, panel, active, jacobian, gamma, gamma_b):
         self.panel, self.active, self.jacobian = panel, active, jacobian
-        self.inverse, self.gamma, self.gamma_b = inverse, gamma, gamma_b
+        self.gamma, self.gamma_b = gamma, gamma_b
         self.B = panel.matrix[:, active]
 
-    def solve(self, gradient):
-        """The solution for a right-hand side (m,); 0 in rows that are left out."""
-        free = np.flatnonzero(self.inverse)
-        order = min(len(self.active), len(free))
-        if order > LARGEST_FACTOR:
-            return self._by_conjugate_gradients(gradient)
-        if len(self.active) <= len(free):
-            return self._by_columns(gradient)
-        return self._by_rows(gradient, free)
+    def solve(self, right, inverse):
+        """The solution for a right-hand side (m,).
 
-    def _by_columns(self, gradient):
+        ``inverse`` is the diagonal of the inverse of D; rows where it is 0 are left out of the system, and their
+        right-hand sides and solutions are 0.
+        """
+        free = np.flatnonzero(inverse)
+        if min(len(self.active), len(free)) > LARGEST_FACTOR:
+            return self._by_conjugate_gradients(right, inverse)
+        if len(self.active) <= len(free):
+            return self._by_columns(right, inverse)
+        return self._by_rows(right, inverse, free)
+
+    def low_rank(self, t):
+        """The system without D, times a vector (m,)."""
+        return self.gamma * self._times(self._times_transposed(t)) + self.gamma_b * t.sum()
+
+    def _by_columns(self, right, inverse):
         """Woodbury's identity: a system of the order of the active columns, and one more for the intercept."""
         a = len(self.active)
         M = np.zeros((a + 1, a + 1))
-        if np.all(self.inverse == 1.0):
-            weighted = self.panel.gram(self.active)
-        elif sparse.issparse(self.B):
-            weighted = (self.B.T @ (sparse.diags_array(self.inverse) @ self.B)).toarray()
-        else:
-            half = self.B * np.sqrt(self.inverse)[:, None]
-            weighted = half.T @ half
-        M[:a, :a] = self.jacobian.sqrt_times(self.jacobian.sqrt_times(weighted).T)
+        M[:a, :a] = self.jacobian.sqrt_times(self.jacobian.sqrt_times(self._weighted_gram(inverse)).T)
         M[np.arange(a), np.arange(a)] += 1.0 / self.gamma
         M[a, a] = 1.0
         if self.gamma_b:
-            M[:a, a] = M[a, :a] = self._times_transposed(self.inverse)
-            M[a, a] = self.inverse.sum() + 1.0 / self.gamma_b
-        shared = self.inverse * gradient
-        right = np.append(self._times_transposed(shared), shared.sum() if self.gamma_b else 0.0)
-        solved = _solve(M, right)
-        return shared - self.inverse * (self._times(solved[:a]) + (solved[a] if self.gamma_b else 0.0))
+            M[:a, a] = M[a, :a] = self._times_transposed(inverse)
+            M[a, a] = inverse.sum() + 1.0 / self.gamma_b
+        shared = inverse * right
+        solved = _solve(M, np.append(self._times_transposed(shared), shared.sum() if self.gamma_b else 0.0))
+        return shared - inverse * (self._times(solved[:a]) + (solved[a] if self.gamma_b else 0.0))
 
-    def _by_rows(self, gradient, free):
+    def _weighted_gram(self, inverse):
+        r""":math:`B^\top D^{-1} B`."""
+        if np.all(inverse == 1.0):
+            return self.panel.gram(self.active)
+        if sparse.issparse(self.B):
+            return (self.B.T @ (sparse.diags_array(inverse) @ self.B)).toarray()
+        half = self.B * np.sqrt(inverse)[:, None]
+        return half.T @ half
+
+    def _by_rows(self, right, inverse, free):
         """The system itself, of the order of the samples that are free."""
         B = self.B[free]
         Q = self.jacobian.sqrt_times((B.toarray() if sparse.issparse(B) else B).T)
         M = self.gamma * (Q.T @ Q) + self.gamma_b
-        M[np.arange(len(free)), np.arange(len(free))] += 1.0 / self.inverse[free]
-        solution = np.zeros_like(gradient)
-        solution[free] = _solve(M, gradient[free])
+        M[np.arange(len(free)), np.arange(len(free))] += 1.0 / inverse[free]
+        solution = np.zeros_like(right)
+        solution[free] = _solve(M, right[free])
         return solution
 
-    def _by_conjugate_gradients(self, gradient):
-        """In the scaled variables in which D is the identity, where the rank-a part alone makes eigenvalues differ."""
-        root = np.sqrt(self.inverse)
-
-        def product(t):
-            t = root * t
-            low_rank = self._times(self.gamma * self._times_transposed(t))
-            return root * (low_rank + self.gamma_b * t.sum())
-
-        system = LinearOperator((len(root), len(root)), lambda t: t + product(t), dtype=np.float64)
-        found, _ = cg(system, root * gradient, rtol=1e-3, maxiter=500)
+    def _by_conjugate_gradients(self, right, inverse):
+        """In the scaled variables in which D is the identity."""
+        root = np.sqrt(inverse)
+        system = LinearOperator(
+            (len(root), len(root)), lambda t: t + root * self.low_rank(root * t), dtype=np.float64
+        )  # fmt: skip
+        found, _ = cg(system, root * right, rtol=1e-3, maxiter=500)
         return root * found
 
     def _times(self, t):

@@ -8,42 +8,21 @@ from omkl.batch.design import DAL
 from omkl.exceptions import InputError
 
 
-def largest_strength(problem):
-    r""":math:`C_{\max}`: from here on the model is zero, but for the intercept.
-
-    Parameters
-    ----------
-    problem : DesignProblem
-        Its C plays no part.
-
-    Returns
-    -------
-    float
-        :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with :math:`\rho_0 = -l'` at the best constant.
-    """
-    outputs = np.zeros(len(problem.y))
-    rho = problem.dual_point(outputs + problem.best_intercept(outputs))
-    return problem.groups.dual_norms(problem.design.correlations(rho)).max(initial=0.0) / problem.threshold
-
-
-def strengths_from(largest, n_strengths=100, ratio=1e-2):
-    """A geometric grid of C from the largest down to ``ratio`` times that."""
-    if not n_strengths >= 1 or not 0 < ratio < 1:
-        raise InputError(f"A path needs n_strengths >= 1 and 0 < ratio < 1, not {n_strengths!r} and {ratio!r}.")
-    return largest * ratio ** (np.arange(n_strengths) / max(n_strengths - 1, 1))
-
-
-def solve_path(problem, strengths, tol=1e-3, max_iter=None, solver=None):
+def solve_path(problem, C=20, tol=1e-3, max_iter=None, solver=None, decades=2.0):
     """Solve at each strength, from the largest to the smallest, each from the solution before.
 
     Parameters
     ----------
     problem : DesignProblem
-    strengths : array of floats > 0
+        Its own C is not used.
+    C : int or array of floats > 0
+        The strengths, or how many, spread evenly in the logarithm below :meth:`DesignProblem.largest_strength`.
     tol, max_iter
         As for :meth:`DesignSolver.solve`.
     solver : DesignSolver, optional
         :class:`DAL` by default.
+    decades : float
+        How far down a number of strengths reaches.
 
     Yields
     ------
@@ -51,8 +30,13 @@ def solve_path(problem, strengths, tol=1e-3, max_iter=None, solver=None):
     solution : omkl.batch.Solution
     """
     solver = DAL() if solver is None else solver
+    if isinstance(C, (int, np.integer)) and C >= 1:
+        C = np.geomspace(1.0, 10.0**-decades, C) * problem.largest_strength()
+    strengths = np.sort(np.atleast_1d(np.asarray(C, dtype=np.float64)))[::-1]
+    if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all() or strengths[-1] <= 0:
+        raise InputError(f"C must be a number of strengths, or strengths that are finite and > 0, not {C!r}.")
     start = None
-    for C in np.sort(np.asarray(strengths, dtype=np.float64))[::-1]:
-        solution = solver.solve(replace(problem, C=float(C)), tol, max_iter, start)
+    for strength in strengths.tolist():
+        solution = solver.solve(replace(problem, C=strength), tol, max_iter, start)
         start = solution.start
-        yield float(C), solution
+        yield strength, solution

@@ -87,6 +87,15 @@ class DesignProblem:
         rho = -self.loss.gradient(self.y, outputs)
         return self.loss.balanced(self.y, rho) if self.intercept else rho
 
+    def largest_strength(self):
+        r""":math:`C_{\max}`: from this C on a constant is optimal. C itself plays no part.
+
+        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with :math:`\rho_0 = -l'` at the best constant.
+        """
+        outputs = np.zeros(len(self.y))
+        rho = self.dual_point(outputs + self.best_intercept(outputs))
+        return float(self.groups.dual_norms(self.design.correlations(rho)).max(initial=0.0)) / self.threshold
+
     def best_intercept(self, outputs):
         """The constant that minimises the loss of ``outputs`` plus it; 0 where the problem has none."""
         return _best_shift(self.loss, self.y, outputs) if self.intercept else 0.0
@@ -184,19 +193,20 @@ def slope_at_zero(regularizer):
 
 def _best_shift(loss, y, outputs):
     """Root of the summed derivative of a smooth loss, by Newton steps kept inside a bracket."""
+    lowest, highest = loss.domain(y)
     low, high, shift, width = -np.inf, np.inf, 0.0, 1.0
     for _ in range(200):
-        gradient = loss.gradient(y, outputs + shift)
-        slope = gradient.sum()
+        rho = -loss.gradient(y, outputs + shift)
+        slope = -rho.sum()
         low, high = (shift, high) if slope < 0 else (low, shift)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            curvature = np.nan_to_num(1.0 / loss.conjugate_curvature(y, -gradient), nan=0.0, posinf=0.0).sum()
-            step = -slope / curvature if curvature > 0 else np.nan
-        target = shift + step
+        # where rho is at the boundary of the domain the loss is straight
+        curved = (rho > lowest) & (rho < highest)
+        curvature = np.sum(1.0 / loss.conjugate_curvature(y, np.where(curved, rho, 0.5 * y))[curved])
+        target = shift - slope / curvature if curvature > 0 else np.nan
         if not low < target < high:
             target = 0.5 * (low + high) if np.isfinite(high - low) else shift - np.sign(slope) * width
             width *= 2.0
-        if abs(slope) <= 1e-14 * np.abs(gradient).sum() or target == shift:
+        if abs(slope) <= 1e-14 * np.abs(rho).sum() or target == shift:
             break
         shift = target
     return shift

@@ -1,6 +1,7 @@
 """From a model file back to the estimator that wrote it."""
 
 from omkl.estimators.classification import OnlineMKLClassifier
+from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.sequence import SequenceLabeler
@@ -8,7 +9,10 @@ from omkl.exceptions import ModelFileError
 from omkl.persistence import Unpacker, read_model
 
 #: Everything that :func:`load` can return.
-ESTIMATORS = (DependencyParser, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler)
+ESTIMATORS = (
+    DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler,
+    SparseLogisticRegression,
+)  # fmt: skip
 
 
 def load(path, parts=None):

@@ -10,12 +10,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from tqdm import tqdm
 
 from omkl._named import resolve
 from omkl.batch import Problem, Solver, regularization_path
 from omkl.estimators.base import check_number
 from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels
+from omkl.estimators.progress import GapProgress
 from omkl.estimators.saving import SavedExpansions
 from omkl.exceptions import InputError
 from omkl.kernels import PackedStack
@@ -79,7 +79,7 @@ class BatchMKL(SavedExpansions, BaseEstimator):
         for rows, target in targets:
             kernels = stack if rows is None else _restricted(stack, rows)
             problem = Problem(kernels, target, loss, regularizer, float(self.C), self.fit_intercept)
-            with _Progress(self.verbose) as progress:
+            with GapProgress(self.verbose, "kernels") as progress:
                 solution = solver.solve(problem, self.tol, self.max_iter, on_iteration=progress)
             if not solution.converged:
                 warnings.warn(
@@ -384,23 +384,6 @@ class MKLRegressor(RegressorMixin, BatchMKL):
     def predict(self, X):
         """Predicted target of each sample, (n,)."""
         return self._outputs(X)[:, 0]
-
-
-class _Progress:
-    """A bar that shows the gap; called with every record of a solver's history."""
-
-    def __init__(self, verbose):
-        self.bar = tqdm(unit=" iterations", delay=1, leave=False, disable=None if verbose else True)
-
-    def __call__(self, record):
-        self.bar.update()
-        self.bar.set_postfix(gap=f"{record['gap']:.2g}", kernels=record["active"])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.bar.close()
 
 
 def _restricted(stack, samples):

@@ -1,0 +1,29 @@
+"""A progress bar for batch solvers."""
+
+from tqdm import tqdm
+
+
+class GapProgress:
+    """A bar that shows the duality gap; called with every record of a solver's history.
+
+    Parameters
+    ----------
+    verbose : bool
+        Show it, if the search takes longer than a second and standard error is a terminal.
+    active : str
+        What the active parts of the model are called.
+    """
+
+    def __init__(self, verbose, active):
+        self.active = active
+        self.bar = tqdm(unit=" iterations", delay=1, leave=False, disable=None if verbose else True)
+
+    def __call__(self, record):
+        self.bar.update()
+        self.bar.set_postfix({"gap": f"{record['gap']:.2g}", self.active: record["active"]})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.bar.close()
