@@ -22,10 +22,10 @@ FIRST_COLUMNS = 128
 FEWEST_ENTRANTS = 64
 #: While many groups outside violate the constraints by far, a larger C is solved for: this share of the worst.
 CONTINUATION = 0.4
-#: Relative gaps that panels are solved to: while C is larger than asked for, and as shares of the tolerance, of the gap.
+#: Relative gaps of panels: while C is larger than asked for; as shares of the tolerance, and of the gap.
 ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
 #: How far proximal weights may grow from the first, and Newton steps of one proximal step.
-LARGEST_GROWTH = 1e9
+LARGEST_GROWTH = 1e6
 NEWTON_STEPS = 50
 
 
@@ -183,7 +183,8 @@ class _Search:
                 return
             weight = self.solver.gamma * self.growth
             step = AugmentedLagrangian(problem, panel, self.w, self.b, weight / scale, 10.0 * weight / len(rho))
-            point, used = step.minimise(step.at(step.inside(rho)), 0.1 * tol * abs(primal), NEWTON_STEPS)
+            distance = FINE * tol * self.C * problem.threshold / np.sqrt(scale)
+            point, used = step.minimise(step.at(step.inside(rho)), FINE * tol * abs(primal), distance, NEWTON_STEPS)
             self.newton_steps += used
             if used == NEWTON_STEPS:
                 self.growth /= self.solver.growth

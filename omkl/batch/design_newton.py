@@ -88,18 +88,21 @@ class AugmentedLagrangian:
         columns = self.panel.matrix[:, support] if 2 * len(support) < len(point.x) else self.panel.matrix
         return columns @ (point.x[support] if columns is not self.panel.matrix else point.x) + point.u
 
-    def minimise(self, point, accuracy, max_iter):
-        r"""Newton steps until the Fenchel gap of the loss at the step's model is small.
+    def minimise(self, point, slack, accuracy, max_iter):
+        r"""Newton steps until the dual point and the step's model agree.
 
-        The duality gap of the model consists of that, of :math:`x^\top (x - w) / \gamma`, which only another proximal
-        step can make smaller, and of what scaling towards the feasible points costs.
+        The duality gap of the model (x, u) consists of the Fenchel gap of the loss between its predictions and
+        :math:`\rho`, of :math:`x^\top (x - w) / \gamma`, which only another proximal step can make smaller, and of what
+        it costs to scale :math:`-l'` into the feasible points, which is linear in its distance to :math:`\rho`.
 
         Parameters
         ----------
         point : Point
             Where to start.
+        slack : float
+            While the second part is larger than this, a Fenchel gap of a tenth of it is enough.
         accuracy : float
-            Fenchel gap to stop at; a tenth of the second part is enough, too.
+            Distance of :math:`-l'` to :math:`\rho` to stop at.
         max_iter : int
 
         Returns
@@ -108,15 +111,17 @@ class AugmentedLagrangian:
         int
             Newton steps.
         """
-        problem = self.problem
+        loss, y = self.problem.loss, self.problem.y
         for iteration in range(max_iter):
             outputs = self.outputs(point)
-            values = problem.loss.value(problem.y, outputs) + problem.loss.conjugate(problem.y, point.rho)
-            if (values + point.rho * outputs).sum() <= max(
-                accuracy, 0.1 * abs(point.x @ (point.x - self.w)) / self.gamma
-            ):
+            if np.linalg.norm(point.rho + loss.gradient(y, outputs)) <= accuracy:
                 return point, iteration
-            gradient = problem.loss.conjugate_gradient(problem.y, point.rho) + outputs
+            second_part = abs(point.x @ (point.x - self.w)) / self.gamma
+            if second_part > slack:
+                fenchel = loss.value(y, outputs) + loss.conjugate(y, point.rho) + point.rho * outputs
+                if fenchel.sum() <= 0.1 * second_part:
+                    return point, iteration
+            gradient = loss.conjugate_gradient(y, point.rho) + outputs
             trials = (self._search(point, gradient, d) for d in self._directions(point, outputs, gradient))
             moved = next((trial for trial in trials if trial is not None), None)
             if moved is None:

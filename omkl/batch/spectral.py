@@ -12,6 +12,9 @@ from omkl.batch.design_problem import DesignSolver, LinearModel
 from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
 
+#: Objectives among which SpaRSA compares the next one with the largest.
+MEMORY = 5
+
 
 class IST(DesignSolver):
     r"""Iterative shrinkage/thresholding: :math:`w \leftarrow \mathrm{prox}_{C/L}(w + A^\top \rho / L)`, a fixed step.
@@ -21,14 +24,11 @@ class IST(DesignSolver):
     """
 
     short_names = {"ist": {}}
-    #: Objectives among which the largest must decrease.
-    _memory = 1
 
     def solve(self, problem, tol=1e-3, max_iter=None, start=None, on_iteration=None):
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
         began, history = time.perf_counter(), []
         search = _Iterates(problem, start)
-        objectives = [search.certificate.primal]
         for iteration in range((100_000 if max_iter is None else max_iter) + 1):
             certificate = search.certificate
             history.append({
@@ -39,17 +39,16 @@ class IST(DesignSolver):
             if certificate.gap <= tol or asked_to_stop or iteration == max_iter:
                 break
             bound = self._first_bound(search)
-            while not search.try_step(bound, lambda trial, bound: self._accepts(trial, bound, search, objectives)):
+            while not search.try_step(bound, self._accepts):
                 bound *= 2.0
             search.bound = bound
-            objectives = [*objectives, search.certificate.primal][-self._memory :]
         model = search.model()
         return Solution(model, search.certificate, iteration, certificate.gap <= tol, history, model)
 
     def _first_bound(self, search):
         return search.bound
 
-    def _accepts(self, trial, bound, search, objectives):
+    def _accepts(self, search, trial, bound):
         """Whether the quadratic bound on the loss holds."""
         change = trial.w - search.w
         linear = search.loss - search.slope @ change
@@ -63,14 +62,15 @@ class SpaRSA(IST):
     """
 
     short_names = {"sparsa": {}}
-    _memory = 5
 
     def _first_bound(self, search):
         return search.spectral
 
-    def _accepts(self, trial, bound, search, objectives):
+    def _accepts(self, search, trial, bound):
         change = trial.w - search.w
-        return trial.primal <= max(objectives) - 0.005 * bound * (change @ change) + 1e-12 * abs(objectives[-1])
+        return trial.primal <= max(search.objectives) - 0.005 * bound * (change @ change) + 1e-12 * abs(
+            search.objectives[-1]
+        )
 
 
 class _Trial:
@@ -92,6 +92,7 @@ class _Iterates:
 
     def __init__(self, problem, start):
         self.problem, self.groups = problem, problem.groups
+        self.objectives = []
         n = problem.design.shape[1]
         self.scales = 1.0 / self._of_groups(np.ones(self.groups.n_groups) if self.groups.weights is None
                                             else self.groups.weights)  # fmt: skip
@@ -117,6 +118,7 @@ class _Iterates:
         correlations = problem.design.correlations(rho)
         dual, scale = problem.dual(rho, self.groups.dual_norms(correlations))
         self.certificate = Certificate(trial.primal, dual, trial.norms, trial.outputs, scale * rho)
+        self.objectives = [*self.objectives, trial.primal][-MEMORY:]
         self.w, self.loss, self.intercept, self.slope = trial.w, trial.loss, trial.intercept, self.scales * correlations
 
     def try_step(self, bound, accepts):
@@ -127,7 +129,7 @@ class _Iterates:
         shrunk = problem.regularizer.prox(norms, problem.C / bound)
         ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=shrunk > 0)
         trial = _Trial(problem, self.scales, target * self._of_groups(ratio))
-        if not accepts(trial, bound):
+        if not accepts(self, trial, bound):
             return False
         before, slope = self.w, self.slope
         self._take(trial)
