@@ -122,7 +122,9 @@ class _Search:
     def _model(self):
         support = np.flatnonzero(self.w)
         support = support[np.argsort(self.panel.columns[support])]
-        return LinearModel(self.panel.columns[support], self.panel.unscaled(self.w)[support], float(self.b))
+        return LinearModel(
+            self.panel.columns[support], self.panel.unscaled(self.w)[support], self.panel.intercept(self.w, self.b)
+        )
 
     def _outputs(self):
         """Predictions at the best intercept, which is set."""
@@ -186,8 +188,10 @@ class _Search:
             distance = FINE * tol * self.C * problem.threshold / np.sqrt(scale)
             point, used = step.minimise(step.at(step.inside(rho)), FINE * tol * abs(primal), distance, NEWTON_STEPS)
             self.newton_steps += used
+            rho = point.rho
             if used == NEWTON_STEPS:
+                # not minimised: from the same model and the better dual point, a shorter step
                 self.growth /= self.solver.growth
             else:
                 self.growth = min(self.growth * self.solver.growth, LARGEST_GROWTH)
-            rho, self.w, self.b = point.rho, point.x, point.u
+                self.w, self.b = point.x, point.u

@@ -122,7 +122,7 @@ class AugmentedLagrangian:
                 if fenchel.sum() <= 0.1 * second_part:
                     return point, iteration
             gradient = loss.conjugate_gradient(y, point.rho) + outputs
-            trials = (self._search(point, gradient, d) for d in self._directions(point, outputs, gradient))
+            trials = (self._search(point, gradient, *way) for way in self._directions(point, outputs, gradient))
             moved = next((trial for trial in trials if trial is not None), None)
             if moved is None:
                 return point, iteration
@@ -130,7 +130,7 @@ class AugmentedLagrangian:
         return point, max_iter
 
     def _directions(self, point, outputs, gradient):
-        """Newton directions, to be tried in turn.
+        """Newton directions to be tried in turn, and how often a step may be halved.
 
         Where the loss is straight at the predictions, its dual variable belongs at the boundary of the domain: the
         first direction goes there, and is Newton's in the other variables (a primal-dual active set). The second
@@ -144,9 +144,9 @@ class AugmentedLagrangian:
         if not self.barrier and straight.any():
             jump = np.where(straight, predicted - point.rho, 0.0)
             right = np.where(straight, 0.0, gradient + system.low_rank(jump))
-            yield jump - system.solve(right, np.where(straight, 0.0, inverse))
+            yield jump - system.solve(right, np.where(straight, 0.0, inverse)), 3
         held = ((point.rho <= self.low) & (gradient > 0)) | ((point.rho >= self.high) & (gradient < 0))
-        yield -system.solve(np.where(held, 0.0, gradient), np.where(held, 0.0, inverse))
+        yield -system.solve(np.where(held, 0.0, gradient), np.where(held, 0.0, inverse)), 40
 
     def _system(self, point):
         """Newton's system at a point."""
@@ -160,7 +160,7 @@ class AugmentedLagrangian:
         )  # fmt: skip
         return NewtonSystem(self.panel, active, jacobian, self.gamma, self.gamma_b)
 
-    def _search(self, point, gradient, direction):
+    def _search(self, point, gradient, direction, halvings):
         """Armijo's rule along the direction, bent at the boundary of the domain; None where nothing is gained."""
         low, high = self.low, self.high
         if self.barrier:
@@ -168,7 +168,7 @@ class AugmentedLagrangian:
             high = point.rho + (1.0 - BARRIER_SHARE) * (high - point.rho)
         change = self.gamma * (self.panel.matrix.T @ direction)
         step = 1.0
-        for _ in range(40):
+        for _ in range(halvings):
             straight = point.rho + step * direction
             rho = np.clip(straight, low, high)
             bent = not np.array_equal(rho, straight)

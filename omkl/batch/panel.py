@@ -9,6 +9,10 @@ from omkl.batch.blocks import Blocks
 class Panel:
     r"""Columns of some groups, divided by their groups' weights, so that every group weighs 1 here.
 
+    With an intercept, dense columns are centered as well: :math:`A w + b = (A - 1 \bar a^\top) w + (b + \bar a^\top w)`,
+    and :math:`1^\top \rho = 0` leaves :math:`A^\top \rho` as it is. Otherwise columns far from 0 would be nearly
+    collinear with the constant.
+
     Attributes
     ----------
     groups : int array of shape (g,)
@@ -24,6 +28,7 @@ class Panel:
         self.columns = np.empty(0, dtype=np.int64)
         self.blocks = Blocks(np.empty(0, dtype=np.int64))
         self._scales = np.empty(0)
+        self._means = np.empty(0)
         self._store = np.empty((m, 0), order="F")
         self.matrix = self._store
         self._known = np.empty(0, dtype=np.int64)
@@ -42,8 +47,21 @@ class Panel:
             scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])
             self._scales = np.concatenate([self._scales, scales])
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
+        self._means = np.concatenate([self._means, self._center(found)])
         self._places = np.concatenate([self._places, np.full(len(columns), -1)])
         self._append(found)
+
+    def _center(self, found):
+        """Subtract the means of columns in place, and return them; 0 where they stay as they are."""
+        if sparse.issparse(found) or not self._problem.intercept:
+            return np.zeros(found.shape[1])
+        means = found.mean(axis=0)
+        found -= means
+        return means
+
+    def intercept(self, w, b):
+        """The intercept of the design's own columns, for coefficients w (k,) and intercept b of the panel."""
+        return float(b - self._means @ w)
 
     def _append(self, found):
         k = len(self.columns)

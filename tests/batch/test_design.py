@@ -1,4 +1,4 @@
-"""DAL on a design matrix: against generic solvers and scikit-learn, on every kind of design, and where it is degenerate."""
+"""DAL on a design matrix: against generic solvers and scikit-learn, for every kind of design, and in degenerate cases."""
 
 import cvxpy as cp
 import numpy as np
@@ -59,7 +59,7 @@ def generic_optimum(problem, loss, regularizer, grouped):
     w = cp.Variable(X.shape[1])
     b = cp.Variable() if problem.intercept else 0.0
     if grouped:
-        norms = cp.hstack([weight * cp.norm(w[LABELS == label], 2) for label, weight in zip("abcd", WEIGHTS)])
+        norms = cp.hstack([weight * cp.norm(w[label == LABELS], 2) for label, weight in zip("abcd", WEIGHTS)])
     else:
         norms = cp.abs(w)
     objective = LOSSES[loss][1](problem.y, X @ w + b) + problem.C * REGULARIZERS[regularizer][1](norms)
@@ -75,7 +75,7 @@ def test_the_objective_is_that_of_a_generic_solver(loss, regularizer, intercept,
     optimum = generic_optimum(problem, loss, regularizer, grouped)
     solution = DAL().solve(problem, tol=1e-8)
     assert solution.converged
-    assert 0 < len(solution.model.active)
+    assert len(solution.model.active) > 0
     assert abs(solution.certificate.primal - optimum) <= 1e-6 * optimum
 
 
