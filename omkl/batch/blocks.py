@@ -140,7 +140,8 @@ class RayJacobian:
         self.blocks = blocks
         along = np.sqrt(slopes)
         if blocks.single:
-            self._across = along
+            # the lasso's is the identity
+            self._across = None if np.all(slopes == 1.0) else along
         else:
             across = np.sqrt(shrunk / norms)
             self._across = blocks.spread(across)
@@ -148,7 +149,9 @@ class RayJacobian:
             self._ray = v / blocks.spread(norms)
 
     def sqrt_times(self, rows):
-        """S times a vector or matrix with one row a coordinate."""
+        """S times a vector or matrix with one row a coordinate; the same array where S is the identity."""
+        if self._across is None:
+            return rows
         columns = (slice(None),) + (None,) * (rows.ndim - 1)
         product = self._across[columns] * rows
         if not self.blocks.single:

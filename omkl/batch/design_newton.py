@@ -29,7 +29,10 @@ BARRIER_MARGIN = 1e-12
 
 @dataclass
 class Point:
-    """A dual point of the augmented Lagrangian, and all that follows from it."""
+    """A dual point of the augmented Lagrangian, and all that follows from it.
+
+    ``columns`` are the panel's active columns, once they have been asked for.
+    """
 
     rho: np.ndarray
     v: np.ndarray
@@ -38,6 +41,7 @@ class Point:
     shrunk: np.ndarray
     x: np.ndarray
     value: float
+    columns: np.ndarray | sparse.csc_matrix | None = None
 
 
 class AugmentedLagrangian:
@@ -82,11 +86,18 @@ class AugmentedLagrangian:
             value += u * u / (2.0 * self.gamma_b)
         return Point(rho, v, u, norms, shrunk, x, value)
 
+    def active(self, point):
+        """Active columns: their places on the panel, and the columns themselves."""
+        blocks = self.panel.blocks
+        places = np.flatnonzero(point.shrunk if blocks.single else blocks.spread(point.shrunk))
+        if point.columns is None:
+            point.columns = self.panel.matrix[:, places]
+        return places, point.columns
+
     def outputs(self, point):
         """Predictions of the step's model (x, u), (m,)."""
-        support = np.flatnonzero(point.x)
-        columns = self.panel.matrix[:, support] if 2 * len(support) < len(point.x) else self.panel.matrix
-        return columns @ (point.x[support] if columns is not self.panel.matrix else point.x) + point.u
+        places, columns = self.active(point)
+        return columns @ point.x[places] + point.u
 
     def minimise(self, point, slack, accuracy, max_iter):
         r"""Newton steps until the dual point and the step's model agree.
@@ -150,15 +161,14 @@ class AugmentedLagrangian:
 
     def _system(self, point):
         """Newton's system at a point."""
-        blocks = self.panel.blocks
+        places, columns = self.active(point)
         active_blocks = np.flatnonzero(point.shrunk)
-        active = active_blocks if blocks.single else np.flatnonzero(blocks.spread(point.shrunk))
         slopes = self.problem.regularizer.prox_slope(point.norms[active_blocks], self.gamma * self.problem.C)
         jacobian = RayJacobian(
-            Blocks(blocks.sizes[active_blocks]), point.v[active], point.norms[active_blocks],
+            Blocks(self.panel.blocks.sizes[active_blocks]), point.v[places], point.norms[active_blocks],
             point.shrunk[active_blocks], slopes,
         )  # fmt: skip
-        return NewtonSystem(self.panel, active, jacobian, self.gamma, self.gamma_b)
+        return NewtonSystem(self.panel, places, columns, jacobian, self.gamma, self.gamma_b)
 
     def _search(self, point, gradient, direction, halvings):
         """Armijo's rule along the direction, bent at the boundary of the domain; None where nothing is gained."""
@@ -187,16 +197,17 @@ class NewtonSystem:
     ----------
     panel : Panel
     active : int array of shape (a,)
-        Columns of the panel in B.
+        Places of the columns of B on the panel.
+    columns : array (m, a) or CSC matrix
+        B.
     jacobian : RayJacobian
         With :math:`J = S^2`.
     gamma, gamma_b : float
     """
 
-    def __init__(self, panel, active, jacobian, gamma, gamma_b):
-        self.panel, self.active, self.jacobian = panel, active, jacobian
+    def __init__(self, panel, active, columns, jacobian, gamma, gamma_b):
+        self.panel, self.active, self.B, self.jacobian = panel, active, columns, jacobian
         self.gamma, self.gamma_b = gamma, gamma_b
-        self.B = panel.matrix[:, active]
 
     def solve(self, right, inverse):
         """The solution for a right-hand side (m,).
@@ -218,7 +229,7 @@ class NewtonSystem:
     def _by_columns(self, right, inverse):
         """Woodbury's identity: a system of the order of the active columns, and one more for the intercept."""
         a = len(self.active)
-        M = np.zeros((a + 1, a + 1))
+        M = np.zeros((a + 1, a + 1), order="F")
         M[:a, :a] = self.jacobian.sqrt_times(self.jacobian.sqrt_times(self._weighted_gram(inverse)).T)
         M[np.arange(a), np.arange(a)] += 1.0 / self.gamma
         M[a, a] = 1.0

@@ -104,7 +104,7 @@ class Panel:
             grown[known:, :known] = strip[:known].T
             self._gram = grown
         places = self._places[active]
-        return self._gram[places[:, None], places]
+        return self._gram[places][:, places]
 
 
 def _dense(matrix):
