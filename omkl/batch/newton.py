@@ -12,8 +12,8 @@ Newton system, whose multiplier is the intercept; bounds are kept by a primal-du
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve
-from scipy.linalg.lapack import dpotrf
+
+from omkl.batch.linear_system import solve_system
 
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
@@ -67,14 +67,14 @@ class KernelTerm:
         bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / norms**2
         if np.any(bends != 0):
             images = self.point_images[active]
-            matrix += (images.T * bends) @ images
-        return matrix
+            return matrix + (images.T * bends) @ images
+        return matrix.copy()
 
     def _combined(self, weights, which):
         """The weighted sum of kernels; kept, as the weights of a ridge never change."""
         if self._hessian_of is None or not all(map(np.array_equal, self._hessian_of, (weights, which))):
             self._hessian_of, self._sum = (weights, which), self.kernels.combine(weights, which)
-        return self._sum.copy()
+        return self._sum
 
     def along(self, direction):
         """The term's values on a line through the point: a function of the step."""
@@ -154,11 +154,9 @@ def _newton_direction(term, signs, descent, stiffness, equality):
     softness = 1.0 / stiffness
     diagonal = 1.0 / softness.sum(axis=0)
     right = -diagonal * (signs * descent * softness).sum(axis=0)
-    system = term.hessian()
-    curvature = system.copy() if len(signs) > 1 else system
-    system[np.diag_indices_from(system)] += diagonal
-    sides = np.column_stack([right, np.ones_like(right)])
-    solved = _solve(system, sides)
+    curvature = term.hessian()
+    system = curvature.copy() if len(signs) > 1 else curvature
+    solved = solve_system(system, diagonal, np.column_stack([right, np.ones_like(right)]))
     intercept = solved[:, 0].sum() / solved[:, 1].sum() if equality else 0.0
     change = solved[:, 0] - intercept * solved[:, 1]
     if len(signs) == 1:
@@ -167,18 +165,6 @@ def _newton_direction(term, signs, descent, stiffness, equality):
     # where softness is tiny the difference above has few digits: the two variables shall add up to the change
     missing = change - (signs * direction).sum(axis=0)
     return direction + signs * softness * (diagonal * missing), float(intercept)
-
-
-def _solve(system, sides):
-    """Cholesky, with as much more of the diagonal as rounding makes necessary."""
-    jitter = 0.0
-    while True:
-        factor, failed = dpotrf(system, lower=1)
-        if not failed:
-            return cho_solve((factor, True), sides, check_finite=False)
-        more = max(10.0 * jitter, 1e-14 * np.trace(system) / len(system))
-        system[np.diag_indices_from(system)] += more - jitter
-        jitter = more
 
 
 def _search(term, dual_loss, x, direction, barrier, slope):
@@ -209,5 +195,7 @@ def _move_multipliers(point, low, high, direction, barrier):
     for multipliers, slack, change in ((point.low, low, direction), (point.high, high, -direction)):
         moves = barrier / slack - multipliers - multipliers / slack * change
         shrinking = moves < 0
-        step = min(1.0, TO_BOUND * float((multipliers[shrinking] / -moves[shrinking]).min())) if shrinking.any() else 1.0
+        step = (
+            min(1.0, TO_BOUND * float((multipliers[shrinking] / -moves[shrinking]).min())) if shrinking.any() else 1.0
+        )
         multipliers += step * moves

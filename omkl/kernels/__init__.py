@@ -1,6 +1,7 @@
 """Kernels: positive semidefinite functions of two vectors."""
 
 from omkl.kernels.base import Kernel, Pair
+from omkl.kernels.checks import checked_gram
 from omkl.kernels.functions import (
     Average,
     B1Spline,
@@ -13,6 +14,9 @@ from omkl.kernels.functions import (
     Precomputed,
     as_kernel,
 )
+from omkl.kernels.generators import random_subset_gaussians, variable_kernels
+from omkl.kernels.lazy import LazyStack
+from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack, nystrom_factors
 from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
 
 __all__ = [
@@ -21,14 +25,22 @@ __all__ = [
     "ChiSquared",
     "Custom",
     "DenseStack",
+    "FactoredStack",
     "Gaussian",
     "Kernel",
     "KernelStack",
     "Laplacian",
+    "LazyStack",
     "Linear",
+    "MixedStack",
     "PackedStack",
     "Pair",
     "Polynomial",
     "Precomputed",
     "as_kernel",
+    "checked_gram",
+    "compact_stack",
+    "nystrom_factors",
+    "random_subset_gaussians",
+    "variable_kernels",
 ]

@@ -110,3 +110,59 @@ def packed_square(vector, out):
             out[position + j] = double * vector[j]
         out[position + i] = vector[i] * vector[i]
         position += i + 1
+
+
+@njit(cache=True, nogil=True)
+def factor_products(rows, starts, which, vectors, out):
+    """``out[k] = F F' vectors[k]``, the columns of F being rows ``starts[m] .. starts[m + 1]`` for ``m = which[k]``."""
+    lanes = np.empty(32)
+    n = vectors.shape[1]
+    even = n // 32 * 32
+    for k in range(which.shape[0]):
+        product = out[k]
+        vector = vectors[k if vectors.shape[0] > 1 else 0]
+        for r in range(starts[which[k]], starts[which[k] + 1]):
+            row = rows[r]
+            for lane in range(32):
+                lanes[lane] = 0.0
+            for j in range(0, even, 32):
+                for lane in range(32):
+                    lanes[lane] += row[j + lane] * vector[j + lane]
+            for j in range(even, n):
+                lanes[j - even] += row[j] * vector[j]
+            total = 0.0
+            for lane in range(32):
+                total += lanes[lane]
+            for j in range(n):
+                product[j] += total * row[j]
+
+
+@njit(cache=True, nogil=True)
+def pivoted_cholesky(gram, tolerance, out):
+    """Rows of a factor, ``out[:r].T @ out[:r]`` near ``gram``, until the residual's trace is at most ``tolerance``.
+
+    Returns the rank r, or -1 where ``out`` has not enough rows (Harbrecht, Peters and Schneider 2012).
+    """
+    n = gram.shape[0]
+    residual = np.empty(n)
+    for i in range(n):
+        residual[i] = gram[i, i]
+    for r in range(out.shape[0] + 1):
+        if max(residual.sum(), 0.0) <= tolerance:
+            return r
+        if r == out.shape[0]:
+            break
+        pivot = np.argmax(residual)
+        root = np.sqrt(residual[pivot])
+        row = out[r]
+        for j in range(n):
+            row[j] = gram[pivot, j]
+        for q in range(r):
+            weight, earlier = out[q, pivot], out[q]
+            for j in range(n):
+                row[j] -= weight * earlier[j]
+        for j in range(n):
+            row[j] /= root
+            residual[j] = max(residual[j] - row[j] * row[j], 0.0)
+        residual[pivot] = 0.0
+    return -1

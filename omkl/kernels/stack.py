@@ -7,7 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
+from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels.checks import checked_gram, require_memory
+from omkl.kernels.packing import packed_kernels
 
 
 class KernelStack(Protocol):
@@ -80,13 +83,64 @@ class PackedStack:
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(cls, grams, dtype=np.float32):
-        grams = np.asarray(grams)
-        n = grams.shape[1]
-        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
-        for gram, row in zip(grams, rows):
-            pack(gram, 0, row)
-        return cls(rows)
+    def from_grams(cls, grams, dtype=np.float32, normalize=None):
+        """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
+
+        Parameters
+        ----------
+        grams : array of shape (M, N, N), or iterable of arrays of shape (N, N)
+            Checked one by one: see :func:`~omkl.kernels.checked_gram`.
+        dtype : {numpy.float32, numpy.float64}
+            Of the storage. Single precision errs by less than 1e-7 of an entry.
+        normalize : {None, "trace"}
+            "trace" divides each kernel by its trace.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a matrix is no kernel, or not of the first one's size, or there is not enough memory.
+        """
+        rows, count = None, 0
+        for count, gram in enumerate(grams, start=1):
+            if rows is None:
+                n = len(gram)
+                expected = len(grams) if hasattr(grams, "__len__") else 64
+                require_memory(expected, n, dtype)
+                rows = np.empty((expected, n * (n + 1) // 2), dtype=dtype)
+            elif count > len(rows):
+                require_memory(len(rows), n, dtype)
+                # in place, where the operating system can move pages: what is not written yet takes no memory
+                rows.resize((2 * len(rows), rows.shape[1]), refcheck=False)
+            pack(checked_gram(gram, count - 1, n), 0, rows[count - 1])
+        if rows is None:
+            raise InputError("There are no kernels: give at least one Gram matrix.")
+        rows.resize((count, rows.shape[1]), refcheck=False)
+        stack = cls(rows)
+        stack.normalize(normalize)
+        return stack
+
+    @classmethod
+    def from_kernels(cls, kernels, X, dtype=np.float32):
+        """Compute kernels on data straight into packed storage.
+
+        Parameters
+        ----------
+        kernels : iterable of Kernel or str
+            They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
+        X : array of shape (N, d)
+        dtype : {numpy.float32, numpy.float64}
+        """
+        return cls(packed_kernels(kernels, X, dtype))
+
+    def normalize(self, how):
+        """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
+        if how is None:
+            return
+        if how != "trace":
+            raise InputError(f'normalize must be None or "trace", not {how!r}.')
+        traces = self.traces()
+        for row, trace in zip(self.rows, traces):
+            row /= trace if trace > 0 else 1.0
 
     @property
     def nbytes(self):

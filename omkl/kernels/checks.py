@@ -1,0 +1,85 @@
+"""What a Gram matrix must be, and how much memory many of them take: checked at the door."""
+
+import os
+
+import numpy as np
+from scipy.linalg import eigvalsh
+from scipy.linalg.lapack import dpotrf
+
+from omkl.exceptions import InputError
+
+#: Most that a matrix may differ from its transpose, and lack in positive semidefiniteness, in units of its largest
+#: diagonal entry: what single precision and a sum over many samples leave.
+ROUNDING = 1e-5
+
+
+def checked_gram(gram, position, n_samples):
+    """A Gram matrix as an array (N, N), float32 or float64.
+
+    Parameters
+    ----------
+    gram : array of shape (N, N)
+    position : int
+        Which kernel it is, for the message.
+    n_samples : int
+        The size it must have.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If it has another shape, is not finite, not symmetric, or not positive semidefinite beyond rounding.
+    """
+    gram = np.asarray(gram)
+    if gram.dtype not in (np.float32, np.float64):
+        gram = gram.astype(np.float64)
+    if gram.shape != (n_samples, n_samples):
+        raise InputError(
+            f"Kernel {position} has shape {gram.shape}, but ({n_samples}, {n_samples}) is needed: Gram matrices are "
+            f"square, and all of the same samples."
+        )
+    if not np.isfinite(gram.sum(dtype=np.float64)):
+        raise InputError(f"Kernel {position} has entries that are not finite: remove the samples they come from.")
+    scale = float(np.diagonal(gram).max(initial=0.0))
+    if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, float(np.abs(gram).max(initial=0.0))):
+        raise InputError(f"Kernel {position} is not symmetric: give (K + K') / 2 if that is what is meant.")
+    if not _semidefinite(gram, scale):
+        smallest = float(eigvalsh(gram.astype(np.float64), subset_by_index=(0, 0))[0])
+        raise InputError(
+            f"Kernel {position} is not positive semidefinite: its smallest eigenvalue is {smallest:.3g}, its largest "
+            f"diagonal entry {scale:.3g}. Add {-smallest:.3g} to its diagonal, or drop it."
+        )
+    return gram
+
+
+def _semidefinite(gram, scale):
+    """Whether a Cholesky factor exists once rounding is added to the diagonal: far cheaper than eigenvalues."""
+    if scale <= 0.0:
+        return not np.any(gram)
+    shifted = np.array(gram, dtype=np.float64)
+    shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
+    return dpotrf(shifted, lower=1, overwrite_a=1)[1] == 0
+
+
+def require_memory(n_kernels, n_samples, dtype):
+    """Raise an InputError where packed kernels would not fit into the memory that is free."""
+    needed = n_kernels * n_samples * (n_samples + 1) // 2 * np.dtype(dtype).itemsize
+    free = _free_bytes()
+    if needed > free:
+        raise InputError(
+            f"{n_kernels} packed kernels of {n_samples} samples need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} "
+            f"GiB are free: use float32 storage, low-rank factors (FactoredStack), kernels computed anew in every pass "
+            f"(LazyStack), or fewer samples."
+        )
+
+
+def _free_bytes():
+    """Memory that can be had without swapping; infinite where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return np.inf

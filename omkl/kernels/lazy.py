@@ -1,0 +1,87 @@
+"""Kernels that do not fit into memory together: computed anew in every pass."""
+
+from collections import OrderedDict
+
+import numpy as np
+
+from omkl.kernels.functions import as_kernel
+from omkl.kernels.packing import packed_kernels
+from omkl.kernels.stack import PackedStack
+
+
+class LazyStack:
+    """Kernels on data, computed in blocks whenever they are asked for; the latest ones are kept.
+
+    A solver that works on few kernels at a time, as by working sets, finds those kept, and computes the others only in
+    its few full passes.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel or str
+    X : array of shape (N, d)
+    dtype : {numpy.float32, numpy.float64}
+    budget : int
+        Bytes that kept kernels may take; one block of a pass takes as much at most.
+    """
+
+    def __init__(self, kernels, X, dtype=np.float32, budget=2**28):
+        self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
+        self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
+        row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize
+        self._capacity = max(1, budget // row_bytes)
+        self._kept = OrderedDict()
+
+    @property
+    def nbytes(self):
+        """Bytes of the kept kernels."""
+        return sum(row.nbytes for row in self._kept.values())
+
+    def _blocks(self, which):
+        """Pieces of ``which``, and the packed kernels they name."""
+        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        # a pass over more than can be kept would only push out what is worth keeping
+        keep = len(which) <= self._capacity
+        for low in range(0, len(which), self._capacity):
+            piece = slice(low, low + self._capacity)
+            yield piece, PackedStack(self._rows(which[piece].tolist(), keep))
+
+    def _rows(self, which, keep):
+        missing = [k for k in which if k not in self._kept]
+        fresh = dict(zip(missing, packed_kernels([self.kernels[k] for k in missing], self.X, self.dtype)))
+        if missing == which and not keep:
+            return np.array(list(fresh.values()))
+        rows = np.array([fresh[k] if k in fresh else self._kept[k] for k in which])
+        if keep:
+            for k, row in zip(which, rows):
+                self._kept[k] = row
+                self._kept.move_to_end(k)
+            while len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+        return rows
+
+    def _size(self, which):
+        return self.n_kernels if which is None else len(which)
+
+    def quadratics(self, vector, which=None):
+        values = np.empty(self._size(which))
+        for piece, stack in self._blocks(which):
+            values[piece] = stack.quadratics(vector)
+        return values
+
+    def products(self, vectors, which=None):
+        result = np.empty((self._size(which), self.n_samples))
+        for piece, stack in self._blocks(which):
+            result[piece] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[piece])
+        return result
+
+    def combine(self, weights, which=None):
+        total = np.zeros((self.n_samples, self.n_samples))
+        for piece, stack in self._blocks(which):
+            total += stack.combine(np.asarray(weights)[piece])
+        return total
+
+    def traces(self, which=None):
+        values = np.empty(self._size(which))
+        for piece, stack in self._blocks(which):
+            values[piece] = stack.traces()
+        return values

@@ -1,0 +1,213 @@
+"""Kernels as low-rank factors, and stacks that are partly that: smaller and faster where kernels have low rank."""
+
+import numpy as np
+from scipy.linalg import eigh
+
+from omkl.exceptions import InputError
+from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
+from omkl.kernels.base import Pair
+from omkl.kernels.checks import checked_gram
+from omkl.kernels.functions import as_kernel
+from omkl.kernels.packing import columns_of
+from omkl.kernels.stack import PackedStack
+
+#: Rows of factors that one block of a sum holds in float64.
+BLOCK_ROWS = 4096
+#: Part of the trace that a factor may leave out, by the storage.
+LEFT_OUT = {np.dtype(np.float32): 1e-8, np.dtype(np.float64): 1e-13}
+
+
+class FactoredStack:
+    """Kernels :math:`K_m = F_m F_m'`; sums in float64 whatever the storage.
+
+    Parameters
+    ----------
+    factors : sequence of arrays of shape (N, r_m)
+        Ranks may differ, and may be 0.
+    dtype : {numpy.float32, numpy.float64}
+        Of the storage.
+    """
+
+    def __init__(self, factors, dtype=np.float64):
+        factors = [np.asarray(factor) for factor in factors]
+        shapes = {factor.shape[0] if factor.ndim == 2 else -1 for factor in factors}
+        if len(shapes) != 1 or -1 in shapes:
+            raise InputError(f"Factors must be matrices with one row a sample, all of the same samples, not {shapes}.")
+        if not all(np.all(np.isfinite(factor)) for factor in factors):
+            raise InputError("Factors must be finite numbers.")
+        self.n_kernels, self.n_samples = len(factors), shapes.pop()
+        self.starts = np.concatenate([[0], np.cumsum([factor.shape[1] for factor in factors])]).astype(np.int64)
+        self.rows = np.empty((self.starts[-1], self.n_samples), dtype=dtype)
+        for factor, start, stop in zip(factors, self.starts, self.starts[1:]):
+            self.rows[start:stop] = factor.T
+
+    @property
+    def nbytes(self):
+        """Bytes of the factors."""
+        return self.rows.nbytes
+
+    def _chosen(self, which):
+        """Indices of the rows of these kernels, and which of the kernels each belongs to."""
+        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        ranks = (self.starts[1:] - self.starts[:-1])[which]
+        owners = np.repeat(np.arange(len(which)), ranks)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
+        return which, self.starts[which][owners] + within, owners
+
+    def quadratics(self, vector, which=None):
+        which, rows, owners = self._chosen(which)
+        inner = np.empty(len(rows))
+        dots(self.rows, rows, np.asarray(vector, dtype=np.float64), inner)
+        return np.bincount(owners, weights=inner**2, minlength=len(which))
+
+    def products(self, vectors, which=None):
+        which = self._chosen(which)[0]
+        result = np.zeros((len(which), self.n_samples))
+        factor_products(self.rows, self.starts, which, np.atleast_2d(vectors), result)
+        return result
+
+    def combine(self, weights, which=None):
+        _, rows, owners = self._chosen(which)
+        weights = np.asarray(weights, dtype=np.float64)[owners]
+        total = np.zeros((self.n_samples, self.n_samples))
+        for low in range(0, len(rows), BLOCK_ROWS):
+            block = self.rows[rows[low : low + BLOCK_ROWS]].astype(np.float64)
+            total += (block.T * weights[low : low + BLOCK_ROWS]) @ block
+        return total
+
+    def traces(self, which=None):
+        which, rows, owners = self._chosen(which)
+        squares = np.einsum("ri,ri->r", self.rows, self.rows, dtype=np.float64)[rows]
+        return np.bincount(owners, weights=squares, minlength=len(which))
+
+
+class MixedStack:
+    """Several stacks of the same samples as one.
+
+    Parameters
+    ----------
+    stacks : sequence of KernelStack
+    places : int array of shape (M,), optional
+        Where the kernels of the stacks, one stack after the other, come in the whole; in this order by default.
+    """
+
+    def __init__(self, stacks, places=None):
+        self.stacks = list(stacks)
+        if len({stack.n_samples for stack in self.stacks}) != 1:
+            raise InputError("All stacks must be of the same samples.")
+        self.n_samples = self.stacks[0].n_samples
+        sizes = [stack.n_kernels for stack in self.stacks]
+        self.n_kernels = sum(sizes)
+        places = np.arange(self.n_kernels) if places is None else np.asarray(places)
+        self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
+        self._owner[places] = np.repeat(np.arange(len(sizes)), sizes)
+        self._local[places] = np.concatenate([np.arange(size) for size in sizes])
+
+    @property
+    def nbytes(self):
+        """Bytes of all kernels."""
+        return sum(stack.nbytes for stack in self.stacks)
+
+    def _parts(self, which):
+        """Each stack, the positions in ``which`` that are its own, and their kernels' indices in it."""
+        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        owners = self._owner[which]
+        found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
+        return len(which), [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
+
+    def quadratics(self, vector, which=None):
+        size, parts = self._parts(which)
+        values = np.empty(size)
+        for stack, at, local in parts:
+            values[at] = stack.quadratics(vector, local)
+        return values
+
+    def products(self, vectors, which=None):
+        size, parts = self._parts(which)
+        result = np.empty((size, self.n_samples))
+        for stack, at, local in parts:
+            result[at] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
+        return result
+
+    def combine(self, weights, which=None):
+        total = np.zeros((self.n_samples, self.n_samples))
+        for stack, at, local in self._parts(which)[1]:
+            total += stack.combine(np.asarray(weights)[at], local)
+        return total
+
+    def traces(self, which=None):
+        size, parts = self._parts(which)
+        values = np.empty(size)
+        for stack, at, local in parts:
+            values[at] = stack.traces(local)
+        return values
+
+
+def compact_stack(grams, dtype=np.float32):
+    """Each Gram matrix in the smaller form: a factor where its rank is below half of N, packed otherwise.
+
+    Parameters
+    ----------
+    grams : array of shape (M, N, N), or iterable of arrays of shape (N, N)
+        Checked as by :meth:`PackedStack.from_grams`.
+    dtype : {numpy.float32, numpy.float64}
+        Of the storage. A factor leaves out at most 1e-8 of the trace in single, 1e-13 in double precision.
+
+    Returns
+    -------
+    KernelStack
+    """
+    factors, factored, packed, size = [], [], [], None
+
+    def large():
+        nonlocal size
+        for position, gram in enumerate(grams):
+            size = len(gram) if size is None else size
+            factor = low_rank_factor(checked_gram(gram, position, size), size // 2, dtype)
+            if factor is None:
+                packed.append(position)
+                yield gram
+            else:
+                factored.append(position)
+                factors.append(factor)
+
+    matrices = large()
+    first = next(matrices, None)
+    if first is None:
+        return FactoredStack(factors, dtype)
+    stack = PackedStack.from_grams((gram for part in ((first,), matrices) for gram in part), dtype)
+    return MixedStack([stack, FactoredStack(factors, dtype)], packed + factored) if factors else stack
+
+
+def low_rank_factor(gram, most, dtype=np.float64):
+    """A factor (N, r) with ``r <= most``, by pivoted Cholesky; None where no such factor is exact up to rounding."""
+    gram = np.ascontiguousarray(gram, dtype=np.float64)
+    rows = np.empty((most, len(gram)))
+    rank = pivoted_cholesky(gram, LEFT_OUT[np.dtype(dtype)] * np.trace(gram), rows)
+    return None if rank < 0 else rows[:rank].T.astype(dtype)
+
+
+def nystrom_factors(kernels, X, n_landmarks, random_state=None):
+    r"""Factors of Nyström approximations :math:`K_{:L} K_{LL}^{-1} K_{L:}` on random landmarks (Williams and Seeger).
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel or str
+    X : array of shape (N, d)
+    n_landmarks : int
+        At most N; with N of them the kernels are exact.
+    random_state : int or None
+
+    Yields
+    ------
+    array of shape (N, r), r <= n_landmarks
+        For :class:`FactoredStack`.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    landmarks = np.sort(np.random.default_rng(random_state).permutation(len(X))[:n_landmarks])
+    for kernel in map(as_kernel, kernels):
+        view = np.ascontiguousarray(X[:, columns_of(kernel, X.shape[1])])
+        cross = kernel.fit(view).between(Pair(view, view[landmarks]))
+        values, vectors = eigh(cross[landmarks])
+        kept = values > 1e-12 * max(values[-1], 0.0)
+        yield cross @ (vectors[:, kept] / np.sqrt(values[kept]))

@@ -1,0 +1,173 @@
+"""Every kind of stack answers as one of plain Gram matrices does; what is no kernel is refused at the door."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from omkl.exceptions import InputError
+from omkl.kernels import (
+    DenseStack,
+    FactoredStack,
+    Gaussian,
+    LazyStack,
+    Linear,
+    MixedStack,
+    PackedStack,
+    Polynomial,
+    as_kernel,
+    checks,
+    compact_stack,
+    nystrom_factors,
+)
+from omkl.kernels.packing import packed_kernels
+
+N = 67
+KERNELS = [
+    Gaussian(sigma2=2.0),
+    Gaussian(sigma2=0.3, on=(0, 3)),
+    Linear(normalize=None),
+    Polynomial(degree=3, normalize="trace", on=slice(1, 2)),
+    Gaussian(sigma2="median", normalize="trace", on=slice(0, 4)),
+    "quadratic",
+]
+X = np.random.default_rng(1).normal(size=(N, 5))
+
+
+def grams_of(kernels):
+    views = [
+        (k, X if k.on is None else X[:, list(k.on) if isinstance(k.on, tuple) else k.on])
+        for k in map(as_kernel, kernels)
+    ]
+    return np.array([kernel.fit(view)(view) for kernel, view in views])
+
+
+GRAMS = grams_of(KERNELS)
+STACKS = {
+    "packed": lambda: PackedStack.from_grams(GRAMS, np.float64),
+    "packed from an iterator": lambda: PackedStack.from_grams(iter(GRAMS), np.float64),
+    "packed from data": lambda: PackedStack.from_kernels(KERNELS, X, np.float64),
+    "single precision": lambda: PackedStack.from_grams(GRAMS),
+    "single precision from data": lambda: PackedStack.from_kernels(KERNELS, X),
+    "factored": lambda: FactoredStack([np.linalg.cholesky(g + 1e-13 * np.eye(N)) for g in GRAMS]),
+    "compact": lambda: compact_stack(GRAMS, np.float64),
+    "compact from an iterator": lambda: compact_stack(iter(GRAMS), np.float64),
+    "mixed": lambda: MixedStack(
+        [DenseStack(GRAMS[[4, 0]]), PackedStack.from_grams(GRAMS[[1, 5, 2, 3]], np.float64)], [4, 0, 1, 5, 2, 3]
+    ),
+    "lazy": lambda: LazyStack(KERNELS, X, np.float64, budget=3 * N * (N + 1) * 4),
+    "Nystrom on all samples": lambda: FactoredStack(nystrom_factors(KERNELS, X, N)),
+}
+
+
+@pytest.mark.parametrize("kind", STACKS)
+@pytest.mark.parametrize("which", [None, np.array([3]), np.array([5, 0, 2]), np.arange(0)])
+def test_a_stack_answers_as_plain_matrices_do(kind, which):
+    stack, dense = STACKS[kind](), DenseStack(GRAMS)
+    rng = np.random.default_rng(2)
+    size = 6 if which is None else len(which)
+    vector, vectors, weights = rng.normal(size=N), rng.normal(size=(size, N)), rng.random(size)
+    close = dict(rtol=1e-5, atol=1e-4) if "single" in kind else dict(rtol=1e-7, atol=1e-7)
+    assert (stack.n_kernels, stack.n_samples) == (6, N)
+    for _ in range(2):
+        np.testing.assert_allclose(stack.quadratics(vector, which), dense.quadratics(vector, which), **close)
+        np.testing.assert_allclose(stack.products(vector, which), dense.products(vector, which), **close)
+        np.testing.assert_allclose(stack.products(vectors, which), dense.products(vectors, which), **close)
+        np.testing.assert_allclose(stack.combine(weights, which), dense.combine(weights, which), **close)
+        np.testing.assert_allclose(stack.traces(which), dense.traces(which), **close)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_are_in_double_precision(dtype):
+    """The answers are those of the stored numbers: only the storage rounds."""
+    stack = PackedStack.from_grams(GRAMS, dtype)
+    stored = DenseStack(GRAMS.astype(dtype).astype(np.float64))
+    vector = np.random.default_rng(3).normal(size=N)
+    np.testing.assert_allclose(stack.quadratics(vector), stored.quadratics(vector), rtol=1e-12)
+    np.testing.assert_allclose(stack.products(vector), stored.products(vector), atol=1e-12)
+
+
+def test_rows_longer_than_a_block_are_summed_whole():
+    points = np.random.default_rng(4).normal(size=(300, 3))
+    stack = PackedStack.from_kernels(["gaussian:sigma2=1", "linear"], points, np.float64)
+    vector = np.random.default_rng(5).normal(size=300)
+    gram = Gaussian(sigma2=1.0)(points)
+    assert stack.length > 32768
+    np.testing.assert_allclose(stack.quadratics(vector)[0], vector @ gram @ vector, rtol=1e-12)
+    np.testing.assert_allclose(stack.combine([2.0, 0.0]), 2 * gram, atol=1e-14)
+
+
+def test_the_trace_can_be_made_one():
+    stack = PackedStack.from_grams([*GRAMS, np.zeros((N, N))], normalize="trace")
+    np.testing.assert_allclose(stack.traces(), [1, 1, 1, 1, 1, 1, 0], rtol=1e-6)
+
+
+def test_low_rank_kernels_become_factors():
+    columns = np.random.default_rng(6).normal(size=(20, N, 3))
+    stack = compact_stack(columns @ columns.transpose(0, 2, 1), np.float64)
+    assert stack.nbytes == 20 * 3 * N * 8
+
+
+def test_packing_an_iterator_takes_little_more_than_the_packed_kernels():
+    rng = np.random.default_rng(7)
+    factor = rng.normal(size=(100, 3))
+    gram = factor @ factor.T
+    PackedStack.from_grams([gram])
+    tracemalloc.start()
+    stack = PackedStack.from_grams([gram] * 500)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 1.2 * stack.nbytes
+
+
+def test_a_lazy_stack_keeps_within_its_budget():
+    stack = LazyStack(KERNELS, X, np.float64, budget=3 * N * (N + 1) * 4)
+    for which in (None, np.array([0, 1]), np.array([2, 3, 4])):
+        stack.quadratics(np.ones(N), which)
+        assert stack.nbytes <= 3 * N * (N + 1) * 4
+    assert stack.nbytes > 0
+
+
+class TestRefusals:
+    def refuse(self, match, *grams):
+        with pytest.raises(InputError, match=match):
+            PackedStack.from_grams(grams)
+
+    def test_not_semidefinite(self):
+        bad = GRAMS[0] - 0.5 * np.eye(N)
+        smallest = np.linalg.eigvalsh(bad)[0]
+        self.refuse(rf"Kernel 1 is not positive semidefinite.*{smallest:.3g}", GRAMS[0], bad)
+
+    def test_not_symmetric(self):
+        bad = GRAMS[0].copy()
+        bad[3, 5] += 0.1
+        self.refuse("Kernel 0 is not symmetric", bad)
+
+    def test_sizes(self):
+        self.refuse(r"Kernel 1 has shape \(66, 66\)", GRAMS[0], GRAMS[0][:-1, :-1])
+        self.refuse(r"Kernel 0 has shape", GRAMS[0][:-1])
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+    def test_not_finite(self, value):
+        bad = GRAMS[0].copy()
+        bad[2, 1] = bad[1, 2] = value
+        self.refuse("Kernel 0 has entries that are not finite", bad)
+
+    def test_no_kernels(self):
+        self.refuse("no kernels")
+
+    def test_more_memory_than_there_is(self, monkeypatch):
+        monkeypatch.setattr(checks, "_free_bytes", lambda: 2**30)
+        with pytest.raises(InputError, match=r"3000 packed kernels of 20000 samples need .* GiB, but 1.0 GiB"):
+            checks.require_memory(3000, 20000, np.float32)
+
+    def test_columns_that_are_not_there(self):
+        for on in ("view", (7,), slice(5, 9)):
+            with pytest.raises(InputError):
+                packed_kernels([Gaussian(sigma2=1.0, on=on)], X, np.float32)
+
+
+def test_single_precision_rounding_passes_as_semidefinite():
+    big = np.random.default_rng(8).normal(size=(400, 3))
+    gram = (big @ big.T).astype(np.float32)
+    PackedStack.from_grams([gram, Gaussian(sigma2=50.0)(big).astype(np.float32)])
