@@ -1,43 +1,52 @@
-"""The Newton system: positive definite, a diagonal plus a sum of kernels. Cholesky by default, iterations when large."""
+"""The Newton system: positive definite, a diagonal plus kernels, perhaps an equality; by Cholesky or iterations."""
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpotrf
 
 #: Samples from which on conjugate gradients beat a Cholesky factor.
 LARGE = 1200
-#: Columns of the preconditioner, and iterations after which a factor is made after all.
-COLUMNS, MOST_ITERATIONS = 300, 60
+#: Iterations after which a factor is made after all.
+MOST_ITERATIONS = 60
 #: Residual at which a direction is good enough, in the norm of the preconditioner, relative to the start.
 ACCURACY = 1e-4
 
 
-def solve_system(curvature, diagonal, sides):
-    """Solve ``(curvature + diag(diagonal)) x = sides``.
+def solve_system(curvature, diagonal, right, equality):
+    r"""Solve ``(curvature + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
 
     Parameters
     ----------
     curvature : array of shape (N, N)
-        Positive semidefinite; it is overwritten by the whole matrix.
+        Positive semidefinite; symmetric; it is overwritten by the whole matrix.
     diagonal : array of shape (N,)
         Positive.
-    sides : array of shape (N, k)
+    right : array of shape (N,)
+    equality : bool
+
+    Returns
+    -------
+    x : array of shape (N,)
+    b : float
+        0 without the equality.
     """
-    preconditioner = _nystrom(curvature, diagonal) if len(diagonal) >= LARGE else None
+    curvature = curvature if curvature.flags.f_contiguous else curvature.T
     curvature[np.diag_indices_from(curvature)] += diagonal
-    if preconditioner is not None:
-        solved = _conjugate_gradients(curvature, preconditioner, sides)
+    precondition = _soft_half(curvature, diagonal) if len(diagonal) >= LARGE else None
+    if precondition is not None:
+        solved = _conjugate_gradients(curvature, precondition, right, equality)
         if solved is not None:
             return solved
-    return _by_cholesky(curvature, sides)
+    solved = _by_cholesky(curvature, np.column_stack([right, np.ones_like(right)]))
+    multiplier = float(solved[:, 0].sum() / solved[:, 1].sum()) if equality else 0.0
+    return solved[:, 0] - multiplier * solved[:, 1], multiplier
 
 
 def _by_cholesky(matrix, sides):
     """Cholesky, with as much more of the diagonal as rounding makes necessary."""
     jitter = 0.0
     while True:
-        # the transpose of a symmetric matrix is the same matrix in the order that LAPACK wants
-        factor, failed = dpotrf(matrix.T, lower=1, clean=0)
+        factor, failed = dpotrf(matrix, lower=1, clean=0)
         if not failed:
             return cho_solve((factor, True), sides, check_finite=False)
         more = max(10.0 * jitter, 1e-14 * np.trace(matrix) / len(matrix))
@@ -45,45 +54,48 @@ def _by_cholesky(matrix, sides):
         jitter = more
 
 
-def _nystrom(curvature, diagonal):
-    r"""The inverse of the diagonal plus a Nyström approximation of the rest (Frangella, Tropp and Udell 2023).
+def _soft_half(matrix, diagonal):
+    """The inverse of the block of the softer half of the samples, and of the diagonal for the others.
 
-    Columns are drawn in proportion to what they weigh beside the diagonal: samples at their bounds, whose diagonal is
-    huge, are left to it.
+    Samples at the bounds of the loss's domain have a huge diagonal, beside which the kernels count for little: the
+    block takes an eighth of the work of the whole, and leaves few iterations to do.
     """
-    root = np.sqrt(diagonal)
-    weights = np.maximum(np.diagonal(curvature), 0.0) / diagonal
-    n_columns = min(COLUMNS, np.count_nonzero(weights > 0))
-    if not n_columns:
+    stiffness = np.diagonal(matrix).copy()
+    soft = np.sort(np.argsort(diagonal / stiffness, kind="stable")[: len(diagonal) // 2])
+    factor, failed = dpotrf(matrix[np.ix_(soft, soft)].T, lower=1, clean=0, overwrite_a=1)
+    if failed:
         return None
-    drawn = np.random.default_rng(0).choice(len(root), n_columns, replace=False, p=weights / weights.sum())
-    columns = curvature[np.sort(drawn)].T / root[:, None]
-    columns /= root[np.sort(drawn)]
-    core = columns[np.sort(drawn)]
-    core = core + 1e-10 * np.trace(core) * np.eye(n_columns)
-    factor = cho_factor(core + columns.T @ columns)
 
-    def apply(residual):
-        scaled = residual / root[:, None]
-        return (scaled - columns @ cho_solve(factor, columns.T @ scaled)) / root[:, None]
+    def precondition(residual):
+        steered = residual / stiffness
+        steered[soft] = cho_solve((factor, True), residual[soft], check_finite=False)
+        return steered
 
-    return apply
+    return precondition
 
 
-def _conjugate_gradients(matrix, preconditioner, sides):
-    """All right-hand sides in step, so that the matrix is read once an iteration; None where that takes too long."""
-    solution, residual = np.zeros_like(sides), sides.copy()
-    steered = preconditioner(residual)
-    direction, norms = steered.copy(), (residual * steered).sum(axis=0)
-    enough = ACCURACY**2 * norms
+def _conjugate_gradients(matrix, precondition, right, equality):
+    """Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001); None if too slow."""
+    ones = precondition(np.ones_like(right)) if equality else np.zeros_like(right)
+    total = ones.sum() if equality else 1.0
+
+    def steer(residual):
+        steered = precondition(residual)
+        multiplier = steered.sum() / total if equality else 0.0
+        return steered - multiplier * ones, multiplier
+
+    solution, residual = np.zeros_like(right), right.copy()
+    steered, multiplier = steer(residual)
+    direction, norm = steered, residual @ steered
+    enough = ACCURACY**2 * norm
     for _ in range(MOST_ITERATIONS):
-        if np.all(norms <= enough):
-            return solution
+        if norm <= enough:
+            return solution - solution.mean() * equality, float(multiplier)
         images = matrix @ direction
-        steps = norms / np.maximum((direction * images).sum(axis=0), np.finfo(np.float64).tiny)
-        solution += steps * direction
-        residual -= steps * images
-        steered = preconditioner(residual)
-        previous, norms = norms, (residual * steered).sum(axis=0)
-        direction = steered + norms / np.maximum(previous, np.finfo(np.float64).tiny) * direction
+        step = norm / (direction @ images)
+        solution += step * direction
+        residual -= step * images
+        steered, multiplier = steer(residual)
+        previous, norm = norm, residual @ steered
+        direction = steered + norm / previous * direction
     return None
