@@ -136,7 +136,7 @@ def newton_step(term, dual_loss, point, barrier, equality):
     step = _search(term, dual_loss, point.x, direction, barrier, slope) if slope < 0 else 0.0
     if step > 0:
         _move_multipliers(point, low, high, direction, barrier)
-        point.x = point.x + step * direction
+        point.x = dual_loss.strictly_inside(point.x + step * direction)
         term.move(step, dual_loss.rho(point.x))
     return step
 
@@ -177,7 +177,7 @@ def _search(term, dual_loss, x, direction, barrier, slope):
     along = term.along(dual_loss.rho(direction))
 
     def merit(step):
-        moved = x + step * direction
+        moved = dual_loss.strictly_inside(x + step * direction)
         low, high = _slacks(dual_loss, moved)
         barriers = np.log(low[dual_loss.barred_low]).sum() + np.log(high[dual_loss.barred_high]).sum()
         return dual_loss.value(moved) + along(step) - barrier * barriers

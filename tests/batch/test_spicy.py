@@ -1,5 +1,7 @@
 """SpicyMKL: optima against a generic convex solver, honest gaps, and input at the edges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -208,3 +210,12 @@ def test_near_the_optimum_few_kernels_are_looked_at_and_the_bound_is_safe(loss):
         given = norms_of(moved, 1e-4)
         assert np.all(given >= exact * (1 - 1e-12))
         np.testing.assert_allclose(given[norms_of.exceeds(given)], exact[norms_of.exceeds(given)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("C", [1e-3, 1.0])
+def test_the_scale_of_the_kernels_is_no_matter(loss, regularizer, random_problem, scale, C):
+    """Neither the first proximal weight nor the bracket of the intercept rests on kernels of unit size."""
+    problem, _ = random_problem(loss, regularizer)
+    scaled = replace(problem, kernels=DenseStack(scale * problem.kernels.grams), C=C * np.sqrt(scale))
+    assert Spicy().solve(scaled, tol=1e-3).converged
