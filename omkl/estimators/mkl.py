@@ -194,8 +194,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     C : float > 0
         Strength of the regularizer on the summed loss: the larger, the fewer kernels.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
-        Or a :class:`~omkl.batch.Solver`. Those after "fista" and "gmkl" alternate between kernel weights and a support
-        vector machine: they are for the hinge.
+        Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are the fast ones; "ista" and "fista" are for smooth
+        losses; the others alternate between kernel weights and a support vector machine, and are for the hinge.
     tol : float > 0
         Relative duality gap to reach, over all kernels.
     max_iter : int, optional
