@@ -49,8 +49,13 @@ class DualLoss:
         return self.signs * self._each(self.loss.conjugate_gradient, x)
 
     def curvature(self, x):
-        """Second derivative in each variable."""
-        return self._each(self.loss.conjugate_curvature, x)
+        """Second derivative in each variable; finite also where a variable is so near a bound that it overflows."""
+        with np.errstate(over="ignore", divide="ignore"):
+            return np.minimum(self._each(self.loss.conjugate_curvature, x), 1e250)
+
+    def strictly_inside(self, x):
+        """The variables, off their bounds by a rounding error where rounding has put them there."""
+        return np.clip(x, np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300)
 
     def rho(self, x):
         """The dual point of the variables."""

@@ -4,17 +4,18 @@ import numpy as np
 
 
 def best_intercept(loss, y, outputs):
-    """The minimiser of the loss over a constant added to all predictions, by bisection; at most 1e3 in magnitude."""
+    """The minimiser of the loss over a constant added to all predictions, by bisection."""
 
     def slope(b):
         return loss.gradient(y, outputs + b).sum()
 
-    low, high = -1.0, 1.0
-    while slope(low) > 0 and low > -1e3:
+    # where all samples are of one class the best constant is infinite, and a large one as good
+    low, high, largest = -1.0, 1.0, 1e3 * (1.0 + np.abs(y).max() + np.abs(outputs).max())
+    while slope(low) > 0 and low > -largest:
         low *= 2.0
-    while slope(high) < 0 and high < 1e3:
+    while slope(high) < 0 and high < largest:
         high *= 2.0
-    for _ in range(60):
+    for _ in range(100):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             break

@@ -12,8 +12,9 @@ Newton system, whose multiplier is the intercept; bounds are kept by a primal-du
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.blas import dgemm
+
+from omkl.batch.linear_system import solve_system
 
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
@@ -39,7 +40,7 @@ class KernelTerm:
     def __init__(self, kernels, which, curve, rho, images, alpha_images=0.0, alpha_squares=0.0, gamma=1.0):
         self.kernels, self.which, self.curve, self.gamma = kernels, which, curve, gamma
         self.rho, self.images = rho, images
-        self._hessian_of = None
+        self._kept_for = None
         self.alpha_images, self.alpha_squares = alpha_images, alpha_squares
         self._refresh()
 
@@ -63,18 +64,19 @@ class KernelTerm:
         if not len(active):
             return np.zeros((len(self.rho), len(self.rho)))
         ratios, norms = self.ratios[active], self.norms[active]
-        matrix = self._combined(self.gamma * ratios, self.which[active])
         bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / norms**2
-        if np.any(bends != 0):
-            images = self.point_images[active]
-            matrix += (images.T * bends) @ images
-        return matrix
+        if not np.any(bends != 0):
+            return self._same_sum(self.gamma * ratios, self.which[active]).copy()
+        matrix = self.kernels.combine(self.gamma * ratios, self.which[active])
+        images = self.point_images[active]
+        # in place; as the matrix is symmetric, its transpose is it in the order that BLAS wants
+        return dgemm(1.0, images.T * bends, images.T, 1.0, matrix.T, trans_b=True, overwrite_c=True)
 
-    def _combined(self, weights, which):
-        """The weighted sum of kernels; kept, as the weights of a ridge never change."""
-        if self._hessian_of is None or not all(map(np.array_equal, self._hessian_of, (weights, which))):
-            self._hessian_of, self._sum = (weights, which), self.kernels.combine(weights, which)
-        return self._sum.copy()
+    def _same_sum(self, weights, which):
+        """The weighted sum of kernels, kept: the weights of a ridge never change."""
+        if self._kept_for is None or not all(map(np.array_equal, self._kept_for, (weights, which))):
+            self._kept_for, self._kept = (weights, which), self.kernels.combine(weights, which)
+        return self._kept
 
     def along(self, direction):
         """The term's values on a line through the point: a function of the step."""
@@ -134,7 +136,7 @@ def newton_step(term, dual_loss, point, barrier, equality):
     step = _search(term, dual_loss, point.x, direction, barrier, slope) if slope < 0 else 0.0
     if step > 0:
         _move_multipliers(point, low, high, direction, barrier)
-        point.x = point.x + step * direction
+        point.x = dual_loss.strictly_inside(point.x + step * direction)
         term.move(step, dual_loss.rho(point.x))
     return step
 
@@ -154,31 +156,15 @@ def _newton_direction(term, signs, descent, stiffness, equality):
     softness = 1.0 / stiffness
     diagonal = 1.0 / softness.sum(axis=0)
     right = -diagonal * (signs * descent * softness).sum(axis=0)
-    system = term.hessian()
-    curvature = system.copy() if len(signs) > 1 else system
-    system[np.diag_indices_from(system)] += diagonal
-    sides = np.column_stack([right, np.ones_like(right)])
-    solved = _solve(system, sides)
-    intercept = solved[:, 0].sum() / solved[:, 1].sum() if equality else 0.0
-    change = solved[:, 0] - intercept * solved[:, 1]
+    curvature = term.hessian()
+    system = curvature.copy() if len(signs) > 1 else curvature
+    change, intercept = solve_system(system, diagonal, right, equality)
     if len(signs) == 1:
-        return change[None], float(intercept)
+        return change[None], intercept
     direction = -(descent + signs * (curvature @ change + intercept)) * softness
     # where softness is tiny the difference above has few digits: the two variables shall add up to the change
     missing = change - (signs * direction).sum(axis=0)
-    return direction + signs * softness * (diagonal * missing), float(intercept)
-
-
-def _solve(system, sides):
-    """Cholesky, with as much more of the diagonal as rounding makes necessary."""
-    jitter = 0.0
-    while True:
-        factor, failed = dpotrf(system, lower=1)
-        if not failed:
-            return cho_solve((factor, True), sides, check_finite=False)
-        more = max(10.0 * jitter, 1e-14 * np.trace(system) / len(system))
-        system[np.diag_indices_from(system)] += more - jitter
-        jitter = more
+    return direction + signs * softness * (diagonal * missing), intercept
 
 
 def _search(term, dual_loss, x, direction, barrier, slope):
@@ -191,7 +177,7 @@ def _search(term, dual_loss, x, direction, barrier, slope):
     along = term.along(dual_loss.rho(direction))
 
     def merit(step):
-        moved = x + step * direction
+        moved = dual_loss.strictly_inside(x + step * direction)
         low, high = _slacks(dual_loss, moved)
         barriers = np.log(low[dual_loss.barred_low]).sum() + np.log(high[dual_loss.barred_high]).sum()
         return dual_loss.value(moved) + along(step) - barrier * barriers

@@ -47,7 +47,7 @@ class Problem:
         return -float(self.loss.conjugate(self.y, rho).sum()) - self.C * self.regularizer.conjugate(dual_norms / self.C)
 
     def inside(self, rho):
-        r"""A point near :math:`\rho` in the domain of the loss, with :math:`\sum_i \rho_i = 0` if there is an intercept."""
+        r"""A point near :math:`\rho` in the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept."""
         return self.loss.balanced(self.y, rho) if self.intercept else np.clip(rho, *self.loss.domain(self.y))
 
     def feasible(self, rho):

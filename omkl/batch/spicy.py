@@ -23,9 +23,9 @@ class Spicy(Solver):
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
     with :math:`M` the Moreau envelope of :math:`(\gamma C \psi)^*`, followed by
-    :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma C \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier of
-    the equality, which is exact, where the paper has a penalty. Losses with kinks keep their bounds by a primal-dual
-    barrier instead of the paper's slack variables. Kernels enter by a working set; every round makes one pass over all.
+    :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma C \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier
+    of the equality, which is exact, where the paper has a penalty. Losses with kinks keep their bounds by a primal-dual
+    barrier instead of the paper's slack variables. Kernels enter by a working set; a round makes one pass over all.
     """
 
     short_names = {"spicy": {}}

@@ -11,6 +11,7 @@ import numpy as np
 
 from omkl.batch.intercept import constant_model
 from omkl.batch.problem import Certificate, Expansion, evaluate
+from omkl.batch.screening import DualNorms
 from omkl.batch.solver import Solution
 
 #: Kernels in the first working set, and the least number to add to it.
@@ -68,7 +69,7 @@ class _Watch:
     def __init__(self, problem, tol, max_iter, on_iteration):
         self.problem, self.tol, self.max_iter, self.on_iteration = problem, tol, max_iter, on_iteration
         self.begin = time.perf_counter()
-        self.history, self.certificate = [], None
+        self.history, self.certificate, self._norms_of = [], None, DualNorms(problem)
 
     @property
     def gap(self):
@@ -78,13 +79,13 @@ class _Watch:
     def target(self):
         """The absolute gap worth reaching on the working set: a part of what is left, and of what is asked for."""
         wanted = self.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
-        return max(0.3 * wanted, 0.1 * self.gap)
+        return max(0.3 * wanted, 0.05 * self.gap)
 
     def look(self, rho, n_active, norms, outputs, restricted=None):
-        """One full pass: certify a model, given by the norms of its parts and its predictions."""
+        """One full pass, or less: certify a model, given by the norms of its parts and its predictions."""
         problem, best = self.problem, self.certificate
         rho = problem.inside(rho)
-        self.dual_norms = np.sqrt(problem.kernels.quadratics(rho))
+        self.dual_norms = self._norms_of(rho, np.inf if best is None else best.gap)
         scale = problem.regularizer.dual_scale(self.dual_norms / problem.C)
         dual, rho = problem.dual(scale * rho, scale * self.dual_norms), scale * rho
         if best is not None and best.dual > dual:
@@ -109,7 +110,7 @@ class _Watch:
             "gap": self.certificate.gap,
             "active": n_active,
             "working_set": 0 if restricted is None else len(restricted.which),
-            "full_passes": len(self.history) + 1,
+            "full_passes": self._norms_of.passes,
             "newton_steps": 0 if restricted is None else restricted.newton_steps,
             "proximal_steps": 0 if restricted is None else restricted.proximal_steps,
         }

@@ -74,7 +74,7 @@ class BatchMKL(SavedExpansions, BaseEstimator):
     def _solve(self, source, targets):
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
         loss, regularizer, solver = self._resolve()
-        models, history, weights, gaps, iterations = [], [], [], [], []
+        models, duals, history, weights, gaps, iterations = [], [], [], [], [], []
         stack = source.stack(np.dtype(self.dtype))
         for rows, target in targets:
             kernels = stack if rows is None else _restricted(stack, rows)
@@ -89,12 +89,13 @@ class BatchMKL(SavedExpansions, BaseEstimator):
                     stacklevel=3,
                 )
             models.append(solution.model)
+            duals.append(solution.certificate.rho)
             history.append(solution.history)
             weights.append(_shares(regularizer.kernel_weights(solution.certificate.norms)))
             gaps.append(solution.certificate.gap)
             iterations.append(solution.n_iter)
         self._source, self._models, self._rows = source, models, [rows for rows, _ in targets]
-        self.history_ = history
+        self.dual_variables_, self.history_ = duals, history
         self.kernel_weights_ = dict(zip(source.names, np.mean(weights, axis=0).tolist()))
         self.dual_gap_ = max(gaps)
         self.n_iter_ = max(iterations)
@@ -193,8 +194,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     C : float > 0
         Strength of the regularizer on the summed loss: the larger, the fewer kernels.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
-        Or a :class:`~omkl.batch.Solver`. Those after "fista" and "gmkl" alternate between kernel weights and a support
-        vector machine: they are for the hinge.
+        Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are the fast ones; "ista" and "fista" are for smooth
+        losses; the others alternate between kernel weights and a support vector machine, and are for the hinge.
     tol : float > 0
         Relative duality gap to reach, over all kernels.
     max_iter : int, optional
@@ -221,6 +222,9 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     intercept_ : array of shape (P,)
     n_active_ : int
         Number of kernels that prediction needs.
+    dual_variables_ : list of arrays
+        For each binary problem the dual feasible :math:`\\rho` whose value bounds the optimum from below: with
+        ``dual_coef_`` and ``intercept_`` all that is needed to verify ``dual_gap_``. Not kept in model files.
     history_ : list of list of dict
         For each binary problem a record an iteration; see :class:`omkl.batch.Solution`.
 
@@ -333,7 +337,7 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
     Attributes
     ----------
-    kernel_weights_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, history_
+    kernel_weights_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, dual_variables_, history_
         As for :class:`MKLClassifier`, of one problem.
 
     Examples

@@ -68,9 +68,10 @@ class Kernel(Part):
     normalize : {None, "diagonal", "average", "trace"}
         "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
         "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.
-    on : str or slice, optional
+    on : str, slice or tuple of int, optional
         Which part of the input the kernel sees: the name of a view where inputs have several (the keys of dicts
-        that hold arrays), or columns, as a slice or as ``"0:128"``. Everything by default.
+        that hold arrays), or columns, as a slice or as ``"0:128"``. Everything by default. Batch stacks take a tuple
+        of columns, too.
     explicit : bool, optional
         Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
         kernels with a finite feature map.

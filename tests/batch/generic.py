@@ -7,7 +7,7 @@ from omkl.batch import Problem
 from omkl.kernels import DenseStack
 from omkl.regularizers import L21, ElasticNetWeights, LqNorm, SquaredL21, SquaredLq
 
-from .test_problem import LOSSES
+from .conftest import LOSSES
 
 
 def constrained(constraint):

@@ -1,9 +1,12 @@
 """SpicyMKL: optima against a generic convex solver, honest gaps, and input at the edges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from omkl.batch import OneStep, Problem, Spicy, certify
+from omkl.batch.screening import DualNorms
 from omkl.exceptions import InputError
 from omkl.kernels import DenseStack, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, PointwiseLoss, Squared, SquaredHinge
@@ -187,3 +190,34 @@ def test_a_regularizer_that_is_no_sum_is_refused():
         Spicy().solve(Problem(kernels, y, Logistic(), SquaredL21(), 1.0))
     with pytest.raises(InputError, match="smooth dual"):
         OneStep().solve(Problem(kernels, y, Logistic(), L21(), 1.0))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_near_the_optimum_few_kernels_are_looked_at_and_the_bound_is_safe(loss):
+    kernels, y = many_kernels()
+    problem = Problem(kernels, y, loss, L21(), 0.05)
+    solution = Spicy().solve(problem, tol=1e-9)
+    assert solution.history[-1]["full_passes"] < len(solution.history) - 0.5
+    everything = certify(problem, solution.model, solution.certificate.rho)
+    assert everything.dual == pytest.approx(solution.certificate.dual, rel=1e-12)
+    rng = np.random.default_rng(0)
+    norms_of = DualNorms(problem)
+    rho = norms_of.problem.inside(0.01 * rng.normal(size=len(y)))
+    norms_of(rho, 1e-4)
+    for size in (1e-5, 1e-3, 1e-1):
+        moved = rho + size * rng.normal(size=len(y))
+        exact = np.sqrt(kernels.quadratics(moved))
+        given = norms_of(moved, 1e-4)
+        assert np.all(given >= exact * (1 - 1e-12))
+        np.testing.assert_allclose(given[norms_of.exceeds(given)], exact[norms_of.exceeds(given)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("C", [1e-2, 1.0])
+def test_the_scale_of_the_kernels_is_no_matter(loss, random_problem, scale, C):
+    """Scaling the kernels by c and C by the root of c is the same problem under the block 1-norm."""
+    problem, _ = random_problem(loss, SPARSE, C=C)
+    scaled = replace(problem, kernels=DenseStack(scale * problem.kernels.grams), C=C * np.sqrt(scale))
+    one, other = (Spicy().solve(p, tol=1e-6) for p in (problem, scaled))
+    assert other.converged
+    assert other.certificate.primal == pytest.approx(one.certificate.primal, rel=2e-6)

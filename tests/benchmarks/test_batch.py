@@ -1,0 +1,113 @@
+"""Batch solvers: times as multiples of one pass over the packed kernels, passes as multiples of the bandwidth floor.
+
+Run with ``pytest tests/benchmarks/test_batch.py --benchmark-only -s``.
+"""
+
+import time
+
+import numpy as np
+import pytest
+
+from omkl.batch import OneStep, Problem, Spicy
+from omkl.data import data_home
+from omkl.kernels import PackedStack, random_subset_gaussians, variable_kernels
+from omkl.losses import Hinge, Logistic
+from omkl.regularizers import L21, ElasticNet
+
+LOSSES = {"logistic": Logistic(), "hinge": Hinge()}
+
+
+def read(name, n_samples, seed=0):
+    """Standardised samples in random order; a share of them where ``n_samples`` is below 1."""
+    table = np.loadtxt(data_home() / "uci" / f"{name}.csv.gz", delimiter=",", skiprows=1)
+    size = int(n_samples * len(table)) if n_samples < 1 else n_samples
+    table = table[np.random.default_rng(seed).permutation(len(table))[:size]]
+    X, y = table[:, :-1], table[:, -1]
+    spread = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), y
+
+
+def subsets(name, n_kernels, n_samples):
+    """Section 6.2."""
+    X, y = read(name, n_samples)
+    return PackedStack.from_kernels(random_subset_gaussians(n_kernels, X.shape[1], 0), X), y
+
+
+def fastest(function, repeats=5):
+    """Least processor time of several calls, the first of which does not count: it compiles."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times[1:])
+
+
+def report(benchmark, title, problem, solver=None, tol=1e-2):
+    """Time a solver, and print what it took beside one pass."""
+    solver, vector = solver or Spicy(), np.ones(problem.kernels.n_samples)
+    one_pass = fastest(lambda: problem.kernels.quadratics(vector))
+    solution = benchmark.pedantic(solver.solve, (problem, tol), rounds=3, warmup_rounds=1)
+    seconds, last = fastest(lambda: solver.solve(problem, tol), 2), solution.history[-1]
+    print(
+        f"\n{title}, gap {solution.certificate.gap:.0e}: {seconds:.3f} s = {seconds / one_pass:.0f} passes of "
+        f"{1e3 * one_pass:.1f} ms; {last['full_passes']:.1f} full passes, {last['newton_steps']} Newton steps, "
+        f"{last['active']} active, objective {solution.certificate.primal:.5f}"
+    )
+
+
+@pytest.mark.parametrize("question", ["quadratics", "products", "combine"])
+def test_a_pass_over_packed_kernels(benchmark, question):
+    stack = PackedStack(np.random.default_rng(0).random((3000, 20100), dtype=np.float32))
+    floor = fastest(stack.rows.sum)
+    vector = np.ones(stack.n_kernels if question == "combine" else stack.n_samples)
+    benchmark(getattr(stack, question), vector)
+    ratio = fastest(lambda: getattr(stack, question)(vector)) / floor
+    print(f"\n{question}: {ratio:.2f} times a plain sum, which reads {stack.nbytes / floor / 1e9:.1f} GB/s")
+
+
+@pytest.mark.parametrize("name", ["ringnorm", "splice"])
+def test_building_3000_kernels(benchmark, name):
+    X, _ = read(name, 200)
+    benchmark(lambda: PackedStack.from_kernels(random_subset_gaussians(3000, X.shape[1], 0), X))
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-6])
+@pytest.mark.parametrize("C", [0.05, 0.5])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ["ringnorm", "splice", "twonorm", "waveform"])
+def test_3000_kernels(benchmark, name, loss, C, tol):
+    kernels, y = subsets(name, 3000, 200)
+    report(benchmark, f"{name}, {loss}, C = {C}", Problem(kernels, y, LOSSES[loss], L21(), C), tol=tol)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ["ringnorm", "splice"])
+def test_elastic_net_in_one_step(benchmark, name, loss):
+    kernels, y = subsets(name, 3000, 200)
+    problem = Problem(kernels, y, LOSSES[loss], ElasticNet(0.5), 0.05)
+    report(benchmark, f"elastic net, {name}, {loss}", problem, OneStep())
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-6])
+@pytest.mark.parametrize("C", [0.005, 0.05, 0.5])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ["sonar", "ionosphere", "pima"])
+def test_kernels_on_each_variable(benchmark, name, loss, C, tol):
+    X, y = read(name, 0.8)
+    kernels = PackedStack.from_kernels(variable_kernels(X.shape[1]), X)
+    report(benchmark, f"{name}, {loss}, C = {C}", Problem(kernels, y, LOSSES[loss], L21(), C), tol=tol)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("n_kernels", [50, 200, 1000, 3000, 6000])
+def test_more_kernels(benchmark, n_kernels, loss):
+    kernels, y = subsets("ringnorm", n_kernels, 200)
+    report(benchmark, f"{n_kernels} kernels, {loss}", Problem(kernels, y, LOSSES[loss], L21(), 0.05))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("n_samples", [500, 1000, 2000, 3000])
+def test_more_samples(benchmark, n_samples, loss):
+    kernels, y = subsets("ringnorm", 20, n_samples)
+    report(benchmark, f"{n_samples} samples, {loss}", Problem(kernels, y, LOSSES[loss], L21(), 0.05))
