@@ -9,7 +9,7 @@ from omkl.batch.blocks import Blocks
 class Panel:
     r"""Columns of some groups, divided by their groups' weights, so that every group weighs 1 here.
 
-    With an intercept, dense columns are centered as well: :math:`A w + b = (A - 1 \bar a^\top) w + (b + \bar a^\top w)`,
+    With an intercept, dense columns are centered as well: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`,
     and :math:`1^\top \rho = 0` leaves :math:`A^\top \rho` as it is. Otherwise columns far from 0 would be nearly
     collinear with the constant.
 

@@ -1,4 +1,4 @@
-"""DAL on a design matrix: against generic solvers and scikit-learn, for every kind of design, and in degenerate cases."""
+"""DAL on a design matrix: against generic solvers and scikit-learn, for every kind of design, in degenerate cases."""
 
 import cvxpy as cp
 import numpy as np

@@ -1,0 +1,163 @@
+"""DAL against IST and SpaRSA on the lasso and on L1-logistic regression: the DAL slides' medium and large settings.
+
+    python examples/dal_lasso.py                                  about a minute
+    python examples/dal_lasso.py --large 4096 65536 1000000 --dtype float32 --methods dal sparsa
+
+Medium: m samples and n = 4 m columns. Large: m = 1024 and n up to a million. Designs are well conditioned
+(independent Gaussian columns) or badly (``U diag(1, 1/2, ..., 1/m) V'``); 4% as many coefficients as samples are not
+zero. All stop at the same relative duality gap over all columns, or at the time limit; skglm, celer and scikit-learn
+take part where they are installed, at the loosest of their tolerances that gives that gap. Writes a JSON file and a
+figure.
+"""
+
+import argparse
+import time
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from omkl._named import resolve
+from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify_linear
+from omkl.cli.common import table, write_json
+from omkl.exceptions import MissingDependencyError
+from omkl.losses import Logistic, Squared
+from omkl.plots import plot_curves
+from omkl.regularizers import L21
+
+TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+BLOCK = 4096
+
+
+def design_and_signal(m, n, condition, dtype, rng):
+    """A design (m, n), and what it predicts from a sparse model, with noise."""
+    A = np.empty((m, n), dtype=dtype, order="F")
+    if condition == "badly":
+        # V has Gaussian columns, which are nearly orthogonal for n >> m
+        root = (np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1)).astype(dtype)
+    for start in range(0, n, BLOCK):
+        block = rng.standard_normal((m, min(BLOCK, n - start)), dtype=dtype)
+        A[:, start : start + BLOCK] = block if condition == "well" else root @ block
+    chosen = rng.choice(n, max(1, m // 25), replace=False)
+    signal = A[:, chosen].astype(np.float64) @ rng.normal(size=len(chosen))
+    noise = 1.0 if condition == "well" else 0.1 * signal.std()
+    return A, signal + noise * rng.normal(size=m)
+
+
+def time_of_ours(name, problem, gap, limit):
+    """CPU seconds, whether the gap was reached, and iterations."""
+    solver = resolve(DesignSolver, name, "method")
+    # loads what is compiled
+    solver.solve(problem, max_iter=1)
+    started = time.process_time()
+    solution = solver.solve(problem, gap, on_iteration=lambda record: record["seconds"] > limit)
+    return time.process_time() - started, solution.converged, solution.n_iter
+
+
+def time_of_peer(name, problem, gap, limit):
+    """The same for a peer, at the loosest tolerance that gives the gap; None where it is not installed."""
+    A, y, C, m = problem.design.matrix, problem.y, problem.C, len(problem.y)
+    try:
+        package = import_module({"scikit-learn": "sklearn.linear_model"}.get(name, name))
+    except ImportError:
+        return None
+    if isinstance(problem.loss, Squared):
+        make = lambda tol: package.Lasso(alpha=C / m, fit_intercept=False, tol=tol)  # noqa: E731
+    elif name == "skglm":
+        make = lambda tol: package.SparseLogisticRegression(alpha=C / m, fit_intercept=False, tol=tol)  # noqa: E731
+    else:
+        settings = {"l1_ratio": 1.0, "solver": "liblinear"} if name == "scikit-learn" else {}
+        make = lambda tol: package.LogisticRegression(C=1 / C, fit_intercept=False, tol=tol, **settings)  # noqa: E731
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # compiles what a peer compiles
+        make(1.0).fit(np.asfortranarray(A[:, :20]), y)
+        for tol in TOLERANCES:
+            started = time.process_time()
+            model = make(tol).fit(A, y)
+            seconds = time.process_time() - started
+            w = np.ravel(model.coef_)
+            reached = certify_linear(problem, LinearModel(np.flatnonzero(w), w[w != 0])).gap <= gap
+            if reached or seconds > limit:
+                break
+    return seconds, bool(reached), int(np.max(getattr(model, "n_iter_", 0)))
+
+
+def compare(setting, m, n, condition, arguments):
+    """One row for each loss and method."""
+    A, signal = design_and_signal(m, n, condition, arguments.dtype, np.random.default_rng(arguments.random_state))
+    for loss in (Squared(), Logistic()):
+        target = np.sign(signal) if loss.classifies else signal
+        whole = DesignProblem(as_design(A), target, loss, L21(), 1.0, intercept=False)
+        C = arguments.share * whole.largest_strength()
+        problem = DesignProblem(as_design(A), target, loss, L21(), C, intercept=False)
+        for method in arguments.methods:
+            timed = time_of_ours if method in ("dal", "ist", "sparsa") else time_of_peer
+            found = timed(method, problem, arguments.gap, arguments.limit)
+            if found is not None:
+                seconds, reached, n_iter = found
+                yield {
+                    "setting": setting, "condition": condition, "loss": type(loss).__name__.lower(), "m": m, "n": n,
+                    "method": method, "seconds": seconds, "reached": reached, "iterations": n_iter,
+                }  # fmt: skip
+
+
+def draw(rows, path):
+    """Seconds against columns: the large setting, the squared loss, both conditions."""
+    curves = {}
+    for row in rows:
+        if row["setting"] == "large" and row["loss"] == "squared" and row["reached"]:
+            x, y = curves.setdefault(f"{row['method']}, {row['condition']} conditioned", ([], []))
+            x.append(np.log10(row["n"]))
+            y.append(np.log10(row["seconds"]))
+    try:
+        plot_curves(curves, path, "Lasso, m = 1024", "log10 of the number of columns", "log10 of CPU seconds")
+    except MissingDependencyError as error:
+        print(error)
+    else:
+        print(f"Figure in {path}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--medium", type=int, nargs="*", default=[256, 512], help="m of the medium setting")
+    parser.add_argument("--large", type=int, nargs="*", default=[4096, 16384], help="n of the large setting")
+    parser.add_argument(
+        "--methods", nargs="+", default=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
+        choices=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
+    )  # fmt: skip
+    parser.add_argument("--share", type=float, default=0.1, help="C as a share of the largest useful (default 0.1)")
+    parser.add_argument("--gap", type=float, default=1e-3, help="relative duality gap to reach (default 1e-3)")
+    parser.add_argument("--limit", type=float, default=2.0, help="seconds one of our methods may take (default 2)")
+    parser.add_argument("--dtype", type=np.dtype, default=np.dtype(np.float64), help="float64 (default) or float32")
+    parser.add_argument("--random-state", type=int, default=0, metavar="N")
+    parser.add_argument("-o", "--output", default="omkl-output", metavar="FOLDER", help="where files go")
+    arguments = parser.parse_args()
+    settings = [("medium", m, 4 * m) for m in arguments.medium] + [("large", 1024, n) for n in arguments.large]
+
+    rows = []
+    for setting, m, n in settings:
+        for condition in ("well", "badly"):
+            rows += compare(setting, m, n, condition, arguments)
+            print(f"  {setting}, m = {m}, n = {n}, {condition} conditioned: done", flush=True)
+
+    print(f"\nCPU seconds to a relative duality gap of {arguments.gap:g} ('> ' where the time limit came first)")
+    found = {(r["loss"], r["condition"], r["setting"], r["m"], r["n"], r["method"]): r for r in rows}
+    methods = list(dict.fromkeys(r["method"] for r in rows))
+    cells = []
+    for key in dict.fromkeys(key[:-1] for key in found):
+        times = [found.get((*key, method)) for method in methods]
+        shown = ["" if r is None else f"{'' if r['reached'] else '> '}{r['seconds']:.3f}" for r in times]
+        cells.append((f"{key[0]}, {key[1]} conditioned, {key[2]}", key[3], key[4], *shown))
+    print("\n".join(table(cells, ("problem", "m", "n", *methods))))
+
+    folder = Path(arguments.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "dal_lasso.json", {"gap": arguments.gap, "share": arguments.share, "rows": rows})
+    print(f"Figures as JSON in {folder / 'dal_lasso.json'}")
+    draw(rows, folder / "dal_lasso.png")
+
+
+if __name__ == "__main__":
+    main()
