@@ -72,7 +72,7 @@ def time_of_peer(name, problem, gap, limit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # compiles what a peer compiles
-        make(1.0).fit(np.asfortranarray(A[:, :20]), y)
+        make(1e-8).fit(np.asfortranarray(A[:, :200]), y)
         for tol in TOLERANCES:
             started = time.process_time()
             model = make(tol).fit(A, y)

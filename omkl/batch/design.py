@@ -17,9 +17,8 @@ from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
 from omkl.exceptions import InputError
 
-#: Columns of the first panel, and groups that may enter later: as many as are active, or this many, or this share of
-#: all: the more there are, the dearer is the pass that an entrant may save.
-FIRST_COLUMNS, FEWEST_ENTRANTS, ENTERING_SHARE = 128, 64, 1 / 256
+#: Columns of the first panel, and groups that may enter later: as many as are active, but no fewer than this.
+FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 64
 #: While many groups outside violate the constraints by far, a larger C is solved for: this share of the worst.
 CONTINUATION = 0.4
 #: Relative gaps of panels: while C is larger than asked for; as shares of the tolerance, and of the gap.
@@ -152,12 +151,11 @@ class _Search:
         problem, panel = self.problem, self.panel
         outside = dual_norms / problem.threshold
         outside[panel.groups] = 0.0
-        share = int(ENTERING_SHARE * problem.groups.n_groups)
-        room = max(FEWEST_ENTRANTS, share, np.count_nonzero(panel.blocks.norms(self.w)))
         if len(panel.groups):
+            room = max(FEWEST_ENTRANTS, np.count_nonzero(panel.blocks.norms(self.w)))
             entrants = np.flatnonzero(outside > problem.C)
         else:
-            room = max(share, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
+            room = int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
             entrants = np.flatnonzero(outside)
         if len(entrants) > room:
             entrants = np.sort(entrants[np.argpartition(-outside[entrants], room)[:room]])
