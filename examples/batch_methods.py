@@ -37,7 +37,7 @@ METHODS = {
 }
 
 
-def problem_for(name, kernels, y, C, norms=None):
+def problem_for(name, kernels, y, C, optimum=None):
     """The problem that a method solves.
 
     Methods that keep kernel weights in the simplex have a regularizer of their own, ``(Ct/2) (sum_m ||f_m||)^2``; at
@@ -51,19 +51,19 @@ def problem_for(name, kernels, y, C, norms=None):
     kernels : KernelStack
     y : array of shape (N,)
     C : float
-    norms : float, optional
-        The sum of norms, if it is known; it is computed where it is needed.
+    optimum : Certificate, optional
+        What :func:`block_one_optimum` returns, if it is known; it is computed where it is needed.
     """
     method = METHODS[name]
     if isinstance(method.regularizer, SquaredL21):
-        C /= sum_of_norms(kernels, y, C) if norms is None else norms
+        optimum = block_one_optimum(kernels, y, C) if optimum is None else optimum
+        C /= max(optimum.norms.sum(), 1e-12)
     return Problem(kernels, y, method.loss, method.regularizer, C)
 
 
-def sum_of_norms(kernels, y, C):
-    """The sum of norms at the block 1-norm's optimum for the hinge loss, or a tiny number if no kernel is active."""
-    solution = Spicy().solve(Problem(kernels, y, Hinge(), L21(), C), tol=1e-4)
-    return max(solution.certificate.norms.sum(), 1e-12)
+def block_one_optimum(kernels, y, C):
+    """Certificate of the block 1-norm's optimum for the hinge loss, to a relative gap of 1e-4."""
+    return Spicy().solve(Problem(kernels, y, Hinge(), L21(), C), tol=1e-4).certificate
 
 
 def run(name, problem, tol=1e-2, limit=np.inf):
@@ -98,7 +98,7 @@ def run(name, problem, tol=1e-2, limit=np.inf):
     solution = METHODS[name].solver.solve(problem, tol, on_iteration=watch)
     cpu, last = time.process_time() - started, trace[-1]
     iterations = {Spicy: last.get("proximal_steps"), OneStep: 1}.get(type(METHODS[name].solver), solution.n_iter)
-    row = {"cpu": cpu, "gap": solution.certificate.gap, "active": len(solution.model.active), "iterations": iterations,
+    row = {"cpu": cpu, "gap": float(solution.certificate.gap), "active": len(solution.model.active), "iterations": iterations,
            "svms": last.get("svm_evaluations"), "full_passes": last.get("full_passes"),
            "converged": bool(solution.converged)}  # fmt: skip
     return solution, row, trace
