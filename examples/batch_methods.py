@@ -97,10 +97,21 @@ def run(name, problem, tol=1e-2, limit=np.inf):
 
     solution = METHODS[name].solver.solve(problem, tol, on_iteration=watch)
     cpu, last = time.process_time() - started, trace[-1]
-    iterations = {Spicy: last.get("proximal_steps"), OneStep: 1}.get(type(METHODS[name].solver), solution.n_iter)
-    row = {"cpu": cpu, "gap": float(solution.certificate.gap), "active": len(solution.model.active), "iterations": iterations,
-           "svms": last.get("svm_evaluations"), "full_passes": last.get("full_passes"),
-           "converged": bool(solution.converged)}  # fmt: skip
+    if isinstance(METHODS[name].solver, OneStep):
+        iterations = 1
+    elif isinstance(METHODS[name].solver, Spicy):
+        iterations = last["proximal_steps"] + 1  # the last one is not taken to its end
+    else:
+        iterations = solution.n_iter
+    row = {
+        "cpu": cpu,
+        "gap": float(solution.certificate.gap),
+        "active": len(solution.model.active),
+        "iterations": iterations,
+        "svms": last.get("svm_evaluations"),
+        "full_passes": last.get("full_passes"),
+        "converged": bool(solution.converged),
+    }
     return solution, row, trace
 
 

@@ -6,9 +6,9 @@
 
 Reproduces Figures 5 and 6 of Suzuki and Tomioka (2011), section 6.2: Gaussians on random subsets of the variables, with
 random widths and unit trace; 200 training samples, then 20 kernels; a relative duality gap of 0.01 over all kernels.
-The paper does not say which C; here it is 0.05. Times are medians, with the 25th and 75th percentiles in the figure. The
-exponent of a power of the size is fitted to the medians. A time marked with a star is that of a run that was stopped
-by the limit before it was there.
+The paper does not say which C; here it is 0.05. Times are medians, with the 25th and 75th percentiles in the figure.
+The exponent is that of a power of the size, fitted to the medians. A time marked with a star is that of a run that was
+stopped by the limit before it was there.
 """
 
 import argparse

@@ -31,12 +31,18 @@ SETS = ("pima", "ionosphere", "sonar")
 CHOSEN = [name for name in METHODS if "0.1" not in name]
 #: Outer iterations in the paper's Table 4, in its order of C = 0.005, 0.05, 0.5.
 TABLE_4 = {
-    "pima": {"spicy-hinge": (31.5, 13.6, 7.9), "spicy-logistic": (21.5, 13.9, 3.2), "simple": (76.2, 74.9, 24.6),
-             "hessian": (15.4, 12.2, 10.2), "level": (290.7, 197.9, 30.9), "silp": (1020.1, 727.1, 258.0)},
-    "ionosphere": {"spicy-hinge": (38.0, 18.3, 7.8), "spicy-logistic": (24.6, 17.1, 5.4), "simple": (184.5, 188.6, 57.8),
-                   "hessian": (11.3, 10.3, 14.4), "level": (100.9, 135.6, 65.5), "silp": (1810.3, 1580.1, 972.0)},
-    "sonar": {"spicy-hinge": (35.2, 16.6, 7.7), "spicy-logistic": (27.2, 16.8, 4.2), "simple": (158.3, 204.8, 173.3),
-              "hessian": (10.3, 10.6, 19.6), "level": (193.0, 194.2, 154.4), "silp": (4484.6, 4356.4, 3862.3)},
+    "pima": {
+        "spicy-logistic": (21.5, 13.9, 3.2), "spicy-hinge": (31.5, 13.6, 7.9), "simple": (76.2, 74.9, 24.6),
+        "hessian": (15.4, 12.2, 10.2), "level": (290.7, 197.9, 30.9), "silp": (1020.1, 727.1, 258.0),
+    },
+    "ionosphere": {
+        "spicy-logistic": (24.6, 17.1, 5.4), "spicy-hinge": (38.0, 18.3, 7.8), "simple": (184.5, 188.6, 57.8),
+        "hessian": (11.3, 10.3, 14.4), "level": (100.9, 135.6, 65.5), "silp": (1810.3, 1580.1, 972.0),
+    },
+    "sonar": {
+        "spicy-logistic": (27.2, 16.8, 4.2), "spicy-hinge": (35.2, 16.6, 7.7), "simple": (158.3, 204.8, 173.3),
+        "hessian": (10.3, 10.6, 19.6), "level": (193.0, 194.2, 154.4), "silp": (4484.6, 4356.4, 3862.3),
+    },
 }  # fmt: skip
 TABLE_4_STRENGTHS = (0.005, 0.05, 0.5)
 
@@ -96,7 +102,11 @@ def report(data, strengths, methods, rows):
 def draw(rows, sets, strengths, methods, path):
     """Figure 3: a column for each data set; time, accuracy and active kernels against C."""
     panels = []
-    for key, label, log in (("cpu", "CPU time, s", "xy"), ("accuracy", "accuracy, %", "x"), ("active", "kernels", "xy")):
+    for key, label, log in (
+        ("cpu", "CPU time, s", "xy"),
+        ("accuracy", "accuracy, %", "x"),
+        ("active", "kernels", "xy"),
+    ):
         panels.append([])
         for data in sets:
             curves = {
@@ -124,7 +134,9 @@ def main():
     for data in arguments.data:
         for seed in range(arguments.repetitions):
             rows += measure(data, seed, arguments.C, arguments.methods, arguments.tol, arguments.limit)
-        print(f"\n{data}: {rows[-1]['kernels']} kernels, {rows[-1]['samples']} training samples; * stopped by the limit")
+        print(
+            f"\n{data}: {rows[-1]['kernels']} kernels, {rows[-1]['samples']} training samples; * stopped by the limit"
+        )
         print("\n".join(report(data, arguments.C, arguments.methods, rows)), flush=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "spicymkl_uci.json", {"rows": rows})

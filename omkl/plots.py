@@ -116,7 +116,9 @@ def plot_panels(rows, path=None):
     single = len(rows) == len(rows[0]) == 1
     figure, grid = _figure(6.4 if single else 4.6 * len(rows[0]), 4.2 if single else 3.4 * len(rows), rows)
     names = dict.fromkeys(name for row in rows for panel in row for name in panel["curves"])
-    styles = {name: {"color": f"C{i % 10}", "marker": "osvD^xP*"[i % 8], "markersize": 4} for i, name in enumerate(names)}
+    styles = {
+        name: {"color": f"C{i % 10}", "marker": "osvD^xP*"[i % 8], "markersize": 4} for i, name in enumerate(names)
+    }
     for axes, panel in zip(grid.flat, chain.from_iterable(rows)):
         _draw(axes, styles, **panel)
     if single:
