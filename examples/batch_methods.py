@@ -85,7 +85,8 @@ def run(name, problem, tol=1e-2, limit=np.inf):
     row : dict
         ``cpu`` (seconds), ``gap``, ``active`` (kernels), ``iterations`` (outer ones: proximal steps of SpicyMKL, one of
         the one-step method, updates of the kernel weights of the others), ``svms`` (evaluations), ``full_passes`` (over
-        all kernels, of SpicyMKL and the one-step method), ``converged``.
+        all kernels, of SpicyMKL and the one-step method), ``end``: "" at the gap that was asked for, else "*" where the
+        limit stopped the method and "+" where it gave up.
     trace : list of dict
         The solver's history, with ``cpu`` in each record.
     """
@@ -110,7 +111,7 @@ def run(name, problem, tol=1e-2, limit=np.inf):
         "iterations": iterations,
         "svms": last.get("svm_evaluations"),
         "full_passes": last.get("full_passes"),
-        "converged": bool(solution.converged),
+        "end": "" if solution.converged else "*" if last["cpu"] > limit else "+",
     }
     return solution, row, trace
 

@@ -7,8 +7,8 @@
 Reproduces Figures 5 and 6 of Suzuki and Tomioka (2011), section 6.2: Gaussians on random subsets of the variables, with
 random widths and unit trace; 200 training samples, then 20 kernels; a relative duality gap of 0.01 over all kernels.
 The paper does not say which C; here it is 0.05. Times are medians, with the 25th and 75th percentiles in the figure.
-The exponent is that of a power of the size, fitted to the medians. A time marked with a star is that of a run that was
-stopped by the limit before it was there.
+The exponent is that of a power of the size, fitted to the medians. A time with a star is that of runs one of which
+was stopped by the limit before it was there; with a plus, one gave up.
 """
 
 import argparse
@@ -75,8 +75,8 @@ def report(rows, size, methods):
         groups = [[row for row in rows if row[size] == n and row["method"] == name] for n in sizes]
         low, median, high = np.transpose([np.percentile([r["cpu"] for r in group], (25, 50, 75)) for group in groups])
         quartiles[name] = (sizes, median.tolist(), low.tolist(), high.tolist())
-        stars = ["" if all(row["converged"] for row in group) else "*" for group in groups]
-        cells.append((name, *(f"{t:.3f}{star}" for t, star in zip(median, stars)), f"{exponent(sizes, median):.2f}"))
+        ends = [max(row["end"] for row in group) for group in groups]
+        cells.append((name, *(f"{t:.3f}{end}" for t, end in zip(median, ends)), f"{exponent(sizes, median):.2f}"))
         passes = [np.median([row["cpu"] / row["floor"] for row in group]) for group in groups]
         cells.append(("  in passes over all kernels", *(f"{p:.1f}" for p in passes), ""))
     for key, label in (("floor", "one pass"), ("building", "building the kernels")):

@@ -137,7 +137,7 @@ def plot_panels(rows, path=None):
 
 def _draw(axes, styles, curves, title="", xlabel="", ylabel="", log=""):
     for name, (x, y, *band) in curves.items():
-        axes.plot(x, y, label=name, **styles[name])
+        axes.plot(x, y, label=name, markevery=max(1, len(x) // 15), **styles[name])
         if band:
             axes.fill_between(x, *band, color=styles[name]["color"], alpha=0.15, linewidth=0)
     axes.set(
