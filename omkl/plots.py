@@ -1,5 +1,7 @@
 """Figures. They need matplotlib: the extra ``plot``."""
 
+from itertools import chain
+
 from omkl.exceptions import MissingDependencyError
 
 
@@ -76,38 +78,79 @@ def plot_accuracies(rows, path=None, title="Accuracy"):
     return figure
 
 
-def plot_curves(curves, path=None, title="", xlabel="", ylabel=""):
+def plot_curves(curves, path=None, title="", xlabel="", ylabel="", log=""):
     """Draw named curves.
 
     Parameters
     ----------
-    curves : dict of str to (x, y)
+    curves : dict of str to (x, y) or (x, y, low, high)
+        With ``low`` and ``high``, which bound a band around the curve.
     path : path-like, optional
         Save the figure here.
     title, xlabel, ylabel : str
+    log : {"", "x", "y", "xy"}
+        Axes on a logarithmic scale.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    figure, axes = _figure()
-    for (name, (x, y)), marker in zip(curves.items(), "osvD^xP*" * len(curves)):
-        axes.plot(x, y, marker=marker, markersize=4, label=name)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title)
-    axes.legend(fontsize="small", frameon=False)
-    figure.tight_layout()
+    return plot_panels([[dict(curves=curves, title=title, xlabel=xlabel, ylabel=ylabel, log=log)]], path)
+
+
+def plot_panels(rows, path=None):
+    """Draw several sets of named curves in a grid; a curve's name stands for the same colour in all of them.
+
+    Parameters
+    ----------
+    rows : list of list of dict
+        A list of panels for each row, all of one length. A panel is what :func:`plot_curves` takes but for the path:
+        ``curves``, ``title``, ``xlabel``, ``ylabel``, ``log``.
+    path : path-like, optional
+        Save the figure here.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    single = len(rows) == len(rows[0]) == 1
+    figure, grid = _figure(6.4 if single else 4.6 * len(rows[0]), 4.2 if single else 3.4 * len(rows), rows)
+    names = dict.fromkeys(name for row in rows for panel in row for name in panel["curves"])
+    styles = {
+        name: {"color": f"C{i % 10}", "marker": "osvD^xP*"[i % 8], "markersize": 4} for i, name in enumerate(names)
+    }
+    for axes, panel in zip(grid.flat, chain.from_iterable(rows)):
+        _draw(axes, styles, **panel)
+    if single:
+        grid.flat[0].legend(fontsize="small", frameon=False)
+        figure.tight_layout()
+    else:
+        handles = {name: axes for axes in grid.flat for axes, name in zip(*axes.get_legend_handles_labels())}
+        figure.tight_layout(rect=(0, 0.3 / (3.4 * len(rows)), 1, 1))
+        figure.legend(
+            handles.values(), handles, loc="lower center", ncols=min(len(handles), 8), fontsize="small", frameon=False
+        )
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
 
 
-def _figure(width=6.4):
+def _draw(axes, styles, curves, title="", xlabel="", ylabel="", log=""):
+    for name, (x, y, *band) in curves.items():
+        axes.plot(x, y, label=name, markevery=max(1, len(x) // 15), **styles[name])
+        if band:
+            axes.fill_between(x, *band, color=styles[name]["color"], alpha=0.15, linewidth=0)
+    axes.set(
+        title=title, xlabel=xlabel, ylabel=ylabel,
+        xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear",
+    )  # fmt: skip
+
+
+def _figure(width=6.4, height=4.2, rows=None):
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependencyError("Figures need matplotlib: install it with 'pip install omkl[plot]'.") from None
     # a figure of its own, not pyplot's: no global state, no display needed
-    figure = Figure(figsize=(width, 4.2))
-    return figure, figure.subplots()
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots() if rows is None else figure.subplots(len(rows), len(rows[0]), squeeze=False)

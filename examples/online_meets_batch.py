@@ -1,0 +1,124 @@
+"""Online MKL, pass after pass over a finite set, approaches the optimum that a batch solver certifies.
+
+    python examples/online_meets_batch.py                          half a minute
+    python examples/online_meets_batch.py --epochs 1000 --C 3
+
+Both minimise ``sum_i hinge(y_i, z_i) + (1/C) (1/2) (sum_k ||f_k||)^2`` on the breast cancer data that ships with
+scikit-learn: the online side as a mean over samples, ``1/m`` of it. The figure shows how far the last model of every
+pass lies above the optimum, relative to it, for forward-backward splitting (Algorithm 1 of Martins et al. 2011) and for
+regularized dual averaging (Xiao 2010), with several learning rates. The optimum is known to the gap that is printed.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import scale
+
+from omkl import OnlineMKLClassifier
+from omkl.batch import HessianMKL, Problem
+from omkl.cli.common import table, write_json
+from omkl.exceptions import MissingDependencyError
+from omkl.kernels import Gaussian, Linear, PackedStack
+from omkl.losses import Hinge
+from omkl.plots import plot_panels
+from omkl.regularizers import SquaredL21
+
+PARTS = {"means": slice(0, 10), "errors": slice(10, 20), "extremes": slice(20, 30), "all": slice(0, 30)}
+#: Learning rates by name: eta0 and schedule.
+RATES = {
+    "0.1 / sqrt(t)": (0.1, "sqrt"),
+    "1 / sqrt(t)": (1.0, "sqrt"),
+    "10 / sqrt(t)": (10.0, "sqrt"),
+    "1, down to 0": (1.0, "linear"),
+    "auto": ("auto", None),
+}
+
+
+class Suboptimality:
+    """Callback that keeps, after every pass, how far the model lies above the optimum of the summed objective."""
+
+    def __init__(self, optimum):
+        self.optimum = optimum
+        self.values = []
+
+    def on_start(self, trainer, examples):
+        """Remember what the objective is over."""
+        self.examples = examples
+
+    def __call__(self, trainer, record):
+        """Evaluate the model as it is now."""
+        objective = trainer.mean_loss(self.examples) + trainer.current_strength * trainer.penalty()
+        self.values.append(len(self.examples) * objective / self.optimum - 1.0)
+
+
+def first_below(values, level):
+    """Passes until the suboptimality stays below a level; a dash if it does not."""
+    late = np.flatnonzero(np.asarray(values) > level)
+    passes = late[-1] + 2 if len(late) else 1
+    return passes if passes <= len(values) else "-"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--C", type=float, default=0.3, help="weight of the losses (default 0.3)")
+    parser.add_argument("--epochs", type=int, default=200, help="passes over the data (default 200)")
+    parser.add_argument("--samples", type=int, default=569, help="how many of the samples to take (default all)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    arguments = parser.parse_args()
+
+    X, y = load_breast_cancer(return_X_y=True)
+    chosen = np.random.default_rng(arguments.seed).permutation(len(y))[: arguments.samples]
+    X, y = scale(X)[chosen], 2.0 * y[chosen] - 1.0
+    kernels = {}
+    for name, part in PARTS.items():
+        kernels[f"linear, {name}"] = Linear(normalize="average", on=part)
+        kernels[f"Gaussian, {name}"] = Gaussian(sigma2=0.5 * (part.stop - part.start), on=part)
+    problem = Problem(
+        PackedStack.from_kernels(kernels.values(), X, np.float64), y, Hinge(), SquaredL21(), 1.0 / arguments.C
+    )
+    started = time.process_time()
+    optimum = HessianMKL().solve(problem, tol=1e-6).certificate
+    seconds = time.process_time() - started
+    print(f"{len(kernels)} kernels, {len(y)} samples")
+    print(f"batch optimum {optimum.primal:.6f}, relative gap {optimum.gap:.0e}, {seconds:.2f} s")
+
+    curves, cells = {"fobos": {}, "rda": {}}, []
+    for method, own in curves.items():
+        for name, (eta0, schedule) in RATES.items():
+            if method == "rda" and schedule == "linear":
+                continue  # its model is the rate times the sum of all gradients: 0 in the end
+            excess = Suboptimality(optimum.primal)
+            started = time.process_time()
+            model = OnlineMKLClassifier(
+                kernels, C=arguments.C, epochs=arguments.epochs, method=method, eta0=eta0, schedule=schedule,
+                average=None, dtype="float64", callbacks=[excess], verbose=False, random_state=arguments.seed,
+            ).fit(X, y)  # fmt: skip
+            weights = np.array([model.kernel_weights_[kernel] for kernel in kernels])
+            distance = np.abs(weights - optimum.norms / optimum.norms.sum()).max()
+            own[name] = excess.values
+            levels = [first_below(excess.values, level) for level in (0.1, 0.01, 1e-3)]
+            cells.append((f"{method}, {name}", f"{excess.values[-1]:.1e}", *levels, f"{distance:.3f}",
+                          f"{time.process_time() - started:.1f}"))  # fmt: skip
+    header = ("method, learning rate", "suboptimality", "passes to 10 %", "1 %", "0.1 %", "weights off by", "CPU, s")
+    print("\n".join(table(cells, header)))
+
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    figures = {"optimum": optimum.primal, "gap": optimum.gap, "suboptimality": curves}
+    write_json(arguments.output / "online_meets_batch.json", figures)
+    panels = [
+        {"curves": {name: (range(1, len(v) + 1), np.maximum(v, optimum.gap)) for name, v in own.items()},
+         "title": method, "xlabel": "passes over the data", "ylabel": "relative suboptimality", "log": "xy"}
+        for method, own in curves.items()
+    ]  # fmt: skip
+    try:
+        plot_panels([panels], arguments.output / "online_meets_batch.png")
+    except MissingDependencyError as error:
+        print(f"No figure: {error}")
+
+
+if __name__ == "__main__":
+    main()
