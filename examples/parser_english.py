@@ -20,6 +20,7 @@ from omkl.data import data_home, read_treebank
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 MODELS = {
     "SVM": {"regularizer": "l2"},
+    "SVM, 300 MB": {"regularizer": "l2", "memory": 300},
     "CRF": {"regularizer": "l2", "loss": "crf"},
     "averaged perceptron": {"regularizer": None, "loss": "perceptron"},
     "MKL": {"regularizer": "mkl", "C": 100.0},

@@ -55,7 +55,8 @@ def main():
                 "retrained": None if again is None else accuracy(again), "seconds": mkl.history_[-1]["seconds"],
                 "first_seconds": mkl.history_[0]["seconds"], "alive": alive,
             })  # fmt: skip
-            print(f"{method}, C = {C:g}: {len(alive)} templates, {rows[-1]['uas']:.2f}", flush=True)
+            print(f"{method}, C = {C:g}: {len(alive)} templates, {rows[-1]['uas']:.2f}, "
+                  f"{rows[-1]['retrained'] or 0:.2f} retrained", flush=True)  # fmt: skip
     cells = [
         (row["name"], row["templates"], f"{row['uas']:.2f}",
          "" if row["retrained"] is None else f"{row['retrained']:.2f}", f"{row['seconds']:.1f}")

@@ -1,10 +1,17 @@
 """HessianMKL: Newton steps on the kernel weights."""
 
+import warnings
+
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import OneClassSVM
 
 from omkl.batch.wrapper import Wrapper
+from omkl.exceptions import DivergenceError
+
+#: Steps of libsvm in one quadratic program.
+MOST_PIVOTS = 2_000_000
 
 
 class HessianMKL(Wrapper):
@@ -60,15 +67,24 @@ def hessian(problem, point):
     slopes = problem.kernels.products(point.rho)[:, free].T / problem.C
     if not len(free):
         return np.zeros((len(point.weights), len(point.weights)))
-    jitter = 1e-10 * np.trace(gram) / len(free)
-    diagonal = problem.loss.conjugate_curvature(problem.y, point.rho)[free] + jitter
-    factor = cho_factor(gram + np.diag(diagonal))
+    factor = _factor(gram, problem.loss.conjugate_curvature(problem.y, point.rho)[free])
     curvature = slopes.T @ cho_solve(factor, slopes)
     if problem.intercept:
         response = cho_solve(factor, np.ones(len(free)))
         shared = slopes.T @ response
         curvature -= np.outer(shared, shared) / response.sum()
     return curvature
+
+
+def _factor(gram, diagonal):
+    """Cholesky factor of a Gram matrix plus a diagonal, and as little more as rounding asks for."""
+    scale = np.trace(gram) / len(gram)
+    for jitter in 10.0 ** np.arange(-10, 1):
+        try:
+            return cho_factor(gram + np.diag(diagonal + jitter * scale))
+        except LinAlgError:
+            continue
+    raise DivergenceError("HessianMKL met a kernel that is not positive semidefinite: check the kernels.")
 
 
 def minimize_on_simplex(curvature, linear, tol):
@@ -80,7 +96,11 @@ def minimize_on_simplex(curvature, linear, tol):
     n = len(linear)
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
     matrix = (curvature + linear[:, None] + linear) / scale
-    machine = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12)).fit(matrix)
+    # a descent direction is all that the caller needs: near the optimum libsvm might go on for ever
+    machine = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(matrix)
     weights = np.zeros(n)
     weights[machine.support_] = machine.dual_coef_[0]
     return weights / weights.sum()

@@ -65,7 +65,7 @@ class SimpleMKL(Wrapper):
 
     def _flatten(self, search, low, high, direction, steepest):
         """A point between the two where the slope is small: regula falsi, halving the end that stays (Illinois)."""
-        slopes = [low.gradient @ direction, high.gradient @ direction]
+        slopes, start = [low.gradient @ direction, high.gradient @ direction], low.value
         best = min(low, high, key=lambda point: point.value)
         for _ in range(30):
             if not slopes[0] < 0 < slopes[1]:
@@ -74,7 +74,8 @@ class SimpleMKL(Wrapper):
             middle = search.evaluate(low.weights + share * (high.weights - low.weights))
             best = min(best, middle, key=lambda point: point.value)
             slope = middle.gradient @ direction
-            if abs(slope) <= self.flatness * abs(steepest):
+            # an SVM's slopes are less exact than its value: flat is not enough
+            if abs(slope) <= self.flatness * abs(steepest) and middle.value < start:
                 break
             if slope < 0:
                 low, slopes = middle, [slope, 0.5 * slopes[1]]

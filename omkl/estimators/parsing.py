@@ -100,7 +100,7 @@ class DependencyParser(OnlineEstimator):
 
     def __init__(
         self, templates="martins507", loss="hinge", regularizer="mkl", C=1.0, epochs=10, method="fobos", eta0="auto",
-        schedule=None, average="quadratic", projective=False, single_root=True, labeled=True, memory=150.0,
+        schedule=None, average="quadratic", projective=False, single_root=True, labeled=True, memory=140.0,
         exact=False, dtype="float32", radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1,
         n_iter_no_change=5, n_examples=None, callbacks=None, verbose=True, random_state=None,
     ):  # fmt: skip
