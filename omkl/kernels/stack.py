@@ -1,6 +1,6 @@
 """Stacks of Gram matrices on one set of samples: what batch solvers see of their kernels.
 
-A stack answers four questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
+A stack answers a few questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
 """
 
 from typing import Protocol
@@ -25,11 +25,43 @@ class KernelStack(Protocol):
     def products(self, vectors, which=None):
         """``K_m v_m`` for each kernel: (k, N), from one vector (N,) for all, or one each, (k, N)."""
 
-    def combine(self, weights, which=None):
-        """``sum_m w_m K_m``: (N, N) float64, from weights (k,)."""
+    def combine(self, weights, which=None, samples=None):
+        """``sum_m w_m K_m``: (N, N) float64, from weights (k,); or its rows of some samples, (s, N)."""
+
+    def summed(self, weights, which=None):
+        """``sum_m w_m K_m`` as an operator: a :class:`WeightedSum`, in less memory than all its entries take."""
+
+    def diagonals(self, which=None):
+        """The diagonal of each kernel: (k, N)."""
 
     def traces(self, which=None):
         """The trace of each kernel: (k,)."""
+
+
+class WeightedSum:
+    """``sum_m w_m K_m`` as an operator: it needs no more memory than the kernels themselves.
+
+    Parameters
+    ----------
+    kernels : KernelStack
+    weights : array of shape (k,)
+    which : int array of shape (k,), optional
+    """
+
+    def __init__(self, kernels, weights, which=None):
+        self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
+
+    def product(self, vector):
+        """The sum times a vector: (N,)."""
+        return self.weights @ self.kernels.products(vector, self.which)
+
+    def rows(self, samples):
+        """Rows of the sum: (s, N)."""
+        return self.kernels.combine(self.weights, self.which, samples)
+
+    def diagonal(self):
+        """(N,)."""
+        return self.weights @ self.kernels.diagonals(self.which)
 
 
 class DenseStack:
@@ -61,11 +93,18 @@ class DenseStack:
             return grams @ vectors
         return np.matmul(grams, vectors[:, :, None])[:, :, 0]
 
-    def combine(self, weights, which=None):
-        return np.tensordot(weights, self._chosen(which), axes=1)
+    def combine(self, weights, which=None, samples=None):
+        grams = self._chosen(which)
+        return np.tensordot(weights, grams if samples is None else grams[:, samples], axes=1)
+
+    def summed(self, weights, which=None):
+        return WeightedSum(DenseStack(self.combine(weights, which)[None]), np.ones(1))
+
+    def diagonals(self, which=None):
+        return np.diagonal(self._chosen(which), axis1=1, axis2=2)
 
     def traces(self, which=None):
-        return np.trace(self._chosen(which), axis1=1, axis2=2)
+        return self.diagonals(which).sum(axis=1)
 
 
 class PackedStack:
@@ -168,12 +207,33 @@ class PackedStack:
         packed_products(self.rows, which, np.atleast_2d(vectors), result)
         return result
 
-    def combine(self, weights, which=None):
-        total, matrix = np.empty(self.length), np.empty((self.n_samples, self.n_samples))
-        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
-        unpack(total, matrix)
+    def combine(self, weights, which=None, samples=None):
+        if samples is not None:
+            return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
+        matrix = np.empty((self.n_samples, self.n_samples))
+        unpack(self._packed_sum(weights, which), matrix)
         return matrix
 
+    def _packed_sum(self, weights, which):
+        total = np.empty(self.length)
+        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
+        return total
+
+    def _rows_of(self, weights, which, samples):
+        everyone = np.arange(self.n_samples)
+        result = np.empty((len(samples), self.n_samples))
+        for row, sample in zip(result, samples):
+            later = np.maximum(everyone, sample)
+            places = later * (later + 1) // 2 + np.minimum(everyone, sample)
+            row[:] = weights @ self.rows[which[:, None], places]
+        return result
+
+    def summed(self, weights, which=None):
+        return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
+
+    def diagonals(self, which=None):
+        places = np.arange(1, self.n_samples + 1).cumsum() - 1
+        return self.rows[self._indices(which)[:, None], places].astype(np.float64)
+
     def traces(self, which=None):
-        diagonal = np.arange(1, self.n_samples + 1).cumsum() - 1
-        return self.rows[self._indices(which)[:, None], diagonal].sum(axis=1, dtype=np.float64)
+        return self.diagonals(which).sum(axis=1)
