@@ -1,4 +1,9 @@
-"""The Newton system: positive definite, a diagonal plus kernels, perhaps an equality; by Cholesky or iterations."""
+"""The Newton system: positive definite, a diagonal plus kernels, perhaps an equality; by Cholesky or iterations.
+
+From :data:`LARGE` samples on no matrix of all pairs is made. What takes its place is up to the kernels' stack: their
+sum where they are stored entry by entry (``"cg"``), nothing where they are factors or computed on demand
+(``"matrix-free"``). Few iterations suffice, as 200 rows of the kernels make a good preconditioner.
+"""
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -8,10 +13,19 @@ from scipy.linalg.lapack import dpotrf
 LARGE = 600
 #: Samples whose rows of the kernels the preconditioner knows.
 LANDMARKS = 200
+#: Least diagonal of the preconditioner, as a part of the curvature's.
+LEAST = 1e-8
 #: Iterations after which a direction is taken as it is: it leads down, however inexact.
 MOST_ITERATIONS = 100
 #: Residual at which a direction is good enough, in the norm of the preconditioner, relative to the start.
 ACCURACY = 1e-2
+
+
+def system_of(kernels):
+    """How systems with these kernels are solved: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
+    if kernels.n_samples < LARGE:
+        return "cholesky"
+    return "cg" if kernels.sums_entries else "matrix-free"
 
 
 class Curvature:
@@ -123,9 +137,10 @@ def _landmarks(curvature, diagonal):
     scale = np.trace(inner) / len(inner)
     if not scale > 0:
         return lambda residual: residual / diagonal
-    inner[np.diag_indices_from(inner)] += 1e-10 * scale
+    inner[np.diag_indices_from(inner)] += LEAST * scale
     factor = solve_triangular(_factor(inner), rows, lower=True, check_finite=False)
-    diagonal = diagonal + np.maximum(stiffness - np.einsum("si,si->i", factor, factor), 0.0)
+    # what is below loses its digits in the difference that the inverse is
+    diagonal = diagonal + np.maximum(stiffness - np.einsum("si,si->i", factor, factor), LEAST * stiffness)
     small = (factor / diagonal) @ factor.T
     small[np.diag_indices_from(small)] += 1.0
     small = _factor(np.asfortranarray(small))

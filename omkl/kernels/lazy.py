@@ -24,6 +24,8 @@ class LazyStack:
         Bytes that kept kernels may take; one block of a pass takes as much at most.
     """
 
+    sums_entries = False
+
     def __init__(self, kernels, X, dtype=np.float32, budget=2**28):
         self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
         self.n_kernels, self.n_samples = len(self.kernels), len(self.X)

@@ -28,6 +28,8 @@ class FactoredStack:
         Of the storage.
     """
 
+    sums_entries = False
+
     def __init__(self, factors, dtype=np.float64):
         factors = [np.asarray(factor) for factor in factors]
         shapes = {factor.shape[0] if factor.ndim == 2 else -1 for factor in factors}
@@ -111,6 +113,7 @@ class MixedStack:
         self.n_samples = self.stacks[0].n_samples
         sizes = [stack.n_kernels for stack in self.stacks]
         self.n_kernels = sum(sizes)
+        self.sums_entries = any(stack.sums_entries for stack in self.stacks)
         places = np.arange(self.n_kernels) if places is None else np.asarray(places)
         self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
         self._owner[places] = np.repeat(np.arange(len(sizes)), sizes)

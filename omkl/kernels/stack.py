@@ -18,6 +18,8 @@ class KernelStack(Protocol):
 
     n_kernels: int
     n_samples: int
+    #: Whether :meth:`summed` adds kernels entry by entry, or multiplies by one after the other.
+    sums_entries: bool
 
     def quadratics(self, vector, which=None):
         """``v' K_m v`` for each kernel, clipped at 0: (k,), from a vector (N,)."""
@@ -72,6 +74,8 @@ class DenseStack:
     grams : array of shape (M, N, N)
     """
 
+    sums_entries = True
+
     def __init__(self, grams):
         self.grams = grams
         self.n_kernels, self.n_samples = grams.shape[:2]
@@ -115,6 +119,8 @@ class PackedStack:
     rows : array of shape (M, N (N + 1) / 2), float32 or float64
         One packed kernel a row.
     """
+
+    sums_entries = True
 
     def __init__(self, rows):
         self.rows = rows
