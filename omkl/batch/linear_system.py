@@ -14,7 +14,7 @@ LARGE = 600
 #: Samples whose rows of the kernels the preconditioner knows.
 LANDMARKS = 200
 #: Least diagonal of the preconditioner, as a part of the curvature's.
-LEAST = 1e-8
+LEAST = 1e-6
 #: Iterations after which a direction is taken as it is: it leads down, however inexact.
 MOST_ITERATIONS = 100
 #: Residual at which a direction is good enough, in the norm of the preconditioner, relative to the start.
@@ -101,15 +101,20 @@ def solve_by_iterations(curvature, diagonal, right, equality):
     precondition = _landmarks(curvature, diagonal)
     ones = precondition(np.ones_like(right)) if equality else np.zeros_like(right)
     total = ones.sum() if equality else 1.0
+    solution, residual, multiplier = np.zeros_like(right), right.copy(), 0.0
 
-    def steer(residual):
+    def steer():
+        """The preconditioned residual; what the equality takes of it leaves the residual, too, to save its digits."""
+        nonlocal multiplier
         steered = precondition(residual)
-        multiplier = steered.sum() / total if equality else 0.0
-        return steered - multiplier * ones, multiplier
+        share = float(steered.sum() / total) if equality else 0.0
+        residual[:] -= share
+        multiplier += share
+        return steered - share * ones
 
-    solution, residual = np.zeros_like(right), right.copy()
-    steered, multiplier = steer(residual)
-    direction, norm = steered, residual @ steered
+    steer()
+    direction = steered = steer()
+    norm = residual @ steered
     enough = ACCURACY**2 * norm
     for _ in range(MOST_ITERATIONS):
         if norm <= enough:
@@ -118,10 +123,10 @@ def solve_by_iterations(curvature, diagonal, right, equality):
         step = norm / (direction @ images)
         solution += step * direction
         residual -= step * images
-        steered, multiplier = steer(residual)
+        steered = steer()
         previous, norm = norm, residual @ steered
         direction = steered + norm / previous * direction
-    return solution - solution.mean() * equality, float(multiplier)
+    return solution - solution.sum() / total * ones, multiplier
 
 
 def _landmarks(curvature, diagonal):
