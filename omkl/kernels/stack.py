@@ -3,6 +3,8 @@
 A stack answers a few questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -118,17 +120,21 @@ class PackedStack:
     ----------
     rows : array of shape (M, N (N + 1) / 2), float32 or float64
         One packed kernel a row.
+    n_jobs : int >= 1
+        Threads for norms and products. Each kernel is one thread's alone: any number of them gives the same bits.
     """
 
     sums_entries = True
 
-    def __init__(self, rows):
-        self.rows = rows
+    def __init__(self, rows, n_jobs=1):
+        if n_jobs < 1:
+            raise InputError(f"n_jobs is a number of threads, at least 1, not {n_jobs!r}.")
+        self.rows, self.n_jobs = rows, n_jobs
         self.n_kernels, self.length = rows.shape
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(cls, grams, dtype=np.float32, normalize=None):
+    def from_grams(cls, grams, dtype=np.float32, normalize=None, n_jobs=1):
         """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
 
         Parameters
@@ -139,6 +145,7 @@ class PackedStack:
             Of the storage. Single precision errs by less than 1e-7 of an entry.
         normalize : {None, "trace"}
             "trace" divides each kernel by its trace.
+        n_jobs : int >= 1
 
         Raises
         ------
@@ -160,12 +167,12 @@ class PackedStack:
         if rows is None:
             raise InputError("There are no kernels: give at least one Gram matrix.")
         rows.resize((count, rows.shape[1]), refcheck=False)
-        stack = cls(rows)
+        stack = cls(rows, n_jobs)
         stack.normalize(normalize)
         return stack
 
     @classmethod
-    def from_kernels(cls, kernels, X, dtype=np.float32):
+    def from_kernels(cls, kernels, X, dtype=np.float32, n_jobs=1):
         """Compute kernels on data straight into packed storage.
 
         Parameters
@@ -174,13 +181,14 @@ class PackedStack:
             They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
         X : array of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
+        n_jobs : int >= 1
         """
-        return cls(packed_kernels(kernels, X, dtype))
+        return cls(packed_kernels(kernels, X, dtype), n_jobs)
 
     def restricted(self, samples):
         """The same kernels on some of the samples, given by increasing indices."""
         i, j = np.tril_indices(len(samples))
-        return PackedStack(self.rows[:, samples[i] * (samples[i] + 1) // 2 + samples[j]])
+        return PackedStack(self.rows[:, samples[i] * (samples[i] + 1) // 2 + samples[j]], self.n_jobs)
 
     def normalize(self, how):
         """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
@@ -204,14 +212,32 @@ class PackedStack:
         which = self._indices(which)
         square, values = np.empty(self.length), np.empty(len(which))
         packed_square(vector, square)
-        dots(self.rows, which, square, values)
+        self._in_threads(len(which), lambda part: dots(self.rows, which[part], square, values[part]))
         return np.maximum(values, 0.0)
 
     def products(self, vectors, which=None):
         which = self._indices(which)
         result = np.zeros((len(which), self.n_samples))
-        packed_products(self.rows, which, np.atleast_2d(vectors), result)
+        vectors = np.atleast_2d(vectors)
+
+        def multiply(part):
+            own = vectors if len(vectors) == 1 else vectors[part]
+            packed_products(self.rows, which[part], own, result[part])
+
+        self._in_threads(len(which), multiply)
         return result
+
+    def _in_threads(self, size, work):
+        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own."""
+        bounds = np.linspace(0, size, self.n_jobs + 1).astype(int)
+        parts = [slice(low, high) for low, high in pairwise(bounds) if low < high]
+        if len(parts) <= 1:
+            for part in parts:
+                work(part)
+            return
+        with ThreadPoolExecutor(len(parts)) as pool:
+            # to the end of the list, as an error in a thread is raised only where its result is asked for
+            list(pool.map(work, parts))
 
     def combine(self, weights, which=None, samples=None):
         if samples is not None:
