@@ -188,7 +188,8 @@ class PackedStack:
     def restricted(self, samples):
         """The same kernels on some of the samples, given by increasing indices."""
         i, j = np.tril_indices(len(samples))
-        return PackedStack(self.rows[:, samples[i] * (samples[i] + 1) // 2 + samples[j]], self.n_jobs)
+        # by take, as an index in brackets would leave the entries of a kernel apart in memory
+        return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
 
     def normalize(self, how):
         """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""

@@ -142,7 +142,9 @@ def by_himalaya(kernels, y, seconds):
 
     grams = np.array([kernels.combine([1.0], [m]) for m in range(kernels.n_kernels)], dtype=np.float32)
     start = time.process_time()
-    fitted = MultipleKernelRidgeCV(kernels="precomputed", solver="random_search", random_state=0)
+    fitted = MultipleKernelRidgeCV(
+        kernels="precomputed", solver="random_search", solver_params={"progress_bar": False}, random_state=0
+    )
     fitted.fit(grams, y.astype(np.float32)[:, None])
     seconds.append(time.process_time() - start)
     return lambda cross: np.asarray(fitted.predict(cross)).ravel()

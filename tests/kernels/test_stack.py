@@ -115,6 +115,13 @@ def test_any_number_of_threads_gives_the_same_bits(n_jobs):
         np.testing.assert_array_equal(alone.quadratics(vector, which), together.quadratics(vector, which))
 
 
+def test_some_of_the_samples_make_a_stack_like_any_other():
+    samples = np.array([1, 5, 30, 66])
+    stack = PackedStack.from_grams(GRAMS, np.float64).restricted(samples)
+    np.testing.assert_array_equal(stack.combine(np.eye(6)[2]), GRAMS[2][np.ix_(samples, samples)])
+    assert stack.rows.flags.c_contiguous
+
+
 def test_the_trace_can_be_made_one():
     stack = PackedStack.from_grams([*GRAMS, np.zeros((N, N))], normalize="trace")
     np.testing.assert_allclose(stack.traces(), [1, 1, 1, 1, 1, 1, 0], rtol=1e-6)
