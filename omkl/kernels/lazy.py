@@ -21,7 +21,8 @@ class LazyStack:
     X : array of shape (N, d)
     dtype : {numpy.float32, numpy.float64}
     budget : int
-        Bytes that kept kernels may take; one block of a pass takes as much at most.
+        Bytes that kept kernels may take; one block of a pass takes as much at most, or one packed kernel if that is
+        more.
     """
 
     sums_entries = False
