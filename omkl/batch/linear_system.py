@@ -1,18 +1,62 @@
-"""The Newton system: positive definite, a diagonal plus kernels, perhaps an equality; by Cholesky or iterations."""
+"""The Newton system: positive definite, a diagonal plus kernels, perhaps an equality; by Cholesky or iterations.
+
+From :data:`LARGE` samples on no matrix of all pairs is made. What takes its place is up to the kernels' stack: their
+sum where they are stored entry by entry (``"cg"``), nothing where they are factors or computed on demand
+(``"matrix-free"``). Few iterations suffice, as 200 rows of the kernels make a good preconditioner.
+"""
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 #: Samples from which on conjugate gradients beat a Cholesky factor.
-LARGE = 1200
-#: Iterations after which a factor is made after all.
-MOST_ITERATIONS = 60
+LARGE = 600
+#: Samples whose rows of the kernels the preconditioner knows.
+LANDMARKS = 200
+#: Least diagonal of the preconditioner, as a part of the curvature's.
+LEAST = 1e-6
+#: Iterations after which a direction is taken as it is: it leads down, however inexact.
+MOST_ITERATIONS = 100
 #: Residual at which a direction is good enough, in the norm of the preconditioner, relative to the start.
-ACCURACY = 1e-4
+ACCURACY = 1e-2
 
 
-def solve_system(curvature, diagonal, right, equality):
+def system_of(kernels):
+    """How systems with these kernels are solved: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
+    if kernels.n_samples < LARGE:
+        return "cholesky"
+    return "cg" if kernels.sums_entries else "matrix-free"
+
+
+class Curvature:
+    """Kernels and rank-one terms, ``S + sum_m b_m v_m v_m'``, as an operator: no matrix of all pairs is made.
+
+    Parameters
+    ----------
+    kernels : WeightedSum
+        S.
+    images : array of shape (k, N)
+        ``v_m``.
+    bends : array of shape (k,)
+        ``b_m``, of either sign; the whole is positive semidefinite.
+    """
+
+    def __init__(self, kernels, images, bends):
+        self.kernels, self.images, self.bends = kernels, images, bends
+
+    def __matmul__(self, vector):
+        return self.kernels.product(vector) + (self.bends * (self.images @ vector)) @ self.images
+
+    def rows(self, samples):
+        """Rows of the matrix: (s, N)."""
+        return self.kernels.rows(samples) + (self.images[:, samples].T * self.bends) @ self.images
+
+    def diagonal(self):
+        """(N,)."""
+        return self.kernels.diagonal() + self.bends @ self.images**2
+
+
+def solve_by_cholesky(curvature, diagonal, right, equality):
     r"""Solve ``(curvature + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
 
     Parameters
@@ -32,70 +76,82 @@ def solve_system(curvature, diagonal, right, equality):
     """
     curvature = curvature if curvature.flags.f_contiguous else curvature.T
     curvature[np.diag_indices_from(curvature)] += diagonal
-    precondition = _soft_half(curvature, diagonal) if len(diagonal) >= LARGE else None
-    if precondition is not None:
-        solved = _conjugate_gradients(curvature, precondition, right, equality)
-        if solved is not None:
-            return solved
-    solved = _by_cholesky(curvature, np.column_stack([right, np.ones_like(right)]))
+    solved = cho_solve((_factor(curvature), True), np.column_stack([right, np.ones_like(right)]), check_finite=False)
     multiplier = float(solved[:, 0].sum() / solved[:, 1].sum()) if equality else 0.0
     return solved[:, 0] - multiplier * solved[:, 1], multiplier
 
 
-def _by_cholesky(matrix, sides):
-    """Cholesky, with as much more of the diagonal as rounding makes necessary."""
+def _factor(matrix):
+    """The lower Cholesky factor, with as much more of the diagonal as rounding makes necessary."""
     jitter = 0.0
     while True:
         factor, failed = dpotrf(matrix, lower=1, clean=0)
         if not failed:
-            return cho_solve((factor, True), sides, check_finite=False)
+            return factor
         more = max(10.0 * jitter, 1e-14 * np.trace(matrix) / len(matrix))
         matrix[np.diag_indices_from(matrix)] += more - jitter
         jitter = more
 
 
-def _soft_half(matrix, diagonal):
-    """The inverse of the block of the softer half of the samples, and of the diagonal for the others.
+def solve_by_iterations(curvature, diagonal, right, equality):
+    """Solve what :func:`solve_by_cholesky` does, for a :class:`Curvature`, and no more exactly than a step needs.
 
-    Samples at the bounds of the loss's domain have a huge diagonal, beside which the kernels count for little: the
-    block takes an eighth of the work of the whole, and leaves few iterations to do.
+    Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001).
     """
-    stiffness = np.diagonal(matrix).copy()
-    soft = np.sort(np.argsort(diagonal / stiffness, kind="stable")[: len(diagonal) // 2])
-    factor, failed = dpotrf(matrix[np.ix_(soft, soft)].T, lower=1, clean=0, overwrite_a=1)
-    if failed:
-        return None
-
-    def precondition(residual):
-        steered = residual / stiffness
-        steered[soft] = cho_solve((factor, True), residual[soft], check_finite=False)
-        return steered
-
-    return precondition
-
-
-def _conjugate_gradients(matrix, precondition, right, equality):
-    """Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001); None if too slow."""
+    precondition = _landmarks(curvature, diagonal)
     ones = precondition(np.ones_like(right)) if equality else np.zeros_like(right)
     total = ones.sum() if equality else 1.0
+    solution, residual, multiplier = np.zeros_like(right), right.copy(), 0.0
 
-    def steer(residual):
+    def steer():
+        """The preconditioned residual; what the equality takes of it leaves the residual, too, to save its digits."""
+        nonlocal multiplier
         steered = precondition(residual)
-        multiplier = steered.sum() / total if equality else 0.0
-        return steered - multiplier * ones, multiplier
+        share = float(steered.sum() / total) if equality else 0.0
+        residual[:] -= share
+        multiplier += share
+        return steered - share * ones
 
-    solution, residual = np.zeros_like(right), right.copy()
-    steered, multiplier = steer(residual)
-    direction, norm = steered, residual @ steered
+    steer()
+    direction = steered = steer()
+    norm = residual @ steered
     enough = ACCURACY**2 * norm
     for _ in range(MOST_ITERATIONS):
         if norm <= enough:
-            return solution - solution.mean() * equality, float(multiplier)
-        images = matrix @ direction
+            break
+        images = curvature @ direction + diagonal * direction
         step = norm / (direction @ images)
         solution += step * direction
         residual -= step * images
-        steered, multiplier = steer(residual)
+        steered = steer()
         previous, norm = norm, residual @ steered
         direction = steered + norm / previous * direction
-    return None
+    return solution - solution.sum() / total * ones, multiplier
+
+
+def _landmarks(curvature, diagonal):
+    r"""The inverse of a diagonal plus a low-rank approximation of the curvature, from its rows of a few samples.
+
+    That is a Nyström approximation, with what it misses of the diagonal put there. The samples are those with the
+    least diagonal: where it is huge, as at the bounds of the loss's domain, the kernels count for little.
+    """
+    stiffness = curvature.diagonal()
+    softest = np.sort(np.argsort(diagonal / (diagonal + stiffness), kind="stable")[:LANDMARKS])
+    rows = curvature.rows(softest)
+    inner = np.asfortranarray(rows[:, softest])
+    scale = np.trace(inner) / len(inner)
+    if not scale > 0:
+        return lambda residual: residual / diagonal
+    inner[np.diag_indices_from(inner)] += LEAST * scale
+    factor = solve_triangular(_factor(inner), rows, lower=True, check_finite=False)
+    # what is below loses its digits in the difference that the inverse is
+    diagonal = diagonal + np.maximum(stiffness - np.einsum("si,si->i", factor, factor), LEAST * stiffness)
+    small = (factor / diagonal) @ factor.T
+    small[np.diag_indices_from(small)] += 1.0
+    small = _factor(np.asfortranarray(small))
+
+    def precondition(residual):
+        residual = residual / diagonal
+        return residual - (cho_solve((small, True), factor @ residual, check_finite=False) @ factor) / diagonal
+
+    return precondition

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import dgemm
 
-from omkl.batch.linear_system import solve_system
+from omkl.batch.linear_system import LARGE, Curvature, solve_by_cholesky, solve_by_iterations
 
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
@@ -59,23 +59,23 @@ class KernelTerm:
         return self.ratios @ self.point_images
 
     def hessian(self):
-        """(N, N), from the active kernels alone."""
+        """Of the active kernels alone: a matrix (N, N), or where N is large a :class:`Curvature` that needs none."""
         active = np.flatnonzero(self.ratios > 0)
-        if not len(active):
-            return np.zeros((len(self.rho), len(self.rho)))
-        ratios, norms = self.ratios[active], self.norms[active]
-        bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / norms**2
-        if not np.any(bends != 0):
-            return self._same_sum(self.gamma * ratios, self.which[active]).copy()
-        matrix = self.kernels.combine(self.gamma * ratios, self.which[active])
+        ratios, which = self.ratios[active], self.which[active]
+        bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
         images = self.point_images[active]
+        if len(self.rho) >= LARGE:
+            return Curvature(self._same_sum(self.kernels.summed, self.gamma * ratios, which), images, bends)
+        if not np.any(bends != 0):
+            return self._same_sum(self.kernels.combine, self.gamma * ratios, which).copy()
+        matrix = self.kernels.combine(self.gamma * ratios, which)
         # in place; as the matrix is symmetric, its transpose is it in the order that BLAS wants
         return dgemm(1.0, images.T * bends, images.T, 1.0, matrix.T, trans_b=True, overwrite_c=True)
 
-    def _same_sum(self, weights, which):
+    def _same_sum(self, add, weights, which):
         """The weighted sum of kernels, kept: the weights of a ridge never change."""
         if self._kept_for is None or not all(map(np.array_equal, self._kept_for, (weights, which))):
-            self._kept_for, self._kept = (weights, which), self.kernels.combine(weights, which)
+            self._kept_for, self._kept = (weights, which), add(weights, which)
         return self._kept
 
     def along(self, direction):
@@ -157,8 +157,11 @@ def _newton_direction(term, signs, descent, stiffness, equality):
     diagonal = 1.0 / softness.sum(axis=0)
     right = -diagonal * (signs * descent * softness).sum(axis=0)
     curvature = term.hessian()
-    system = curvature.copy() if len(signs) > 1 else curvature
-    change, intercept = solve_system(system, diagonal, right, equality)
+    if isinstance(curvature, Curvature):
+        change, intercept = solve_by_iterations(curvature, diagonal, right, equality)
+    else:
+        system = curvature.copy() if len(signs) > 1 else curvature
+        change, intercept = solve_by_cholesky(system, diagonal, right, equality)
     if len(signs) == 1:
         return change[None], intercept
     direction = -(descent + signs * (curvature @ change + intercept)) * softness

@@ -16,6 +16,10 @@ class OneStep(Solver):
 
     (section 4.3 of Suzuki and Tomioka 2011, with the equality exact, by a row of the Newton system, where the paper has
     a penalty of 1e5); then :math:`\alpha_m = \rho\, \psi^{*\prime}(\|\rho\|_{K_m} / C) / \|\rho\|_{K_m}`.
+
+    Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
+    of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
+    The history says which: ``system`` is "cholesky", "cg" or "matrix-free".
     """
 
     short_names = {"one-step": {}}

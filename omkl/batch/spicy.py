@@ -26,6 +26,10 @@ class Spicy(Solver):
     :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma C \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier
     of the equality, which is exact, where the paper has a penalty. Losses with kinks keep their bounds by a primal-dual
     barrier instead of the paper's slack variables. Kernels enter by a working set; a round makes one pass over all.
+
+    Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
+    of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
+    The history says which: ``system`` is "cholesky", "cg" or "matrix-free".
     """
 
     short_names = {"spicy": {}}

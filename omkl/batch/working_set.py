@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omkl.batch.intercept import constant_model
+from omkl.batch.linear_system import system_of
 from omkl.batch.problem import Certificate, Expansion, evaluate
 from omkl.batch.screening import DualNorms
 from omkl.batch.solver import Solution
@@ -113,6 +114,7 @@ class _Watch:
             "full_passes": self._norms_of.passes,
             "newton_steps": 0 if restricted is None else restricted.newton_steps,
             "proximal_steps": 0 if restricted is None else restricted.proximal_steps,
+            "system": system_of(self.problem.kernels),
         }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from omkl.kernels.functions import as_kernel
 from omkl.kernels.packing import packed_kernels
-from omkl.kernels.stack import PackedStack
+from omkl.kernels.stack import PackedStack, WeightedSum
 
 
 class LazyStack:
@@ -21,8 +21,11 @@ class LazyStack:
     X : array of shape (N, d)
     dtype : {numpy.float32, numpy.float64}
     budget : int
-        Bytes that kept kernels may take; one block of a pass takes as much at most.
+        Bytes that kept kernels may take; one block of a pass takes as much at most, or one packed kernel if that is
+        more.
     """
+
+    sums_entries = False
 
     def __init__(self, kernels, X, dtype=np.float32, budget=2**28):
         self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
@@ -74,14 +77,20 @@ class LazyStack:
             result[piece] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[piece])
         return result
 
-    def combine(self, weights, which=None):
-        total = np.zeros((self.n_samples, self.n_samples))
+    def combine(self, weights, which=None, samples=None):
+        total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
         for piece, stack in self._blocks(which):
-            total += stack.combine(np.asarray(weights)[piece])
+            total += stack.combine(np.asarray(weights)[piece], None, samples)
         return total
 
-    def traces(self, which=None):
-        values = np.empty(self._size(which))
+    def summed(self, weights, which=None):
+        return WeightedSum(self, weights, which)
+
+    def diagonals(self, which=None):
+        values = np.empty((self._size(which), self.n_samples))
         for piece, stack in self._blocks(which):
-            values[piece] = stack.traces()
+            values[piece] = stack.diagonals()
         return values
+
+    def traces(self, which=None):
+        return self.diagonals(which).sum(axis=1)

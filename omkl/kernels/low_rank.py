@@ -9,7 +9,7 @@ from omkl.kernels.base import Pair
 from omkl.kernels.checks import checked_gram
 from omkl.kernels.functions import as_kernel
 from omkl.kernels.packing import columns_of
-from omkl.kernels.stack import PackedStack
+from omkl.kernels.stack import PackedStack, WeightedSum
 
 #: Rows of factors that one block of a sum holds in float64.
 BLOCK_ROWS = 4096
@@ -27,6 +27,8 @@ class FactoredStack:
     dtype : {numpy.float32, numpy.float64}
         Of the storage.
     """
+
+    sums_entries = False
 
     def __init__(self, factors, dtype=np.float64):
         factors = [np.asarray(factor) for factor in factors]
@@ -66,14 +68,27 @@ class FactoredStack:
         factor_products(self.rows, self.starts, which, np.atleast_2d(vectors), result)
         return result
 
-    def combine(self, weights, which=None):
+    def combine(self, weights, which=None, samples=None):
         _, rows, owners = self._chosen(which)
         weights = np.asarray(weights, dtype=np.float64)[owners]
-        total = np.zeros((self.n_samples, self.n_samples))
-        for low in range(0, len(rows), BLOCK_ROWS):
-            block = self.rows[rows[low : low + BLOCK_ROWS]].astype(np.float64)
-            total += (block.T * weights[low : low + BLOCK_ROWS]) @ block
+        samples = slice(None) if samples is None else samples
+        total = np.zeros((len(np.arange(self.n_samples)[samples]), self.n_samples))
+        # as many rows at once as take no more memory than the result
+        step = min(BLOCK_ROWS, max(len(total), 16))
+        for low in range(0, len(rows), step):
+            block = self.rows[rows[low : low + step]].astype(np.float64)
+            total += (block[:, samples].T * weights[low : low + step]) @ block
         return total
+
+    def summed(self, weights, which=None):
+        return WeightedSum(self, weights, which)
+
+    def diagonals(self, which=None):
+        which = self._chosen(which)[0]
+        parts = [self.rows[self.starts[m] : self.starts[m + 1]] for m in which]
+        return np.array([np.einsum("ri,ri->i", part, part, dtype=np.float64) for part in parts]).reshape(
+            len(which), self.n_samples
+        )
 
     def traces(self, which=None):
         which, rows, owners = self._chosen(which)
@@ -98,6 +113,7 @@ class MixedStack:
         self.n_samples = self.stacks[0].n_samples
         sizes = [stack.n_kernels for stack in self.stacks]
         self.n_kernels = sum(sizes)
+        self.sums_entries = any(stack.sums_entries for stack in self.stacks)
         places = np.arange(self.n_kernels) if places is None else np.asarray(places)
         self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
         self._owner[places] = np.repeat(np.arange(len(sizes)), sizes)
@@ -129,11 +145,22 @@ class MixedStack:
             result[at] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
         return result
 
-    def combine(self, weights, which=None):
-        total = np.zeros((self.n_samples, self.n_samples))
+    def combine(self, weights, which=None, samples=None):
+        total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
         for stack, at, local in self._parts(which)[1]:
-            total += stack.combine(np.asarray(weights)[at], local)
+            total += stack.combine(np.asarray(weights)[at], local, samples)
         return total
+
+    def summed(self, weights, which=None):
+        sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._parts(which)[1]]
+        return _SumOfSums(self.n_samples, sums)
+
+    def diagonals(self, which=None):
+        size, parts = self._parts(which)
+        result = np.empty((size, self.n_samples))
+        for stack, at, local in parts:
+            result[at] = stack.diagonals(local)
+        return result
 
     def traces(self, which=None):
         size, parts = self._parts(which)
@@ -141,6 +168,22 @@ class MixedStack:
         for stack, at, local in parts:
             values[at] = stack.traces(local)
         return values
+
+
+class _SumOfSums:
+    """Several :class:`WeightedSum` as one."""
+
+    def __init__(self, n_samples, sums):
+        self.n_samples, self.sums = n_samples, sums
+
+    def product(self, vector):
+        return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
+
+    def rows(self, samples):
+        return sum((part.rows(samples) for part in self.sums), np.zeros((len(samples), self.n_samples)))
+
+    def diagonal(self):
+        return sum((part.diagonal() for part in self.sums), np.zeros(self.n_samples))
 
 
 def compact_stack(grams, dtype=np.float32):

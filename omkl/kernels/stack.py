@@ -1,8 +1,10 @@
 """Stacks of Gram matrices on one set of samples: what batch solvers see of their kernels.
 
-A stack answers four questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
+A stack answers a few questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +20,8 @@ class KernelStack(Protocol):
 
     n_kernels: int
     n_samples: int
+    #: Whether :meth:`summed` adds kernels entry by entry, or multiplies by one after the other.
+    sums_entries: bool
 
     def quadratics(self, vector, which=None):
         """``v' K_m v`` for each kernel, clipped at 0: (k,), from a vector (N,)."""
@@ -25,11 +29,43 @@ class KernelStack(Protocol):
     def products(self, vectors, which=None):
         """``K_m v_m`` for each kernel: (k, N), from one vector (N,) for all, or one each, (k, N)."""
 
-    def combine(self, weights, which=None):
-        """``sum_m w_m K_m``: (N, N) float64, from weights (k,)."""
+    def combine(self, weights, which=None, samples=None):
+        """``sum_m w_m K_m``: (N, N) float64, from weights (k,); or its rows of some samples, (s, N)."""
+
+    def summed(self, weights, which=None):
+        """``sum_m w_m K_m`` as an operator: a :class:`WeightedSum`, in less memory than all its entries take."""
+
+    def diagonals(self, which=None):
+        """The diagonal of each kernel: (k, N)."""
 
     def traces(self, which=None):
         """The trace of each kernel: (k,)."""
+
+
+class WeightedSum:
+    """``sum_m w_m K_m`` as an operator: it needs no more memory than the kernels themselves.
+
+    Parameters
+    ----------
+    kernels : KernelStack
+    weights : array of shape (k,)
+    which : int array of shape (k,), optional
+    """
+
+    def __init__(self, kernels, weights, which=None):
+        self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
+
+    def product(self, vector):
+        """The sum times a vector: (N,)."""
+        return self.weights @ self.kernels.products(vector, self.which)
+
+    def rows(self, samples):
+        """Rows of the sum: (s, N)."""
+        return self.kernels.combine(self.weights, self.which, samples)
+
+    def diagonal(self):
+        """(N,)."""
+        return self.weights @ self.kernels.diagonals(self.which)
 
 
 class DenseStack:
@@ -39,6 +75,8 @@ class DenseStack:
     ----------
     grams : array of shape (M, N, N)
     """
+
+    sums_entries = True
 
     def __init__(self, grams):
         self.grams = grams
@@ -61,11 +99,18 @@ class DenseStack:
             return grams @ vectors
         return np.matmul(grams, vectors[:, :, None])[:, :, 0]
 
-    def combine(self, weights, which=None):
-        return np.tensordot(weights, self._chosen(which), axes=1)
+    def combine(self, weights, which=None, samples=None):
+        grams = self._chosen(which)
+        return np.tensordot(weights, grams if samples is None else grams[:, samples], axes=1)
+
+    def summed(self, weights, which=None):
+        return WeightedSum(DenseStack(self.combine(weights, which)[None]), np.ones(1))
+
+    def diagonals(self, which=None):
+        return np.diagonal(self._chosen(which), axis1=1, axis2=2)
 
     def traces(self, which=None):
-        return np.trace(self._chosen(which), axis1=1, axis2=2)
+        return self.diagonals(which).sum(axis=1)
 
 
 class PackedStack:
@@ -75,15 +120,21 @@ class PackedStack:
     ----------
     rows : array of shape (M, N (N + 1) / 2), float32 or float64
         One packed kernel a row.
+    n_jobs : int >= 1
+        Threads for norms and products. Each kernel is one thread's alone: any number of them gives the same bits.
     """
 
-    def __init__(self, rows):
-        self.rows = rows
+    sums_entries = True
+
+    def __init__(self, rows, n_jobs=1):
+        if n_jobs < 1:
+            raise InputError(f"n_jobs is a number of threads, at least 1, not {n_jobs!r}.")
+        self.rows, self.n_jobs = rows, n_jobs
         self.n_kernels, self.length = rows.shape
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(cls, grams, dtype=np.float32, normalize=None):
+    def from_grams(cls, grams, dtype=np.float32, normalize=None, n_jobs=1):
         """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
 
         Parameters
@@ -94,6 +145,7 @@ class PackedStack:
             Of the storage. Single precision errs by less than 1e-7 of an entry.
         normalize : {None, "trace"}
             "trace" divides each kernel by its trace.
+        n_jobs : int >= 1
 
         Raises
         ------
@@ -115,12 +167,12 @@ class PackedStack:
         if rows is None:
             raise InputError("There are no kernels: give at least one Gram matrix.")
         rows.resize((count, rows.shape[1]), refcheck=False)
-        stack = cls(rows)
+        stack = cls(rows, n_jobs)
         stack.normalize(normalize)
         return stack
 
     @classmethod
-    def from_kernels(cls, kernels, X, dtype=np.float32):
+    def from_kernels(cls, kernels, X, dtype=np.float32, n_jobs=1):
         """Compute kernels on data straight into packed storage.
 
         Parameters
@@ -129,13 +181,15 @@ class PackedStack:
             They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
         X : array of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
+        n_jobs : int >= 1
         """
-        return cls(packed_kernels(kernels, X, dtype))
+        return cls(packed_kernels(kernels, X, dtype), n_jobs)
 
     def restricted(self, samples):
         """The same kernels on some of the samples, given by increasing indices."""
         i, j = np.tril_indices(len(samples))
-        return PackedStack(self.rows[:, samples[i] * (samples[i] + 1) // 2 + samples[j]])
+        # by take, as an index in brackets would leave the entries of a kernel apart in memory
+        return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
 
     def normalize(self, how):
         """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
@@ -159,21 +213,60 @@ class PackedStack:
         which = self._indices(which)
         square, values = np.empty(self.length), np.empty(len(which))
         packed_square(vector, square)
-        dots(self.rows, which, square, values)
+        self._in_threads(len(which), lambda part: dots(self.rows, which[part], square, values[part]))
         return np.maximum(values, 0.0)
 
     def products(self, vectors, which=None):
         which = self._indices(which)
         result = np.zeros((len(which), self.n_samples))
-        packed_products(self.rows, which, np.atleast_2d(vectors), result)
+        vectors = np.atleast_2d(vectors)
+
+        def multiply(part):
+            own = vectors if len(vectors) == 1 else vectors[part]
+            packed_products(self.rows, which[part], own, result[part])
+
+        self._in_threads(len(which), multiply)
         return result
 
-    def combine(self, weights, which=None):
-        total, matrix = np.empty(self.length), np.empty((self.n_samples, self.n_samples))
-        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
-        unpack(total, matrix)
+    def _in_threads(self, size, work):
+        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own."""
+        bounds = np.linspace(0, size, self.n_jobs + 1).astype(int)
+        parts = [slice(low, high) for low, high in pairwise(bounds) if low < high]
+        if len(parts) <= 1:
+            for part in parts:
+                work(part)
+            return
+        with ThreadPoolExecutor(len(parts)) as pool:
+            # to the end of the list, as an error in a thread is raised only where its result is asked for
+            list(pool.map(work, parts))
+
+    def combine(self, weights, which=None, samples=None):
+        if samples is not None:
+            return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
+        matrix = np.empty((self.n_samples, self.n_samples))
+        unpack(self._packed_sum(weights, which), matrix)
         return matrix
 
+    def _packed_sum(self, weights, which):
+        total = np.empty(self.length)
+        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
+        return total
+
+    def _rows_of(self, weights, which, samples):
+        everyone = np.arange(self.n_samples)
+        result = np.empty((len(samples), self.n_samples))
+        for row, sample in zip(result, samples):
+            later = np.maximum(everyone, sample)
+            places = later * (later + 1) // 2 + np.minimum(everyone, sample)
+            row[:] = weights @ self.rows[which[:, None], places]
+        return result
+
+    def summed(self, weights, which=None):
+        return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
+
+    def diagonals(self, which=None):
+        places = np.arange(1, self.n_samples + 1).cumsum() - 1
+        return self.rows[self._indices(which)[:, None], places].astype(np.float64)
+
     def traces(self, which=None):
-        diagonal = np.arange(1, self.n_samples + 1).cumsum() - 1
-        return self.rows[self._indices(which)[:, None], diagonal].sum(axis=1, dtype=np.float64)
+        return self.diagonals(which).sum(axis=1)

@@ -3,6 +3,9 @@
 Run with ``pytest tests/benchmarks/test_batch.py --benchmark-only -s``.
 """
 
+import importlib
+import multiprocessing
+import resource
 import time
 
 import numpy as np
@@ -111,3 +114,81 @@ def test_more_kernels(benchmark, n_kernels, loss):
 def test_more_samples(benchmark, n_samples, loss):
     kernels, y = subsets("ringnorm", 20, n_samples)
     report(benchmark, f"{n_samples} samples, {loss}", Problem(kernels, y, LOSSES[loss], L21(), 0.05))
+
+
+def by_spicy(kernels, y, seconds):
+    problem = Problem(kernels, y, LOSSES["logistic"], L21(), 0.05)
+    start = time.process_time()
+    model = Spicy().solve(problem).model
+    seconds.append(time.process_time() - start)
+    return lambda cross: np.einsum("mij,mj->i", cross[model.active], model.coefficients) + model.intercept
+
+
+def by_easy_mkl(kernels, y, seconds):
+    import torch
+    from MKLpy.algorithms import EasyMKL
+
+    grams = [torch.from_numpy(kernels.combine([1.0], [m])) for m in range(kernels.n_kernels)]
+    start = time.process_time()
+    fitted = EasyMKL(lam=0.1).fit(grams, torch.from_numpy(y))
+    seconds.append(time.process_time() - start)
+    return lambda cross: np.asarray(
+        fitted.decision_function([torch.from_numpy(k.astype(float)) for k in cross])
+    ).ravel()
+
+
+def by_himalaya(kernels, y, seconds):
+    from himalaya.kernel_ridge import MultipleKernelRidgeCV
+
+    grams = np.array([kernels.combine([1.0], [m]) for m in range(kernels.n_kernels)], dtype=np.float32)
+    start = time.process_time()
+    fitted = MultipleKernelRidgeCV(
+        kernels="precomputed", solver="random_search", solver_params={"progress_bar": False}, random_state=0
+    )
+    fitted.fit(grams, y.astype(np.float32)[:, None])
+    seconds.append(time.process_time() - start)
+    return lambda cross: np.asarray(fitted.predict(cross)).ravel()
+
+
+PEERS = {"MKLpy": by_easy_mkl, "himalaya": by_himalaya}
+
+
+def fit_and_score(method, whole, y, n_train):
+    """Seconds of the fit alone, bytes that the process grew by until then, and the accuracy on the samples left."""
+    seconds, train, before = [], np.arange(n_train), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    predict = method(whole.restricted(train), y[:n_train], seconds)
+    memory = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    cross = np.empty((whole.n_kernels, len(y) - n_train, n_train), dtype=np.float32)
+    for m, matrix in enumerate(cross):
+        matrix[:] = whole.combine([1.0], [m], np.arange(n_train, len(y)))[:, :n_train]
+    return seconds[0], memory, np.mean(np.sign(predict(cross)) == y[n_train:])
+
+
+def in_a_process_of_its_own(function, *arguments):
+    """What a function returns, called in a copy of this process."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=lambda: theirs.send(function(*arguments)))
+    process.start()
+    theirs.close()
+    answer = ours.recv()
+    process.join()
+    return answer
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("name", ["ringnorm", "splice"])
+def test_against_what_installs_today(benchmark, name, peer):
+    """Fit times and memory with kernels given, and the accuracy on 200 samples that were not trained on."""
+    try:
+        importlib.import_module(peer)
+    except ImportError:
+        pytest.skip(f"{peer} is not installed: pip install {peer}")
+    whole, y = subsets(name, 3000, 400)
+    fit_and_score(by_spicy, whole, y, 200)
+    ours, theirs = (in_a_process_of_its_own(fit_and_score, method, whole, y, 200) for method in (by_spicy, PEERS[peer]))
+    benchmark.pedantic(by_spicy, (whole.restricted(np.arange(200)), y[:200], []), rounds=1)
+    for who, (seconds, memory, right) in (("omkl", ours), (peer, theirs)):
+        print(
+            f"\n{name}, {who}: {seconds:.3f} s ({seconds / ours[0]:.1f} of omkl's), {memory / 1e9:.2f} GB "
+            f"({memory / ours[1]:.1f}), accuracy {right:.3f} ({right / ours[2]:.2f})"
+        )

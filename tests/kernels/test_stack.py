@@ -74,7 +74,13 @@ def test_a_stack_answers_as_plain_matrices_do(kind, which):
         np.testing.assert_allclose(stack.products(vector, which), dense.products(vector, which), **close)
         np.testing.assert_allclose(stack.products(vectors, which), dense.products(vectors, which), **close)
         np.testing.assert_allclose(stack.combine(weights, which), dense.combine(weights, which), **close)
+        for samples in (np.array([60, 0, 7]), np.arange(0)):
+            rows = stack.combine(weights, which, samples)
+            np.testing.assert_allclose(rows, dense.combine(weights, which)[samples], **close)
+        np.testing.assert_allclose(stack.diagonals(which), dense.diagonals(which), **close)
         np.testing.assert_allclose(stack.traces(which), dense.traces(which), **close)
+        total = stack.summed(weights, which)
+        np.testing.assert_allclose(total.product(vector), dense.combine(weights, which) @ vector, **close)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -95,6 +101,25 @@ def test_rows_longer_than_a_block_are_summed_whole():
     assert stack.length > 32768
     np.testing.assert_allclose(stack.quadratics(vector)[0], vector @ gram @ vector, rtol=1e-12)
     np.testing.assert_allclose(stack.combine([2.0, 0.0]), 2 * gram, atol=1e-14)
+
+
+@pytest.mark.parametrize("n_jobs", [2, 5, 20])
+def test_any_number_of_threads_gives_the_same_bits(n_jobs):
+    alone, together = (PackedStack.from_grams(GRAMS, n_jobs=jobs) for jobs in (1, n_jobs))
+    rng = np.random.default_rng(9)
+    for which in (None, np.array([4]), np.array([5, 0, 2]), np.arange(0)):
+        size = 6 if which is None else len(which)
+        for vectors in (rng.normal(size=N), rng.normal(size=(size, N))):
+            np.testing.assert_array_equal(alone.products(vectors, which), together.products(vectors, which))
+        vector = rng.normal(size=N)
+        np.testing.assert_array_equal(alone.quadratics(vector, which), together.quadratics(vector, which))
+
+
+def test_some_of_the_samples_make_a_stack_like_any_other():
+    samples = np.array([1, 5, 30, 66])
+    stack = PackedStack.from_grams(GRAMS, np.float64).restricted(samples)
+    np.testing.assert_array_equal(stack.combine(np.eye(6)[2]), GRAMS[2][np.ix_(samples, samples)])
+    assert stack.rows.flags.c_contiguous
 
 
 def test_the_trace_can_be_made_one():
@@ -155,6 +180,10 @@ class TestRefusals:
 
     def test_no_kernels(self):
         self.refuse("no kernels")
+
+    def test_no_threads(self):
+        with pytest.raises(InputError, match="n_jobs"):
+            PackedStack.from_grams(GRAMS, n_jobs=0)
 
     def test_more_memory_than_there_is(self, monkeypatch):
         monkeypatch.setattr(checks, "_free_bytes", lambda: 2**30)
