@@ -5,18 +5,17 @@ from itertools import combinations
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from omkl._named import resolve
-from omkl.batch import Problem, Solver, regularization_path
-from omkl.estimators.base import check_number
-from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels
+from omkl.batch import Expansion, Problem, Solver, regularization_path
+from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels, unpack_source
 from omkl.estimators.progress import GapProgress
-from omkl.estimators.saving import SavedExpansions
 from omkl.exceptions import InputError
 from omkl.kernels import PackedStack
 from omkl.losses import Logistic, PointwiseLoss
@@ -25,7 +24,7 @@ from omkl.regularizers import Regularizer
 PRECOMPUTED = "precomputed"
 
 
-class BatchMKL(SavedExpansions, BaseEstimator):
+class BatchMKL(CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     def __init__(
@@ -43,20 +42,15 @@ class BatchMKL(SavedExpansions, BaseEstimator):
         self.dtype = dtype
         self.verbose = verbose
 
+    _plain_attributes = (*CertifiedEstimator._plain_attributes, "kernel_weights_")
+
     # ---- training -----------------------------------------------------------------------------------------------
 
     def _resolve(self):
         """The parts that the parameters name, checked."""
-        check_number("C", self.C, above=0)
-        check_number("tol", self.tol, above=0)
-        if self.max_iter is not None:
-            check_number("max_iter", self.max_iter, above=0, integer=True)
+        loss = self._resolve_loss()
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
-        loss = resolve(PointwiseLoss, self.loss, "loss")
-        if loss.classifies != isinstance(self, ClassifierMixin):
-            kind = "classification" if loss.classifies else "regression"
-            raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
         solver = resolve(Solver, self.solver, "solver")
         spec = solver.natural_regularizer if self.regularizer is None else self.regularizer
         return loss, resolve(Regularizer, spec, "regularizer"), solver
@@ -173,6 +167,21 @@ class BatchMKL(SavedExpansions, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "_models")
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    def _describe(self, packer):
+        models = [{**vars(model), "rows": rows} for model, rows in zip(self._models, self._rows)]
+        return {
+            "source": self._source.pack(packer),
+            "models": [packer.pack(model, "a model of the estimator") for model in models],
+        }
+
+    def _restore(self, manifest, unpacker):
+        self._source = unpack_source(manifest["source"], unpacker)
+        models = [unpacker.unpack(packed) for packed in manifest["models"]]
+        self._rows = [model.pop("rows") for model in models]
+        self._models = [Expansion(**model) for model in models]
 
 
 class MKLClassifier(ClassifierMixin, BatchMKL):

@@ -1,26 +1,23 @@
-"""What GroupLasso and SparseLogisticRegression share: from a design to certified coefficients, paths, model files."""
+"""What GroupLasso and SparseLogisticRegression share: from a design to certified coefficients, paths."""
 
 import time
 import warnings
-from importlib.metadata import version
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from omkl._named import resolve
 from omkl.batch import ColumnGroups, DesignProblem, DesignSolver, LinearModel, as_design, solve_path
-from omkl.estimators.base import check_number
+from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
-from omkl.losses import PointwiseLoss
-from omkl.persistence import Packer, write_model
 from omkl.regularizers import Regularizer
 
 
-class SparseLinear(BaseEstimator):
+class SparseLinear(CertifiedEstimator):
     """What the two estimators share: a design and targets in, certified coefficients out."""
 
     def __init__(
@@ -39,18 +36,13 @@ class SparseLinear(BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
 
+    _plain_attributes = (*CertifiedEstimator._plain_attributes, "coef_", "intercept_")
+
     # ---- training -----------------------------------------------------------------------------------------------
 
     def _resolve(self):
         """Loss, regularizer and solver, checked."""
-        check_number("C", self.C, above=0)
-        check_number("tol", self.tol, above=0)
-        if self.max_iter is not None:
-            check_number("max_iter", self.max_iter, above=0, integer=True)
-        loss = resolve(PointwiseLoss, self.loss, "loss")
-        if loss.classifies != isinstance(self, ClassifierMixin):
-            kind = "classification" if loss.classifies else "regression"
-            raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
+        loss = self._resolve_loss()
         return (
             loss, resolve(Regularizer, self.regularizer, "regularizer"), resolve(DesignSolver, self.solver, "solver")
         )  # fmt: skip
@@ -173,38 +165,3 @@ class SparseLinear(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    # ---- model files --------------------------------------------------------------------------------------------
-
-    #: Learned attributes that a model file holds as they are.
-    _plain_attributes = ("classes_", "n_features_in_", "coef_", "intercept_", "dual_gap_", "n_iter_")
-
-    def save(self, path):
-        """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
-
-        ``history_`` is not saved.
-
-        Raises
-        ------
-        omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved. A previous file of this name is left as it was.
-        """
-        check_is_fitted(self)
-        packer = Packer()
-        attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
-        if hasattr(self, "feature_names_in_"):
-            attributes["feature_names_in_"] = self.feature_names_in_.tolist()
-        manifest = {
-            "class": type(self).__name__,
-            "version": version("omkl"),
-            "parameters": {name: packer.pack(value, name) for name, value in self.get_params(deep=False).items()},
-            "attributes": packer.pack(attributes, "attributes"),
-        }
-        write_model(path, manifest, packer.arrays)
-
-    @classmethod
-    def _from_model(cls, manifest, arrays, unpacker):
-        estimator = cls(**{name: unpacker.unpack(value) for name, value in manifest["parameters"].items()})
-        for name, value in unpacker.unpack(manifest["attributes"]).items():
-            setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
-        return estimator
