@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from omkl.batch.design import DAL
-from omkl.exceptions import InputError
+from omkl.batch.path import descending_strengths
 
 
 def solve_path(problem, C=20, tol=1e-3, max_iter=None, solver=None, decades=2.0):
@@ -30,11 +28,7 @@ def solve_path(problem, C=20, tol=1e-3, max_iter=None, solver=None, decades=2.0)
     solution : omkl.batch.Solution
     """
     solver = DAL() if solver is None else solver
-    if isinstance(C, (int, np.integer)) and C >= 1:
-        C = np.geomspace(1.0, 10.0**-decades, C) * problem.largest_strength()
-    strengths = np.sort(np.atleast_1d(np.asarray(C, dtype=np.float64)))[::-1]
-    if strengths.ndim != 1 or not len(strengths) or not np.isfinite(strengths).all() or strengths[-1] <= 0:
-        raise InputError(f"C must be a number of strengths, or strengths that are finite and > 0, not {C!r}.")
+    strengths = descending_strengths(C, problem.largest_strength, decades)
     start = None
     for strength in strengths.tolist():
         solution = solver.solve(replace(problem, C=strength), tol, max_iter, start)

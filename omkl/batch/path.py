@@ -31,13 +31,7 @@ def regularization_path(solver, problem, C=20, tol=1e-2, max_iter=None, decades=
         (number of kernels), ``dual_gap`` (relative), ``objective``, ``intercept``, ``n_iter``, ``seconds``, ``model``
         (an :class:`~omkl.batch.Expansion`).
     """
-    if isinstance(C, (int, np.integer)):
-        if C < 1:
-            raise InputError(f"A path needs at least one strength, not C={C}.")
-        C = np.geomspace(1.0, 10.0**-decades, C) * largest_strength(problem)
-    strengths = np.sort(np.asarray(C, dtype=np.float64).ravel())[::-1]
-    if not len(strengths) or not np.isfinite(strengths).all() or strengths[-1] <= 0:
-        raise InputError(f"C must be a number of strengths, or strengths that are finite and > 0, not {C!r}.")
+    strengths = descending_strengths(C, lambda: largest_strength(problem), decades)
     records, start = [], None
     for strength in strengths.tolist():
         started = time.perf_counter()
@@ -57,6 +51,22 @@ def regularization_path(solver, problem, C=20, tol=1e-2, max_iter=None, decades=
             "model": solution.model,
         })  # fmt: skip
     return records
+
+
+def descending_strengths(C, largest, decades):
+    """Strengths from the largest: those given, or so many, spread evenly in the logarithm below ``largest()``.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If C is neither a number of strengths nor strengths that are finite and > 0.
+    """
+    if isinstance(C, (int, np.integer)) and C >= 1:
+        C = np.geomspace(1.0, 10.0**-decades, C) * largest()
+    strengths = np.sort(np.asarray(C, dtype=np.float64).ravel())[::-1]
+    if not len(strengths) or not np.isfinite(strengths).all() or strengths[-1] <= 0:
+        raise InputError(f"C must be a number of strengths, or strengths that are finite and > 0, not {C!r}.")
+    return strengths
 
 
 def largest_strength(problem):

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
@@ -75,13 +75,7 @@ class BatchMKL(CertifiedEstimator):
             problem = Problem(kernels, target, loss, regularizer, float(self.C), self.fit_intercept)
             with GapProgress(self.verbose, "kernels") as progress:
                 solution = solver.solve(problem, self.tol, self.max_iter, on_iteration=progress)
-            if not solution.converged:
-                warnings.warn(
-                    f"Stopped at a relative duality gap of {solution.certificate.gap:.2g} after {solution.n_iter} "
-                    f"iterations, above tol={self.tol:g}: raise max_iter, or tol.",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
+            self._warn_above_tolerance(solution.certificate.gap, solution.n_iter)
             models.append(solution.model)
             duals.append(solution.certificate.rho)
             history.append(solution.history)
@@ -103,7 +97,7 @@ class BatchMKL(CertifiedEstimator):
             As for :meth:`fit`; two classes.
         C : int or array
             The strengths; a number of them is spread evenly in the logarithm over three decades below the smallest
-            strength at which no kernel is active (block 1-norm and elastic net), or below N.
+            strength at which no kernel is active under the block 1-norm.
 
         Returns
         -------
@@ -111,6 +105,10 @@ class BatchMKL(CertifiedEstimator):
             For each strength, from the largest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active``
             (number of kernels), ``dual_gap`` (relative), ``objective``, ``intercept``, ``n_iter``, ``seconds``.
         """
+        # what is fitted stays as it is
+        return clone(self)._path(X, y, C)
+
+    def _path(self, X, y, C):
         loss, regularizer, solver = self._resolve()
         source, y = self._read(X, y)
         targets = self._targets(y)
@@ -120,7 +118,19 @@ class BatchMKL(CertifiedEstimator):
             )
         ((_, target),) = targets
         problem = Problem(source.stack(np.dtype(self.dtype)), target, loss, regularizer, 1.0, self.fit_intercept)
-        return regularization_path(solver, problem, C, self.tol, self.max_iter)
+        records = regularization_path(solver, problem, C, self.tol, self.max_iter)
+        worst = max(records, key=lambda record: record["dual_gap"])
+        self._warn_above_tolerance(worst["dual_gap"], worst["n_iter"])
+        return records
+
+    def _warn_above_tolerance(self, gap, n_iter):
+        if gap > self.tol:
+            warnings.warn(
+                f"Stopped at a relative duality gap of {gap:.2g} after {n_iter} iterations, above tol={self.tol:g}: "
+                "raise max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import RegressorMixin
+from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
@@ -124,6 +124,10 @@ class SparseLinear(CertifiedEstimator):
             For each strength, from the largest: ``C``, ``coef`` (n,), ``intercept``, ``dual_gap`` (relative),
             ``objective``, ``active`` (number of groups), ``n_iter``, ``seconds``.
         """
+        # what is fitted stays as it is
+        return clone(self)._path(X, y, C)
+
+    def _path(self, X, y, C):
         solver = self._resolve()[2]
         X, y = self._read(X, y)
         targets = self._targets(y)

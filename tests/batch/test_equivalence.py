@@ -29,7 +29,6 @@ def test_spicy_solves_the_squared_problem_at_the_mapped_strength(stack_and_targe
     assert total > 0
     squared = Problem(kernels, y, Hinge(), SquaredL21(), C / total)
     assert certify(squared, solution.model, solution.certificate.rho).gap < 1e-5
-    assert Spicy().solve(block, tol=1e-8).certificate.primal == solution.certificate.primal
 
 
 @pytest.mark.parametrize("C", [0.3, 2.0])

@@ -184,3 +184,12 @@ def test_one_class_is_refused(diabetes):
     X, _ = diabetes
     with pytest.raises(InputError, match="one class only"):
         SparseLogisticRegression().fit(X, np.ones(len(X)))
+
+
+def test_a_path_leaves_a_fitted_model_as_it_was():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 6))
+    model = SparseLogisticRegression().fit(X, X[:, 0] > 0)
+    before = model.predict(X)
+    model.path(X[:, :3], np.where(X[:, 1] > 0, "yes", "no"), C=3)
+    np.testing.assert_array_equal(model.predict(X), before)

@@ -114,6 +114,20 @@ def test_no_kernel_is_active_above_the_largest_strength(cancer):
         assert alone.history_[0][-1]["primal"] == pytest.approx(record["objective"], rel=2e-4)
 
 
+def test_a_path_leaves_a_fitted_model_as_it_was(cancer):
+    X, y = cancer
+    model = MKLClassifier(KERNELS).fit(X, y)
+    before = model.predict(X)
+    model.path(X[:, :10], np.where(y == 1, "yes", "no"), C=3)
+    assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("C", [0, -1.0, [1.0, np.nan], []])
+def test_a_path_needs_strengths(cancer, C):
+    with pytest.raises(InputError, match="number of strengths"):
+        MKLClassifier(KERNELS).path(*cancer, C=C)
+
+
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
 def test_several_classes(multiclass):
     X, y = load_iris(return_X_y=True)
