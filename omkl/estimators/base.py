@@ -7,11 +7,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from omkl._archive import write_archive
 from omkl._named import resolve
 from omkl.exceptions import InputError
 from omkl.losses import CRF, StructuredLoss
 from omkl.online import Average, DistanceOverGradients, OnlineTrainer, Schedule
-from omkl.persistence import Packer, write_model
+from omkl.persistence import Packer
 from omkl.regularizers import Regularizer
 
 
@@ -186,7 +187,7 @@ class OnlineEstimator(BaseEstimator):
             "strength": None if callable(self._trainer.strength) else self._trainer.strength,
             "radius": packer.pack(self._trainer.radius, "radius"),
         }
-        write_model(path, manifest, {**packer.arrays, **own_arrays, **self._trainer.state()})
+        write_archive(path, manifest, {**packer.arrays, **own_arrays, **self._trainer.state()})
 
     def _saved_parameters(self):
         """Parameters as a model file can hold them."""
