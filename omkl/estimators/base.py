@@ -85,19 +85,20 @@ class OnlineEstimator(BaseEstimator):
         """Whether banks must keep averaged parameters."""
         return self.average not in (None, "last")
 
-    def _train(self, trainer, training, validation, rng, callbacks=()):
-        """Make the epochs of ``fit`` on examples that know their ``total_weight``; sets ``history_``."""
+    def _train(self, trainer, training, validation, run):
+        """Make the epochs of ``fit`` on examples that know their ``total_weight``; returns the history."""
         m = training.total_weight if self.n_examples is None else self.n_examples
         trainer.strength = 1.0 / (self.C * m)
         trainer.radius = self._radius(trainer, training)
-        callbacks = [*callbacks, *(self.callbacks or ())]
+        callbacks = list(self.callbacks or ())
         stopping = None
         if validation is not None:
             stopping = EarlyStopping(validation, self.n_iter_no_change)
             callbacks.insert(0, stopping)
         history = trainer.fit(
-            training, epochs=self.epochs, rng=rng if self.shuffle else None, callbacks=callbacks, progress=self.verbose
-        )
+            training, epochs=self.epochs, rng=run.rng if self.shuffle else None, callbacks=callbacks,
+            progress=self.verbose, keeper=run.phase("model"),
+        )  # fmt: skip
         if stopping is not None:
             stopping.restore_best(trainer)
         trainer.release()
@@ -175,6 +176,8 @@ class OnlineEstimator(BaseEstimator):
         packer = Packer()
         parameters = self._saved_parameters()
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
+        # equal models are equal files, however long they took
+        attributes["history_"] = [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in self.history_]
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
         described, own_arrays = self._describe(packer)
@@ -241,6 +244,15 @@ class EarlyStopping:
             self.best_score, self.best_epoch = score, record["epoch"]
             self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
         return record["epoch"] - self.best_epoch >= self.patience
+
+    def state(self):
+        """What a checkpoint needs."""
+        return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state or {}
+
+    def load_state(self, values, arrays):
+        """The inverse of :meth:`state`."""
+        self.best_score, self.best_epoch = values["best_score"], values["best_epoch"]
+        self._best_state = arrays or None
 
     def restore_best(self, trainer):
         """Put the trainer back to where the held-out score was best."""

@@ -14,6 +14,7 @@ from omkl.estimators.base import is_probabilistic
 from omkl.estimators.encoding import takes_sparse
 from omkl.estimators.examples import Examples, check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
+from omkl.estimators.runs import begin_run
 from omkl.groups import InterceptBank
 from omkl.structures import Binary, Multiclass
 
@@ -89,7 +90,7 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
         """Train from scratch.
 
         Parameters
@@ -98,6 +99,8 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             How often each example counts: an integer is that many copies.
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
         -------
@@ -113,7 +116,8 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
             order, first = _order_by_content(X, y)
             X, y, weights = X[order], y[order], None if weights is None else weights[order]
             distinct = X[first]
-        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, distinct)
+        run = begin_run(self, self._rng(), checkpoint, checkpoint_every, resume)
+        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, run, distinct)
         return self
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):

@@ -8,6 +8,7 @@ from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.examples import Examples
 from omkl.estimators.labels import Labels
+from omkl.estimators.runs import fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import CachedKernelBank, ExplicitBank, KernelExpansion, SparseCachedBank
 from omkl.persistence import check_labels
@@ -58,7 +59,7 @@ class LabelEstimator(OnlineEstimator):
             return np.dtype(self.dtype)
         return np.dtype(np.float64 if n_kernels * n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    def _fit(self, inputs, offsets, labels, weights, distinct=None):
+    def _fit(self, inputs, offsets, labels, weights, run, distinct=None):
         """Train from scratch on inputs with a label each, and set the learned attributes.
 
         Kernels learn their widths from ``distinct`` inputs, all of them by default.
@@ -69,11 +70,11 @@ class LabelEstimator(OnlineEstimator):
         tokens = encoder.encode(inputs, offsets, grow=True)
         gold = known.indices(labels, "")
         structure = self._structure(known)
-        rng = self._rng()
+        run.check_data(lambda: _facts(tokens, known, gold, weights))
         longest = int(np.diff(tokens.offsets).max())
         trainer = self._start(encoder, structure, tokens if self.cache_size > 0 else None, longest)
-        training, validation = self._split(tokens, gold, weights, rng)
-        history = self._train(trainer, training, validation, rng)
+        training, validation = self._split(tokens, gold, weights, run.rng)
+        history = self._train(trainer, training, validation, run)
         self.n_iter_ = len(history)
         self.history_ = history
         self.fit_seconds_ = time.perf_counter() - started
@@ -186,6 +187,17 @@ class LabelEstimator(OnlineEstimator):
         encoder = Encoder.unpack(manifest["encoder"], unpacker)
         structure = self._structure(labels)
         self._adopt(encoder, structure, self._start(encoder, structure, positions=manifest["positions"]), labels)
+
+
+def _facts(tokens, labels, gold, weights):
+    """What a checkpoint notes of the data, the plainest first."""
+    features = tokens.features or ()
+    return {
+        "number of examples": len(tokens),
+        "number of tokens": tokens.n_tokens,
+        "number of labels": len(labels),
+        "content of the data": fingerprint([tokens.offsets, *features, *tokens.views.values(), gold, weights]),
+    }
 
 
 def _dual_banks(encoder):

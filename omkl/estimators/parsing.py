@@ -13,6 +13,7 @@ from omkl.estimators.arcs import ArcExamples, encode, strongest_features
 from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
+from omkl.estimators.runs import begin_run, fingerprint
 from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
@@ -131,7 +132,7 @@ class DependencyParser(OnlineEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
         """Train from scratch.
 
         Parameters
@@ -140,6 +141,8 @@ class DependencyParser(OnlineEstimator):
             Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008.
         y : ignored
             The trees are in ``X``.
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
         -------
@@ -153,19 +156,21 @@ class DependencyParser(OnlineEstimator):
         self._resolve()
         started = time.perf_counter()
         treebank, templates = self._trees(X)
-        rng = self._rng()
+        run = begin_run(self, self._rng(), checkpoint, checkpoint_every, resume)
+        rng = run.rng
         examples = ArcExamples.of(treebank, templates)
+        run.check_data(lambda: _facts(treebank, templates, examples.tokens))
         chosen, held_out = self._held_out(len(treebank), rng)
         bank = ArcTemplateBank.plan(
             templates, examples.only(chosen), self._table_memory, self._averaging, self._dtype, self.exact
         )
         trainer = self._trainer_of([bank], self._tree())
         validation = None if held_out is None else examples.only(held_out)
-        history = self._train(trainer, examples.only(chosen), validation, rng)
+        history = self._train(trainer, examples.only(chosen), validation, run)
         relations = None
         if self.labeled:
             relations = RelationLabeler.for_treebank(treebank)
-            relations.fit(treebank[chosen], self.C, len(history), rng, self.verbose)
+            relations.fit(treebank[chosen], self.C, len(history), run, self.verbose)
         features = strongest_features(trainer.banks[0], treebank, examples, TOP)
         self._adopt(templates, trainer, relations, features)
         self.n_iter_, self.history_ = len(history), history
@@ -423,3 +428,16 @@ class DependencyParser(OnlineEstimator):
             own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
             relations = RelationLabeler.restored(manifest["relations"], own)
         self._adopt(templates, self._trainer_of([bank], self._tree()), relations, manifest["top_features"])
+
+
+def _facts(treebank, templates, tokens):
+    """What a checkpoint notes of the data, the plainest first."""
+    relations = "\n".join(treebank.strings["deprels"].tolist())
+    names = np.frombuffer(relations.encode("utf-8", "surrogatepass"), np.uint8)
+    arrays = [tokens.columns, treebank.offsets, treebank.heads, treebank.deprels, names]
+    return {
+        "number of sentences": len(treebank),
+        "number of words": treebank.n_words,
+        "number of templates": len(templates),
+        "content of the data": fingerprint(arrays),
+    }

@@ -56,10 +56,11 @@ class RelationLabeler:
         absent = set(absent_fields(treebank, templates.fields))
         return cls(treebank.strings["deprels"].copy(), TemplateSet([t for t in templates if not t.fields & absent]))
 
-    def fit(self, treebank, C, epochs, rng, progress):
+    def fit(self, treebank, C, epochs, run, progress):
         """Train on gold trees; returns the history."""
         self.trainer.strength = 1.0 / (C * len(treebank))
-        return self.trainer.fit(_Arcs(self, treebank, treebank.deprels), epochs=epochs, rng=rng, progress=progress)
+        examples = _Arcs(self, treebank, treebank.deprels)
+        return self.trainer.fit(examples, epochs=epochs, rng=run.rng, progress=progress, keeper=run.phase("relations"))
 
     def partial_fit(self, treebank, strength):
         """One round for each sentence. Relations that the first call did not know are no part of its classes."""

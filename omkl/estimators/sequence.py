@@ -8,6 +8,7 @@ from omkl.estimators.encoding import flatten
 from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
+from omkl.estimators.runs import begin_run
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
 from omkl.structures import Chain
@@ -134,7 +135,7 @@ class SequenceLabeler(LabelEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
         """Train on sequences, from scratch.
 
         Parameters
@@ -143,6 +144,13 @@ class SequenceLabeler(LabelEstimator):
         y : list of sequences of labels
         sample_weight : array of shape (number of sequences,), optional
             How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`.
+        checkpoint : path-like, optional
+            A directory for the states of this run; see :class:`~omkl.online.Checkpoints`. A run that was killed and
+            is resumed gives the same bytes as one that was not. Callbacks take part if they have ``state()``.
+        checkpoint_every : str or float
+            Seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``.
+        resume : bool
+            Go on from the latest checkpoint in that directory; begin where there is none.
 
         Returns
         -------
@@ -156,7 +164,8 @@ class SequenceLabeler(LabelEstimator):
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit(tokens, offsets, flat, weights)
+        run = begin_run(self, self._rng(), checkpoint, checkpoint_every, resume)
+        self._fit(tokens, offsets, flat, weights, run)
         return self
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):

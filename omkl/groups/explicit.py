@@ -106,7 +106,8 @@ class ExplicitBank:
         self.recompute_norms()
 
     def _touched(self):
-        return np.flatnonzero(self._links != jit.UNTOUCHED)
+        # a function of the table alone, so that a resumed run sums the same numbers in the same order
+        return np.flatnonzero(self.table.any(axis=1))
 
     def _row_bases(self, rows):
         return self.ledger.bases[self.groups[rows]][:, None]

@@ -1,6 +1,7 @@
 """Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
 
 from omkl.online.averaging import Average, PolynomialAverage, UniformAverage
+from omkl.online.checkpoint import Checkpoints
 from omkl.online.diagnostics import RegretMonitor, regret_bound
 from omkl.online.predictor import Predictor
 from omkl.online.schedules import (
@@ -16,6 +17,7 @@ from omkl.online.trainer import Example, OnlineTrainer, Step
 
 __all__ = [
     "Average",
+    "Checkpoints",
     "Constant",
     "DistanceOverGradients",
     "Example",
