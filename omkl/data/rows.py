@@ -50,16 +50,7 @@ def take(block, chosen):
 def _take(rows, chosen):
     if isinstance(rows, (list, tuple)):
         return list(rows[chosen]) if isinstance(chosen, slice) else [rows[i] for i in chosen]
-    if isinstance(chosen, slice) and sparse.issparse(rows):
-        return _csr_view(rows, *chosen.indices(n_rows(rows))[:2])
     return rows[chosen]
-
-
-def _csr_view(matrix, low, high):
-    """Rows of a CSR matrix without the copy that scipy makes."""
-    entries = slice(matrix.indptr[low], matrix.indptr[high])
-    pointers = matrix.indptr[low : high + 1] - matrix.indptr[low]
-    return type(matrix)((matrix.data[entries], matrix.indices[entries], pointers), (high - low, matrix.shape[1]))
 
 
 def join(blocks):

@@ -154,7 +154,7 @@ class Stream:
 
     @classmethod
     def from_arrays(cls, X, y=None, block_size=BLOCK_SIZE):
-        """A stream over what is in memory, or mapped into it from a file: blocks are views.
+        """A stream over what is in memory, or mapped into it from a file; blocks of arrays are views.
 
         Parameters
         ----------
