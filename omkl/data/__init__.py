@@ -5,6 +5,7 @@ from omkl.data.dates import HandwrittenDates, handwritten_dates
 from omkl.data.files import data_home
 from omkl.data.ocr import HandwrittenWords, read_ocr
 from omkl.data.sequences import read_sequences
+from omkl.data.streams import Block, Stream
 from omkl.data.strings import Strings
 from omkl.data.synthetic import synthetic_treebank
 from omkl.data.treebank import Treebank
@@ -13,9 +14,11 @@ from omkl.data.treebank_writer import TreebankWriter, treebank_writer, write_tre
 from omkl.data.uci import read_uci, standardized_split
 
 __all__ = [
+    "Block",
     "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
+    "Stream",
     "Strings",
     "Treebank",
     "TreebankWriter",

@@ -2,7 +2,6 @@
 
 import codecs
 import os
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from omkl.data._jit_treebank import last_boundary
 from omkl.data.files import open_bytes
 from omkl.data.layouts import check_format, find_layout
+from omkl.data.skipping import Skipped, check_on_error
 from omkl.data.treebank import Treebank
-from omkl.data.treebank_parsing import Checks, Skipped, new_strings, parse
-from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.data.treebank_parsing import Checks, new_strings, parse
+from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that are read at a time.
 BLOCK_SIZE = 1 << 20
@@ -84,7 +84,7 @@ def read_treebank(path, *, format=None, on_error="raise", single_root=False, tre
     skipped = Skipped()
     blocks = _blocks(path, format, on_error, single_root, trees, strings, keep_text, BLOCK_SIZE, skipped)
     treebank = Treebank.concatenate(blocks)
-    _warn(skipped)
+    skipped.warn("sentence", stacklevel=2)
     return replace(treebank, skipped=skipped.count, reasons=skipped.reasons)
 
 
@@ -115,8 +115,7 @@ def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
 def _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size, skipped=None):
     """Check the arguments, now, and read, later; warns itself only if the caller does not count what is skipped."""
     check_format(format)
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error is 'raise' or 'skip', not {on_error!r}.")
+    check_on_error(on_error)
     if block_size < 1:
         raise InputError(f"block_size is a number of bytes, at least 1, not {block_size}.")
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -131,13 +130,7 @@ def _iter_files(paths, format, block_size, skipped, parsing):
     for path in paths:
         yield from _iter_file(path, format, block_size, total, parsing)
     if skipped is None:
-        _warn(total)
-
-
-def _warn(skipped):
-    if skipped.count:
-        sentences = f"{skipped.count} sentence{'s were' if skipped.count > 1 else ' was'} skipped, the first at"
-        warnings.warn(f"{sentences} {skipped.reasons[0]}", DataWarning, stacklevel=3)
+        total.warn("sentence", stacklevel=2)
 
 
 def _iter_file(path, format, block_size, skipped, parsing):
