@@ -148,6 +148,8 @@ class OnlineTrainer:
 
         ledger.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
         ledger.total_weight += ledger.pending_weight
+        if self.average is not None and self.average.period and self.round % self.average.period == 0:
+            self._discount(1.0 / self.average.discount)
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
         return Step(weight * loss, norms, rate, square_gradient, potentials, y)
@@ -185,6 +187,19 @@ class OnlineTrainer:
                 )
             if not self.method.forgets:
                 raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
+
+    def _discount(self, factor):
+        """Multiply the weights of all models so far."""
+        self.ledger.discount(factor)
+        for bank in self.banks:
+            bank.discount(factor)
+
+    def grow_outputs(self, structure):
+        """Go on with a structure that has more labels; their weights are zero."""
+        self._predictor = None
+        self.structure = structure
+        for bank in self.banks:
+            bank.grow_outputs(structure.n_labels)
 
     def predictor(self):
         """The averaged model as it is now, frozen; the last one again while nothing has changed."""
