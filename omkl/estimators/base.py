@@ -33,6 +33,9 @@ class GrowingHorizon:
 class OnlineEstimator(BaseEstimator):
     """Base of every online estimator: parameters, training, what is learned, model files."""
 
+    #: The family that ``loss`` names a member of.
+    _losses = StructuredLoss
+
     def _resolve(self):
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
         check_number("C", self.C, above=0)
@@ -46,7 +49,7 @@ class OnlineEstimator(BaseEstimator):
             raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
         average = self.average
         return {
-            "loss": resolve(StructuredLoss, self.loss, "loss"),
+            "loss": resolve(self._losses, self.loss, "loss"),
             "regularizer": None if self.regularizer is None else resolve(Regularizer, self.regularizer, "regularizer"),
             "average": None if average in (None, "last") else resolve(Average, average, "average"),
             "schedule": self._resolve_schedule(),
@@ -92,7 +95,7 @@ class OnlineEstimator(BaseEstimator):
         callbacks = [*callbacks, *(self.callbacks or ())]
         stopping = None
         if validation is not None:
-            stopping = EarlyStopping(validation, self.n_iter_no_change)
+            stopping = EarlyStopping(validation, self.n_iter_no_change, self._validation_score)
             callbacks.insert(0, stopping)
         history = trainer.fit(
             training, epochs=self.epochs, rng=rng if self.shuffle else None, callbacks=callbacks, progress=self.verbose
@@ -101,6 +104,14 @@ class OnlineEstimator(BaseEstimator):
             stopping.restore_best(trainer)
         trainer.release()
         return history
+
+    def _validation_score(self, predictor, examples):
+        """How good a frozen model is on held-out examples, the larger the better: the share of labels it has right."""
+        right = total = 0
+        for x, y, _ in examples:
+            right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
+            total += len(x)
+        return right / total
 
     def _held_out(self, n, rng):
         """Indices of ``(training, validation)`` examples; the latter None without early stopping."""
@@ -121,11 +132,15 @@ class OnlineEstimator(BaseEstimator):
             return float(self.radius)
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.ledger.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = training.mean(lambda n: trainer.loss.at_zero(trainer.structure, n))
+        largest_loss = self._loss_at_zero(trainer, training)
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
         regularizer = trainer.regularizer.bind(trainer.group_names)
         return regularizer.norm_bound(largest_loss / trainer.strength, len(trainer.group_names))
+
+    def _loss_at_zero(self, trainer, training):
+        """Mean loss where all parameters are zero."""
+        return training.mean(lambda n: trainer.loss.at_zero(trainer.structure, n))
 
     def _rng(self):
         state = self.random_state
@@ -219,23 +234,21 @@ class OnlineEstimator(BaseEstimator):
 
 
 class EarlyStopping:
-    """Callback: score held-out examples after every epoch, and stop when that has not improved for a while."""
+    """Callback: score held-out examples after every epoch, and stop when that has not improved for a while.
 
-    def __init__(self, examples, patience):
+    ``score(predictor, examples)`` is a number, the larger the better.
+    """
+
+    def __init__(self, examples, patience, score):
         self.examples = examples
         self.patience = patience
+        self.score = score
         self.best_score = -np.inf
         self.best_epoch = 0
         self._best_state = None
 
     def __call__(self, trainer, record):
-        predictor = trainer.predictor()
-        right = total = 0
-        for x, y, _ in self.examples:
-            predicted = trainer.structure.decode(predictor.potentials(x))
-            right += np.count_nonzero(predicted == y)
-            total += len(x)
-        score = record["validation_score"] = right / total
+        score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
         if score > self.best_score:
             self.best_score, self.best_epoch = score, record["epoch"]
             self._best_state = {name: np.array(array) for name, array in trainer.state().items()}

@@ -1,4 +1,4 @@
-"""What the estimators that label tokens share: banks from an encoder, training, strongest features."""
+"""What the estimators with an output for every token share: banks from an encoder, training, strongest features."""
 
 import time
 
@@ -10,14 +10,22 @@ from omkl.estimators.examples import Examples
 from omkl.estimators.labels import Labels
 from omkl.exceptions import InputError
 from omkl.groups import CachedKernelBank, ExplicitBank, KernelExpansion, SparseCachedBank
-from omkl.persistence import check_labels
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
 
 
 class LabelEstimator(OnlineEstimator):
-    """Base of :class:`SequenceLabeler` and :class:`OnlineMKLClassifier`; see there for the parameters."""
+    """Base of :class:`SequenceLabeler`, :class:`OnlineMKLClassifier` and :class:`OnlineMKLRegressor`; see there.
+
+    An output is a label for most, see :class:`Labels`; a regressor's is a number, see :class:`Targets`.
+    """
+
+    _outputs_class = Labels
+
+    def _learn_outputs(self, labels, weights):
+        """What is to be known of outputs before training."""
+        return Labels(labels)
 
     def _resolve(self):
         check_number("cache_size", self.cache_size, above=-1)
@@ -64,10 +72,10 @@ class LabelEstimator(OnlineEstimator):
         Kernels learn their widths from ``distinct`` inputs, all of them by default.
         """
         started = time.perf_counter()
-        known = Labels(labels)
+        known = self._learn_outputs(labels, weights)
         encoder = Encoder(self.kernels).fit(inputs if distinct is None else distinct)
         tokens = encoder.encode(inputs, offsets, grow=True)
-        gold = known.indices(labels, "")
+        gold = known.encode(labels)
         structure = self._structure(known)
         rng = self._rng()
         longest = int(np.diff(tokens.offsets).max())
@@ -79,19 +87,19 @@ class LabelEstimator(OnlineEstimator):
         self.fit_seconds_ = time.perf_counter() - started
         self._adopt(encoder, structure, trainer, known)
 
-    def _adopt(self, encoder, structure, trainer, labels):
+    def _adopt(self, encoder, structure, trainer, outputs):
         """Make this trained state the estimator's own, all at once: nothing changes where training failed."""
         self.structure_ = structure
         self._encoder = encoder
         self._trainer = trainer
-        self._labels = labels
-        self.classes_ = labels.as_array()
+        self._outputs = outputs
+        vars(self).update(outputs.learned())
 
     def _partial_fit(self, inputs, offsets, labels, classes, weights):
         """One round for each sequence in the given order; the first call fixes kernel widths and labels."""
         started = hasattr(self, "_trainer")
-        known = self._labels if started else Labels(labels if classes is None else classes)
-        gold = known.indices(labels, "declare all classes at the first call of partial_fit, with classes=.")
+        known = self._outputs if started else self._learn_outputs(labels if classes is None else classes, weights)
+        gold = known.encode(labels, "declare all classes at the first call of partial_fit, with classes=.")
         if started:
             tokens = self._encode_more(inputs, offsets)
         else:
@@ -147,8 +155,8 @@ class LabelEstimator(OnlineEstimator):
         Returns
         -------
         list of dict
-            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label``, ``weight``; largest first.
-            Empty where the model holds no explicit features.
+            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not of a regressor), ``weight``;
+            largest first. Empty where the model holds no explicit features.
         """
         bank = self.predictor_.banks[0]
         if not isinstance(bank, ExplicitBank):
@@ -161,9 +169,9 @@ class LabelEstimator(OnlineEstimator):
         order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
         rows, columns = np.unravel_index(order, table.shape)
         names = self._encoder.feature_names()
-        labels = self._labels.members if table.shape[1] > 1 else self._labels.members[1:]
+        columns_of = self._outputs.columns(table.shape[1])
         return [
-            {"feature": names(i), "group": bank.names[bank.groups[i]], "label": labels[j], "weight": float(table[i, j])}
+            {"feature": names(i), "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
             for i, j in zip(rows.tolist(), columns.tolist())
             if table[i, j] != 0.0
         ]
@@ -171,9 +179,8 @@ class LabelEstimator(OnlineEstimator):
     # ---- model files --------------------------------------------------------------------------------------------
 
     def _describe(self, packer):
-        check_labels(self._labels.members)
         described = {
-            "labels": packer.pack(self._labels.members, "y"),
+            **self._outputs.pack(packer),
             "encoder": self._encoder.pack(packer),
             "positions": self._trainer.positions,
         }
@@ -182,10 +189,10 @@ class LabelEstimator(OnlineEstimator):
         return described, {f"vocabulary/{key}": value for key, value in arrays.items()}
 
     def _restore(self, manifest, arrays, unpacker):
-        labels = Labels(unpacker.unpack(manifest["labels"]))
+        outputs = self._outputs_class.unpack(manifest, unpacker)
         encoder = Encoder.unpack(manifest["encoder"], unpacker)
-        structure = self._structure(labels)
-        self._adopt(encoder, structure, self._start(encoder, structure, positions=manifest["positions"]), labels)
+        structure = self._structure(outputs)
+        self._adopt(encoder, structure, self._start(encoder, structure, positions=manifest["positions"]), outputs)
 
 
 def _dual_banks(encoder):

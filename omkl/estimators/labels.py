@@ -1,10 +1,11 @@
-"""Labels of any hashable kind, and their indices."""
+"""What outputs are: labels of any hashable kind and their indices, or numbers and the level they are counted from."""
 
 from contextlib import suppress
 
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.persistence import check_labels
 
 
 class Labels:
@@ -39,7 +40,7 @@ class Labels:
         array[:] = self.members
         return array
 
-    def indices(self, labels, advice):
+    def encode(self, labels, advice=""):
         """Index of each label; an unknown one is an error that ends with ``advice``."""
         try:
             return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
@@ -47,6 +48,65 @@ class Labels:
             raise InputError(f"The label {unknown.args[0]!r} was not seen in training: {advice}") from None
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+
+    def learned(self):
+        """What an estimator shows of it, by name."""
+        return {"classes_": self.as_array()}
+
+    def columns(self, n_outputs):
+        """What each column of potentials stands for, as an entry of a record; a single one scores the second label."""
+        return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
+
+    def pack(self, packer):
+        """Entries of a model file's manifest."""
+        check_labels(self.members)
+        return {"labels": packer.pack(self.members, "y")}
+
+    @classmethod
+    def unpack(cls, manifest, unpacker):
+        """The inverse of :meth:`pack`."""
+        return cls(unpacker.unpack(manifest["labels"]))
+
+
+class Targets:
+    """Real targets, and the level that they are counted from.
+
+    Parameters
+    ----------
+    level : float
+        What the model adds to: it learns ``y - level``.
+    """
+
+    def __init__(self, level):
+        self.level = float(level)
+
+    @classmethod
+    def around_median(cls, y, weights=None):
+        """Counted from the (weighted) median: in the middle of the targets, and no outlier moves it."""
+        order = np.argsort(y, kind="stable")
+        masses = np.cumsum(np.ones(len(y)) if weights is None else weights[order])
+        return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
+
+    def encode(self, y, advice=""):
+        """Targets as the trainer takes them."""
+        return np.asarray(y, dtype=np.float64) - self.level
+
+    def learned(self):
+        """What an estimator shows of it, by name."""
+        return {"level_": self.level}
+
+    def columns(self, n_outputs):
+        """The one column of potentials needs no name."""
+        return [{}]
+
+    def pack(self, packer):
+        """Entries of a model file's manifest."""
+        return {"level": self.level}
+
+    @classmethod
+    def unpack(cls, manifest, unpacker):
+        """The inverse of :meth:`pack`."""
+        return cls(manifest["level"])
 
 
 def flat_labels(y, lengths):

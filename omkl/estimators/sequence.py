@@ -221,7 +221,7 @@ class SequenceLabeler(LabelEstimator):
         predictor = self.predictor_
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        gold = self._labels.indices(flat, "it can never be predicted, so drop its sequence or train with it.")
+        gold = self._outputs.encode(flat, "it can never be predicted, so drop its sequence or train with it.")
         right = predictor.decode(self._encoder.encode(tokens, offsets)) == gold
         return float(np.average(right, weights=None if weights is None else np.repeat(weights, np.diff(offsets))))
 
@@ -230,7 +230,7 @@ class SequenceLabeler(LabelEstimator):
         """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
         bank = self.predictor_.banks[-1]
         if not isinstance(bank, TransitionBank):
-            return np.zeros((len(self._labels), len(self._labels)))
+            return np.zeros((len(self._outputs), len(self._outputs)))
         return bank.table if self.transitions_by_position else bank.table[0]
 
     def _structure(self, labels):
