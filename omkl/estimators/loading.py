@@ -5,14 +5,15 @@ from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
+from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.exceptions import ModelFileError
 from omkl.persistence import Unpacker
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
-    DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler,
-    SparseLogisticRegression,
+    DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, OnlineMKLRegressor,
+    SequenceLabeler, SparseLogisticRegression,
 )  # fmt: skip
 
 

@@ -95,8 +95,8 @@ class CheckpointedRun(Run):
     def phase(self, name):
         return Phase(self, name)
 
-    def due(self):
-        return self._checkpoints.due()
+    def due(self, rounds):
+        return self._checkpoints.due(rounds)
 
     def restore(self, phase):
         """``(values, arrays)`` of a phase in the checkpoint; None where it had not begun."""
@@ -131,8 +131,8 @@ class Phase:
         self._run = run
         self._name = name
 
-    def due(self):
-        return self._run.due()
+    def due(self, rounds=1):
+        return self._run.due(rounds)
 
     def restore(self, trainer, course, callbacks):
         found = self._run.restore(self._name)

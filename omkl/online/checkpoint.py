@@ -49,9 +49,9 @@ class Checkpoints:
     def __bool__(self):
         return bool(self._paths())
 
-    def due(self):
-        """Whether it is time for another one; called after every round."""
-        self._waited += 1
+    def due(self, rounds=1):
+        """Whether it is time for another one, so many rounds after the last call."""
+        self._waited += rounds
         if self._rounds is not None:
             return self._waited >= self._rounds
         return time.monotonic() - self._last >= self._seconds
@@ -151,17 +151,24 @@ class Course:
 
 def states_of(callbacks):
     """``(values, arrays)`` of the callbacks that have a ``state()``: a pair of JSON values and named arrays."""
-    values, arrays = {}, {}
-    for index, callback in enumerate(callbacks):
-        if hasattr(callback, "state"):
-            values[str(index)], own = callback.state()
-            arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
+    values, arrays = [], {}
+    for index, callback in enumerate(_with_state(callbacks)):
+        value, own = callback.state()
+        values.append(value)
+        arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
     return values, arrays
 
 
 def load_states(callbacks, values, arrays):
     """The inverse of :func:`states_of`."""
-    for index, value in values.items():
+    callbacks = _with_state(callbacks)
+    if len(callbacks) != len(values):
+        raise InputError(f"The checkpoint has states of {len(values)} callbacks, but this run has {len(callbacks)}.")
+    for index, (callback, value) in enumerate(zip(callbacks, values)):
         prefix = f"callback{index}/"
         own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        callbacks[int(index)].load_state(value, own)
+        callback.load_state(value, own)
+
+
+def _with_state(callbacks):
+    return [callback for callback in callbacks if hasattr(callback, "state")]
