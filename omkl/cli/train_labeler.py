@@ -3,10 +3,12 @@
 import time
 
 from omkl.cli.common import (
+    add_checkpoint_options,
     add_input_options,
     add_output_options,
     add_training_options,
     bar_chart,
+    checkpointing,
     training_parameters,
     write_json,
 )
@@ -31,6 +33,7 @@ def add_parser(kinds):
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_checkpoint_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -45,7 +48,7 @@ def run(arguments):
         early_stopping=arguments.early_stopping, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    labeler.fit(X, y)
+    labeler.fit(X, y, **checkpointing(arguments))
     seconds = time.perf_counter() - started
     labeler.save(arguments.output)
     n_tokens = sum(map(len, X))
