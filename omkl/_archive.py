@@ -11,6 +11,7 @@ import itertools
 import json
 import struct
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def write_archive(path, manifest, arrays):
     described = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
     manifest = {"format": FORMAT, **manifest, "arrays": described}
     with replacing(path, "w+b") as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with _WriteBehind(file) as behind, zipfile.ZipFile(behind, "w", zipfile.ZIP_STORED) as archive:
             # fixed dates make equal models equal files
             archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1))
             for name, array in arrays.items():
@@ -51,6 +52,39 @@ def write_archive(path, manifest, arrays):
         digest = _digest(file)
         file.seek(-DIGITS, 2)
         file.write(digest)
+
+
+class _WriteBehind:
+    """A file that a thread writes to, while the caller sums up the next piece; pieces must not change meanwhile."""
+
+    def __init__(self, file):
+        self._file = file
+        self._pool = ThreadPoolExecutor(1)
+        self._pending = None
+
+    def write(self, data):
+        self._wait()
+        self._pending = self._pool.submit(self._file.write, data)
+        return len(data)
+
+    def _wait(self):
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def __getattr__(self, name):
+        # seek, tell, flush and all else come after what was written before
+        self._wait()
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self._wait()
+        finally:
+            self._pool.shutdown()
 
 
 def _write_array(member, array):
