@@ -181,3 +181,11 @@ def pieces(chunks, size, cut):
 def after_last_line(text):
     """Where the last line that is whole ends."""
     return text.rfind(b"\n") + 1
+
+
+def lines(path):
+    """The lines of a text file as bytes, without their ends and without a byte order mark."""
+    text, _ = without_mark(chunks(path))
+    for piece in pieces(text, CHUNK, after_last_line):
+        for line in piece.removesuffix(b"\n").split(b"\n"):
+            yield line.removesuffix(b"\r")

@@ -118,19 +118,21 @@ def _blocks(path, format, on_error, single_root, trees, strings, keep_text, bloc
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise InputError("There is no file to read: the list of paths is empty.")
-    parsing = {"strings": new_strings(strings), "checks": Checks(trees, single_root, on_error == "skip")}
-    return _iter_files(paths, format, block_size, skipped, parsing | {"keep_text": keep_text})
+    checks = Checks(trees, single_root, on_error == "skip")
+    parsing = {"strings": new_strings(strings), "checks": checks, "keep_text": keep_text}
+    return _iter_files(paths, format, block_size, skipped, parsing)
 
 
 def _iter_files(paths, format, block_size, skipped, parsing):
     total = Skipped() if skipped is None else skipped
     for path in paths:
-        yield from _iter_file(path, format, block_size, total, parsing)
+        yield from iter_file(path, format, block_size, total, parsing)
     if skipped is None:
         total.warn("sentence", stacklevel=2)
 
 
-def _iter_file(path, format, block_size, skipped, parsing):
+def iter_file(path, format, block_size, skipped, parsing):
+    """The treebanks of a file, as :func:`iter_treebank` has them; what is skipped is counted in ``skipped``."""
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
     for piece in pieces(text, block_size, _last_boundary):
