@@ -3,7 +3,8 @@
 import time
 
 from omkl.cli.common import (
-    add_input_options,
+    add_folds_option,
+    add_format_option,
     add_output_options,
     add_training_options,
     bar_chart,
@@ -11,6 +12,7 @@ from omkl.cli.common import (
     write_json,
 )
 from omkl.data import read_sequences
+from omkl.data.sequences import FORMATS
 from omkl.estimators import SequenceLabeler
 from omkl.exceptions import DataFileError
 
@@ -23,7 +25,8 @@ def add_parser(kinds):
         description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
         "JSON lines, the OCR data set; plain or compressed.",
     )
-    add_input_options(parser)
+    add_format_option(parser, FORMATS)
+    add_folds_option(parser)
     parser.add_argument(
         "--kernels", nargs="+", metavar="K",
         help="kernels such as linear, quadratic, gaussian:sigma2=5 (for vectors; tokens of strings need none)",

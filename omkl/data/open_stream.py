@@ -48,9 +48,7 @@ def open_stream(path, format=None, target=None, **options):
         If the format is none of these, or does not take an option.
     """
     first = find_files(path)[0]
-    format = format or _guess(first)
-    if format not in FORMATS:
-        raise InputError(f"Unknown format {format!r}: choose one of {', '.join(FORMATS)}.")
+    format = stream_format(path, format)
     if format == "csv" and stem(first).endswith(".tsv"):
         options = {"delimiter": "\t"} | options
     try:
@@ -59,9 +57,14 @@ def open_stream(path, format=None, target=None, **options):
         raise InputError(f"{first} is read as {format}: {error}.") from None
 
 
-def _guess(path):
-    name = stem(path).lower()
-    return next((format for format, suffixes in FORMATS.items() if name.endswith(suffixes)), "svmlight")
+def stream_format(path, format=None):
+    """The format that :func:`open_stream` reads a file in: the given one, else what its name says."""
+    if format is None:
+        name = stem(find_files(path)[0]).lower()
+        return next((format for format, suffixes in FORMATS.items() if name.endswith(suffixes)), "svmlight")
+    if format not in FORMATS:
+        raise InputError(f"Unknown format {format!r}: choose one of {', '.join(FORMATS)}.")
+    return format
 
 
 def _open(path, format, target, options):

@@ -1,0 +1,90 @@
+"""What ``omkl train classifier`` and ``omkl train regressor`` share."""
+
+import time
+
+import numpy as np
+
+from omkl.cli.common import (
+    add_format_option,
+    add_output_options,
+    add_target_option,
+    add_training_options,
+    bar_chart,
+    training_parameters,
+    write_json,
+)
+from omkl.cli.rows import FORMATS, naming, open_rows
+from omkl.data.rows import join
+
+
+def add_options(parser, losses):
+    """The options of both."""
+    add_format_option(parser, FORMATS)
+    add_target_option(parser)
+    parser.add_argument(
+        "--kernels", nargs="+", metavar="K",
+        help="kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, quadratic and "
+        "gaussian for dense rows, linear for sparse ones)",
+    )  # fmt: skip
+    add_training_options(parser, epochs=20, losses=losses)
+    parser.add_argument(
+        "--stream", action="store_true",
+        help="never hold the file whole: read it once an epoch, and shuffle through a buffer",
+    )  # fmt: skip
+    parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_output_options(parser)
+
+
+def train(estimator_class, arguments):
+    """Train an estimator on the file, and save it; returns it with the metrics to report."""
+    estimator = estimator_class(
+        arguments.kernels, early_stopping=arguments.early_stopping, **training_parameters(arguments)
+    )
+    stream = open_rows(arguments.train, arguments)
+    started = time.perf_counter()
+    with naming(arguments.train):
+        n_examples = (_fit_in_blocks if arguments.stream else _fit_whole)(estimator, stream, arguments)
+    seconds = time.perf_counter() - started
+    estimator.save(arguments.output)
+    metrics = {
+        "examples": n_examples,
+        "epochs": arguments.epochs if arguments.stream else estimator.n_iter_,
+        "seconds": seconds,
+        "memory": estimator.memory_usage(),
+        "kernel_weights": estimator.kernel_weights_,
+        "history": estimator.history_,
+    }
+    return estimator, metrics
+
+
+def _fit_whole(estimator, stream, arguments):
+    whole = join(list(stream.blocks()))
+    estimator.fit(whole.X, whole.y)
+    return whole.n_examples
+
+
+def _fit_in_blocks(estimator, stream, arguments):
+    """Epochs of ``partial_fit``; a classifier is told its classes, which takes a pass over the file."""
+    n_examples, declared = 0, {}
+    if hasattr(estimator, "decision_function"):
+        declared["classes"] = sorted(set().union(*(np.unique(y).tolist() for _, y in stream.blocks())))
+    shuffled = stream.shuffled(random_state=arguments.random_state)
+    for epoch in range(arguments.epochs):
+        for X, y in shuffled.blocks(epoch):
+            estimator.partial_fit(X, y, **declared)
+            declared = {}
+            n_examples += len(y) if epoch == 0 else 0
+    return n_examples
+
+
+def report(arguments, estimator, metrics, dev_line):
+    """Print what training came to, and write the metrics."""
+    if not arguments.quiet:
+        loss = f", loss {estimator.history_[-1]['loss']:.4g} an example in the last" if estimator.history_ else ""
+        print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in "
+              f"{metrics['seconds']:.1f} s{loss}.")  # fmt: skip
+        print("\n".join(bar_chart(metrics["kernel_weights"])))
+        if dev_line:
+            print(dev_line)
+        print(f"Saved to {arguments.output}.")
+    write_json(arguments.json, metrics)
