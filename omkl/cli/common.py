@@ -56,13 +56,14 @@ def add_format_option(parser, formats):
     parser.add_argument("--format", choices=formats, help="format of the data; guessed from the file's name by default")
 
 
-def add_target_option(parser):
-    """``--target`` of a file of rows."""
+def add_row_options(parser):
+    """``--target`` and ``--no-header`` of a file of rows."""
     parser.add_argument(
         "--target", metavar="WHERE",
         help="where the outputs are: name or place of a column (csv, parquet; the last one by default), an array's "
         "name (npz), a second file (npy)",
     )  # fmt: skip
+    parser.add_argument("--no-header", action="store_true", help="csv: the first line is a row, not names of columns")
 
 
 def add_folds_option(parser):

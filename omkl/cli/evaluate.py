@@ -10,7 +10,7 @@ from omkl.cli.common import (
     add_folds_option,
     add_format_option,
     add_output_options,
-    add_target_option,
+    add_row_options,
     add_treebank_options,
     table,
     write_json,
@@ -36,7 +36,7 @@ def add_parser(subparsers):
     )
     add_format_option(parser, sorted({*sequences.FORMATS, *rows.FORMATS}))
     add_folds_option(parser)
-    add_target_option(parser)
+    add_row_options(parser)
     add_treebank_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)

@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from omkl._files import replacing
 from omkl.cli import rows
-from omkl.cli.common import add_folds_option, add_format_option, add_output_options, add_target_option, write_json
+from omkl.cli.common import add_folds_option, add_format_option, add_output_options, add_row_options, write_json
 from omkl.data import iter_treebank, read_sequences, sequences, treebank_writer
 from omkl.estimators import DependencyParser, SequenceLabeler, load
 
@@ -26,7 +26,7 @@ def add_parser(subparsers):
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the predictions to")
     add_format_option(parser, sorted({*sequences.FORMATS, *rows.FORMATS}))
     add_folds_option(parser)
-    add_target_option(parser)
+    add_row_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 

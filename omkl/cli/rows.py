@@ -22,6 +22,8 @@ def open_rows(path, arguments, model=None, labelled=True):
     target, options = _place(arguments.target), {}
     if format in ("csv", "parquet") and target is None and labelled:
         target = -1
+    if arguments.no_header:
+        options["header"] = False
     if format == "svmlight" and model is not None:
         options["n_features"] = getattr(model, "n_features_in_", None)
     stream = open_stream(path, format, target, **options)

@@ -7,7 +7,7 @@ import numpy as np
 from omkl.cli.common import (
     add_format_option,
     add_output_options,
-    add_target_option,
+    add_row_options,
     add_training_options,
     bar_chart,
     training_parameters,
@@ -20,7 +20,7 @@ from omkl.data.rows import join
 def add_options(parser, losses):
     """The options of both."""
     add_format_option(parser, FORMATS)
-    add_target_option(parser)
+    add_row_options(parser)
     parser.add_argument(
         "--kernels", nargs="+", metavar="K",
         help="kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, quadratic and "

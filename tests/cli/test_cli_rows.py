@@ -101,6 +101,17 @@ def test_columns_of_strings_are_groups(tmp_path):
     assert [json.loads(line)["y"] for line in output.read_text().splitlines()] == ["cherry", "melon"]
 
 
+def test_a_table_may_have_no_header(tmp_path):
+    pytest.importorskip("pyarrow")
+    data, model = tmp_path / "data.csv", tmp_path / "model.npz"
+    data.write_text("1,a\n-1,b\n2,a\n-2,b\n")
+    for option, n_examples in (([], 3), (["--no-header"], 4)):
+        report = tmp_path / "report.json"
+        arguments = ["--kernels", "linear", "--json", str(report), "--quiet", *option]
+        assert main(["train", "classifier", str(data), "-o", str(model), *arguments]) == 0
+        assert json.loads(report.read_text())["examples"] == n_examples
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
