@@ -15,6 +15,14 @@ class DataFileError(InputError):
     """A data file is missing, cut short or malformed; the message names the file and, where there is one, the line."""
 
 
+class DamagedFileError(DataFileError):
+    """The bytes of a file are not those that were once written."""
+
+
+class TruncatedFileError(DamagedFileError):
+    """A file ends too early; what is there is fine."""
+
+
 class DataWarning(UserWarning):
     """Something in a data file was left out, as it was asked for; the message says how much, and why."""
 

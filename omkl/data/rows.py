@@ -122,15 +122,20 @@ def _of_examples(X, y):
     n_missing = sum(target is None for target in y)
     if n_missing not in (0, len(y)):
         raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
-    return Block(_stacked(X), None if n_missing else _stacked(y))
+    inputs = _stacked(X)
+    if n_missing:
+        return Block(inputs)
+    is_scalar = isinstance(y[0], (Number, str, np.generic))
+    # a list of labels belongs to a sequence, and stays one
+    return Block(inputs, np.array(y) if is_scalar else y if inputs is X else _stacked(y))
 
 
 def _stacked(rows):
+    """Rows as a matrix if they are vectors, or numbers, and as they are if not."""
     first = rows[0]
     if sparse.issparse(first):
         return sparse.vstack(rows, format="csr")
-    is_vector = isinstance(first, np.ndarray) and first.ndim == 1
-    if is_vector or isinstance(first, (Number, str, np.generic)) or _holds_numbers(first):
+    if isinstance(first, Number) or (_is_vector(first)):
         try:
             return np.array(rows)
         except ValueError:
@@ -138,5 +143,5 @@ def _stacked(rows):
     return rows
 
 
-def _holds_numbers(row):
-    return isinstance(row, (list, tuple)) and len(row) > 0 and isinstance(row[0], Number)
+def _is_vector(row):
+    return isinstance(row, (np.ndarray, list, tuple)) and len(row) > 0 and isinstance(row[0], Number)

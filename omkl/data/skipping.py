@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass, field
 
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import DataFileError, DataWarning, InputError
 
 #: Reasons that are kept when records are skipped.
 N_REASONS = 10
@@ -11,10 +11,26 @@ N_REASONS = 10
 
 @dataclass
 class Skipped:
-    """How many records were skipped so far, and why the first of them."""
+    """How many records were skipped so far, and why the first of them; or that none may be."""
 
     count: int = 0
     reasons: list = field(default_factory=list)
+    on_error: str = "skip"
+
+    def __post_init__(self):
+        check_on_error(self.on_error)
+
+    def refuse(self, reason):
+        """A record cannot be read: raise, or count it.
+
+        Parameters
+        ----------
+        reason : str
+            File, line and what is wrong.
+        """
+        if self.on_error == "raise":
+            raise DataFileError(reason)
+        self.note(1, [reason])
 
     def note(self, count, reasons):
         self.count += count

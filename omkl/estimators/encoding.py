@@ -88,6 +88,9 @@ class Encoder:
                 raise InputError(
                     f"Inputs have {tokens.shape[1]} columns, but the model was trained on {self.shapes[PLAIN]}."
                 )
+            if sparse.issparse(tokens):
+                for name, kernel in self.kernels.items():
+                    _refuse_dual(name, kernel)
             return {PLAIN: tokens}
         used = dict.fromkeys(view.partition("[")[0] for view in self.views.values())
         return {key: _stacked(tokens, key, self.shapes[key]) for key in used}

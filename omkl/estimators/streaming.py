@@ -1,6 +1,7 @@
 """``fit`` on a stream: a loop of ``partial_fit`` over its blocks, which bounds memory, and can be resumed."""
 
 import copy
+import time
 import zlib
 
 import numpy as np
@@ -58,9 +59,10 @@ class StreamFit:
         self._run = begin_run(estimator, estimator._rng(), **checkpointing)
         self._keeper = self._run.phase("stream")
         self._epoch = self._block = self._digest = self._rounds = 0
+        self._watch = _Watch([*(estimator.callbacks or ()), self._meter])
         self._learner = _untrained(estimator)
         self._restore(estimator)
-        self._learner.callbacks = [*(estimator.callbacks or ()), self._meter]
+        self._learner.callbacks = [self._watch]
 
     def run(self):
         """Learn all there is to come; returns the estimator that has."""
@@ -71,15 +73,16 @@ class StreamFit:
             total=total, initial=self._rounds, unit=" examples", delay=1, leave=False,
             disable=None if learner.verbose else True,
         ) as bar:  # fmt: skip
-            while self._epoch < learner.epochs:
+            while self._epoch < learner.epochs and not self._watch.stopped:
                 self._pass(bar)
+                if self._rounds == 0:
+                    raise InputError("The stream has no example: nothing is left to train on.")
                 if learner._n_streamed is None:
                     learner._n_streamed = self._rounds
                 self._epoch, self._block, self._digest = self._epoch + 1, 0, 0
-        if self._rounds == 0:
-            raise InputError("The stream has no example: nothing is left to train on.")
+                self._watch.end_epoch(learner._trainer, self._epoch)
         self._meter.close(learner._trainer)
-        learner.history_, learner.n_iter_ = self._meter.records, learner.epochs
+        learner.history_, learner.n_iter_ = self._meter.records, self._epoch
         return learner
 
     def _pass(self, bar):
@@ -93,6 +96,8 @@ class StreamFit:
                 self._block, self._digest = number, digest
                 bar.update(block.n_examples)
                 bar.set_postfix(self._shown(), refresh=False)
+                if self._watch.stopped:
+                    return
                 if self._keeper is not None and self._keeper.due(block.n_examples):
                     self._write()
             elif number == self._block and digest != self._digest:
@@ -123,8 +128,8 @@ class StreamFit:
 
     def _write(self):
         learner = self._learner
-        manifest, arrays = learner._packed({**learner._saved_parameters()})
-        values, own = states_of(learner.callbacks)
+        manifest, arrays = learner._packed(learner._saved_parameters())
+        values, own = states_of([*self._watch.callbacks, self._watch])
         place = {name: getattr(self, f"_{name}") for name in ("epoch", "block", "digest", "rounds")}
         state = {"place": place, "model": manifest, "callbacks": values, "n_streamed": learner._n_streamed}
         self._run.write("stream", state, {**arrays, **own})
@@ -139,7 +144,43 @@ class StreamFit:
         self._learner = type(estimator)._from_model(values["model"], arrays, Unpacker(arrays, _users_own(estimator)))
         self._learner._n_streamed = values["n_streamed"]
         vars(self._learner).update(estimator.get_params(deep=False))
-        load_states([*(estimator.callbacks or ()), self._meter], values["callbacks"], arrays)
+        load_states([*self._watch.callbacks, self._watch], values["callbacks"], arrays)
+
+
+class _Watch:
+    """The callback that tells all others of rounds and epochs, and notes whether one of them ends training."""
+
+    def __init__(self, callbacks):
+        self.callbacks = callbacks
+        self.stopped = False
+        self._watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]
+        self._began, self._rounds, self._loss = time.perf_counter(), 0, 0.0
+
+    def on_round(self, trainer, step):
+        self._rounds += 1
+        self._loss += step.loss
+        if any([watch(trainer, step) for watch in self._watchers]):
+            self.stopped = True
+
+    def end_epoch(self, trainer, epoch):
+        """What ends with an epoch."""
+        record = {
+            "epoch": epoch,
+            "rounds": trainer.round,
+            "loss": self._loss / max(self._rounds, 1),
+            "norms": dict(zip(trainer.ledger.names, trainer.ledger.norms.tolist())),
+            "kernel_weights": trainer.kernel_weights(),
+            "seconds": time.perf_counter() - self._began,
+        }
+        if any([callback(trainer, record) for callback in self.callbacks if callable(callback)]):
+            self.stopped = True
+        self._began, self._rounds, self._loss = time.perf_counter(), 0, 0.0
+
+    def state(self):
+        return [self._rounds, self._loss], {}
+
+    def load_state(self, values, arrays):
+        self._rounds, self._loss = values
 
 
 def _untrained(estimator):

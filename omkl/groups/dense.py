@@ -126,7 +126,8 @@ class InterceptBank(DenseBank):
         super().__init__(name, (1, 1, n_outputs), averaging)
 
     def add_potentials(self, x, potentials):
-        potentials.unary[:] += self.ledger.scales[0] * self.table[0]
+        jit.add_constants(self.table, self.ledger.scales[0], potentials.unary)
 
     def _own(self, gradient):
-        return gradient.unary.sum(axis=0)[None, None]
+        # a single row is its own sum
+        return gradient.unary[None] if len(gradient.unary) == 1 else gradient.unary.sum(axis=0)[None, None]

@@ -128,7 +128,7 @@ class OnlineTrainer:
         if gradient is not None:  # else right, and by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * float(ledger.square_gradients.sum())
+            square_gradient = weight**2 * float(np.add.reduce(ledger.square_gradients))
             if self.schedule.adaptive:
                 rate = self._adapt(rate, loss, square_gradient)
 

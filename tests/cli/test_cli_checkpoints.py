@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from sklearn.datasets import dump_svmlight_file, load_iris
 
 from omkl.cli import main
 from omkl.data import synthetic_treebank, write_treebank
@@ -51,3 +52,23 @@ def test_bad_requests_are_one_sentence(treebank, tmp_path, capsys):
     assert "earlier run" in capsys.readouterr().err
     assert main([*command, *run, "10 rounds", "--resume", "--C", "3"]) == 2
     assert "has C = 1.0, but this run has 3.0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["parser", "labeler", "classifier", "regressor"])
+def test_streams_are_learned_block_by_block_and_resume(kind, treebank, tmp_path):
+    settings = ["--epochs", "3", "--random-state", "0", "--stream"]
+    settings += ["--templates", "small", "--memory", "10"] if kind == "parser" else []
+    path = treebank
+    if kind in ("classifier", "regressor"):
+        path = tmp_path / "data.svm"
+        X, y = load_iris(return_X_y=True)
+        dump_svmlight_file(X, y, str(path), zero_based=False)
+    command = ["train", kind, str(path), *settings, "--quiet", "-o"]
+    assert main([*command, str(tmp_path / "straight.npz")]) == 0
+    run = ["--checkpoint", str(tmp_path / "run"), "--checkpoint-every", "1 rounds"]
+    assert main([*command, str(tmp_path / "first.npz"), *run]) == 0
+    # the newer checkpoint is lost: the run goes on from the one before
+    max((tmp_path / "run").iterdir()).unlink()
+    assert main([*command, str(tmp_path / "resumed.npz"), *run, "--resume"]) == 0
+    for name in ("first", "resumed"):
+        assert (tmp_path / "straight.npz").read_bytes() == (tmp_path / f"{name}.npz").read_bytes()
