@@ -2,6 +2,7 @@
 
 from omkl.kernels.base import Kernel, Pair
 from omkl.kernels.checks import checked_gram
+from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
     Average,
     B1Spline,
@@ -26,6 +27,8 @@ __all__ = [
     "Custom",
     "DenseStack",
     "FactoredStack",
+    "FeatureMap",
+    "FourierFeatures",
     "Gaussian",
     "Kernel",
     "KernelStack",
@@ -33,6 +36,7 @@ __all__ = [
     "LazyStack",
     "Linear",
     "MixedStack",
+    "Nystrom",
     "PackedStack",
     "Pair",
     "Polynomial",
