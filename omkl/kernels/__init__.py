@@ -17,7 +17,7 @@ from omkl.kernels.functions import (
 )
 from omkl.kernels.generators import random_subset_gaussians, variable_kernels
 from omkl.kernels.lazy import LazyStack
-from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack, nystrom_factors
+from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
 from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
 
 __all__ = [
@@ -44,7 +44,6 @@ __all__ = [
     "as_kernel",
     "checked_gram",
     "compact_stack",
-    "nystrom_factors",
     "random_subset_gaussians",
     "variable_kernels",
 ]

@@ -148,10 +148,11 @@ class Kernel(Part):
         raise InputError(f"The kernel {self.name} has no explicit features.")
 
     def features(self, X):
-        """Explicit features, CSR (n, D), with inner products equal to the kernel."""
-        features = sparse.csr_array(self.raw_features(X))
+        """Explicit features (n, D), an array or as sparse as ``X``, with inner products equal to the kernel."""
+        features = self.raw_features(X)
         if self.normalize == "diagonal":
-            return sparse.csr_array(features.multiply(inverse_root(self.raw_diagonal(X))[:, None]))
+            scales = inverse_root(self.raw_diagonal(X))[:, None]
+            return features.multiply(scales).tocsr() if sparse.issparse(features) else features * scales
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
 
     def frequencies(self, generator, shape):

@@ -9,6 +9,7 @@ from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
     ExplicitBank,
+    FeatureMapBank,
     Features,
     KernelExpansion,
     SparseCachedBank,
@@ -64,6 +65,9 @@ def banks_of(kind, problem, averaging):
         dual = CachedKernelBank(names[1:], kernels[1:], views[1:], tokens, K, averaging, np.float64)
         return [explicit_bank(names[:1], kernels[:1], averaging), dual], tokens
     tokens = problem.tokens()
+    if kind == "mapped":
+        sizes = [kernel.feature_count(D) for kernel in kernels]
+        return [FeatureMapBank(names, kernels, views, sizes, K, averaging)], tokens
     if kind == "expansion":
         return [KernelExpansion(names, kernels, views, K, averaging)], tokens
     if kind == "sparse":
@@ -73,7 +77,7 @@ def banks_of(kind, problem, averaging):
     return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
 
 
-KINDS = ["explicit", "cached", "on demand", "sparse", "expansion", "mixed"]
+KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
