@@ -70,6 +70,11 @@ def packed_bytes_fit(n_kernels, n_samples, dtype):
     return packed_bytes(n_kernels, n_samples, dtype) <= _free_bytes()
 
 
+def affordable_rank(n_kernels, n_samples, dtype):
+    """The rank of factors of so many kernels that take half of the memory that is free."""
+    return int(min(_free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples))
+
+
 def require_memory(n_kernels, n_samples, dtype):
     """Raise an InputError where packed kernels would not fit into the memory that is free."""
     require_bytes(packed_bytes(n_kernels, n_samples, dtype), f"{n_kernels} packed kernels of {n_samples} samples")
