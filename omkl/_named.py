@@ -68,6 +68,18 @@ def resolve(base, spec, what):
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
 
 
+def split_settings(spec, names, what):
+    """A string without those of its settings that have these names, and these settings as a dict.
+
+    >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
+    ('gaussian:sigma2=5', {'features': 2000})
+    """
+    name, _, settings = spec.partition(":")
+    rest = [part for part in settings.split(",") if part.partition("=")[0].strip() not in names]
+    chosen = [part for part in settings.split(",") if part.partition("=")[0].strip() in names]
+    return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
+
+
 def _family(base):
     yield base
     for cls in base.__subclasses__():

@@ -6,7 +6,7 @@ from scipy import sparse
 from omkl.estimators.vocabulary import Vocabulary
 from omkl.exceptions import InputError
 from omkl.groups import Features, Tokens
-from omkl.kernels import Kernel, Linear, as_kernel
+from omkl.kernels import FeatureMap, FourierFeatures, Kernel, Linear, as_kernel
 
 #: The only view of inputs that are plain arrays.
 PLAIN = "x"
@@ -33,7 +33,7 @@ class Encoder:
     views : dict of str to str
         For each kernel, the view that it reads.
     explicit : list of str
-        Names of the kernels that are held as explicit features.
+        Names of the kernels that are held as explicit, sparse features.
     vocabulary : Vocabulary or None
         Sparse features; None for arrays.
     """
@@ -61,7 +61,7 @@ class Encoder:
         for name, kernel in named:
             inputs = _select(raw, self.views[name])
             if sparse.issparse(inputs):
-                _refuse_dual(name, kernel)
+                _refuse_dense_only(name, kernel)
             self.kernels[name] = kernel.fit(inputs)
         self.explicit = [name for name in self.kernels if self._is_explicit(name)]
         if is_dicts:
@@ -73,8 +73,10 @@ class Encoder:
     def encode(self, tokens, offsets, grow=False):
         """The tokens of the sequences ``offsets[s] : offsets[s + 1]``; new keys and values are learned if ``grow``."""
         raw = self._read_views(tokens)
-        views = {self.views[name]: _select(raw, self.views[name]) for name in self.dual}
-        parts = [self.kernels[name].features(_select(raw, self.views[name])) for name in self.explicit]
+        views = {self.views[name]: _select(raw, self.views[name]) for name in [*self.mapped, *self.dual]}
+        parts = [
+            sparse.csr_array(self.kernels[name].features(_select(raw, self.views[name]))) for name in self.explicit
+        ]
         features = _from_csr(sparse.hstack(parts, format="csr")) if parts else None
         if self.vocabulary is not None:
             found = self.vocabulary.encode(_without(tokens, self.shapes), grow)
@@ -90,7 +92,7 @@ class Encoder:
                 )
             if sparse.issparse(tokens):
                 for name, kernel in self.kernels.items():
-                    _refuse_dual(name, kernel)
+                    _refuse_dense_only(name, kernel)
             return {PLAIN: tokens}
         used = dict.fromkeys(view.partition("[")[0] for view in self.views.values())
         return {key: _stacked(tokens, key, self.shapes[key]) for key in used}
@@ -123,7 +125,12 @@ class Encoder:
     @property
     def dual(self):
         """Names of the kernels that are held as dual expansions."""
-        return [name for name in self.kernels if name not in self.explicit]
+        return [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
+
+    @property
+    def mapped(self):
+        """Names of the kernels that are held by feature maps: dense features, computed where they are needed."""
+        return [name for name, kernel in self.kernels.items() if _is_mapped(kernel)]
 
     @property
     def explicit_names(self):
@@ -132,7 +139,7 @@ class Encoder:
 
     def explicit_groups(self, first=0):
         """The group of every explicit feature from id ``first`` on."""
-        counts = [self._feature_count(name) for name in self.explicit]
+        counts = [self.feature_count(name) for name in self.explicit]
         groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         if self.vocabulary is None:
             return groups[first:]
@@ -142,7 +149,7 @@ class Encoder:
 
     def feature_names(self):
         """A function from the id of an explicit feature to its name."""
-        counts = [self._feature_count(name) for name in self.explicit]
+        counts = [self.feature_count(name) for name in self.explicit]
         starts = np.cumsum([0, *counts]).tolist()
         strings = self.vocabulary.names() if self.vocabulary is not None else []
 
@@ -175,7 +182,8 @@ class Encoder:
             raise InputError(f"The kernel {name!r} needs arrays, but the tokens hold only strings and numbers.")
         return on if on is not None else next(iter(self.shapes))
 
-    def _feature_count(self, name):
+    def feature_count(self, name):
+        """Dimension of a kernel's feature map on its view; None where it has none."""
         view = self.views[name]
         whole, _, columns = view.partition("[")
         n_columns = self.shapes[whole]
@@ -184,10 +192,12 @@ class Encoder:
         return self.kernels[name].feature_count(n_columns)
 
     def _n_kernel_features(self):
-        return sum(self._feature_count(name) for name in self.explicit)
+        return sum(self.feature_count(name) for name in self.explicit)
 
     def _is_explicit(self, name):
-        kernel, count = self.kernels[name], self._feature_count(name)
+        kernel, count = self.kernels[name], self.feature_count(name)
+        if _is_mapped(kernel):
+            return False
         if kernel.explicit is None:
             return count is not None and (isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT)
         if kernel.explicit and count is None:
@@ -260,18 +270,24 @@ def named_kernels(specs):
 def takes_sparse(specs):
     """Whether these kernels can all be held explicitly on sparse input."""
     try:
-        return specs is None or all(_is_linear_map(kernel) for _, kernel in named_kernels(specs))
+        return specs is None or all(_reads_sparse(kernel) for _, kernel in named_kernels(specs))
     except InputError:
         return False
 
 
-def _is_linear_map(kernel):
-    return isinstance(kernel, Linear) and kernel.explicit is not False
+def _refuse_dense_only(name, kernel):
+    if not _reads_sparse(kernel):
+        raise InputError(
+            f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups and Fourier features."
+        )
 
 
-def _refuse_dual(name, kernel):
-    if not _is_linear_map(kernel):
-        raise InputError(f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups only.")
+def _reads_sparse(kernel):
+    return isinstance(kernel, (Linear, FourierFeatures)) and kernel.explicit is not False
+
+
+def _is_mapped(kernel):
+    return isinstance(kernel, FeatureMap) and kernel.explicit is not False
 
 
 def _shapes_of_first(tokens):

@@ -1,13 +1,13 @@
 """Where the Gram matrices of a batch estimator come from: kernels on the rows of an array, or matrices given."""
 
-import warnings
+from typing import ClassVar
 
 import numpy as np
 
 from omkl.estimators.encoding import named_kernels
-from omkl.exceptions import InputError, MemoryWarning
-from omkl.kernels import Gaussian, LazyStack, PackedStack
-from omkl.kernels.checks import packed_bytes_fit
+from omkl.estimators.representations import represent
+from omkl.exceptions import InputError
+from omkl.kernels import Gaussian, PackedStack
 from omkl.kernels.gram import cross_matrices, row_blocks
 from omkl.kernels.packing import columns_of
 
@@ -30,38 +30,47 @@ class ArrayKernels:
         self.names = [name for name, _ in named]
         self.kernels = [kernel.fit(_columns(X, kernel)) for _, kernel in named]
         self.X = np.array(X)  # its own: what it predicts does not depend on where test inputs lie in memory
+        self.n_samples = len(self.X)
 
-    @property
-    def n_samples(self):
-        """Number of training samples, N."""
-        return len(self.X)
-
-    def stack(self, dtype):
-        """The Gram matrices on the training samples: in memory, or where they do not fit computed in every pass."""
-        if packed_bytes_fit(len(self.kernels), len(self.X), dtype):
-            return PackedStack.from_kernels(self.kernels, self.X, dtype)
-        warnings.warn(
-            f"{len(self.kernels)} kernels of {len(self.X)} samples do not fit into memory: they are computed anew in "
-            "every pass over them.",
-            MemoryWarning,
-            stacklevel=4,
-        )
-        return LazyStack(self.kernels, self.X, dtype)
+    def stack(self, dtype, approximate):
+        """The kernels on the training samples, held as is cheapest; from now on predictions are with them as held."""
+        held = represent(self.kernels, self.X, dtype, approximate)
+        self.kernels, self.ranks = held.kernels, held.ranks
+        self.representations = dict(zip(self.names, held.described))
+        return held.stack
 
     def n_rows(self, X):
         """Number of samples to predict."""
         return len(X)
 
     def blocks(self, X, active):
-        """Yield ``(block, matrices)``: a slice of the rows of X, and the active kernels' values there, (n, N) each."""
-        for block in row_blocks(len(X), len(self.X), np.float64):
-            yield block, self._between(X[block], self.X, active)
+        """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel what :meth:`weights` multiply.
 
-    def pack(self, packer):
-        """What prediction needs, as JSON values; arrays go to the packer."""
+        That is its values against the training samples, (n, N), or its features (n, r) where it is held as a factor.
+        """
+        others = [m for m in active if m not in self.ranks]
+        width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
+        for block in row_blocks(len(X), width, np.float64):
+            between = self._between(X[block], self.X, others)
+            yield block, (self._features(X[block], m) if m in self.ranks else next(between) for m in active)
+
+    def weights(self, m, coefficients):
+        """What predicts with a kernel, from its dual coefficients (N, P): these, or (r, P) weights of its features."""
+        if m not in self.ranks:
+            return coefficients
+        blocks = row_blocks(self.n_samples, self.ranks[m], np.float64)
+        return sum(self._features(self.X[block], m).T @ coefficients[block] for block in blocks)
+
+    def _features(self, X, m):
+        return self.kernels[m].features(_columns(X, self.kernels[m]))
+
+    def pack(self, packer, active):
+        """What prediction needs, as JSON values; arrays go to the packer. Factors do without the training inputs."""
         return {
             "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self._named()},
-            "X": packer.pack(self.X, "the training inputs"),
+            "ranks": list(self.ranks.items()),
+            "n_samples": self.n_samples,
+            "X": None if self.ranks.keys() >= set(active) else packer.pack(self.X, "the training inputs"),
         }
 
     def _named(self):
@@ -74,6 +83,7 @@ class ArrayKernels:
         source.names = list(packed["kernels"])
         source.kernels = [unpacker.unpack(kernel) for kernel in packed["kernels"].values()]
         source.X = unpacker.unpack(packed["X"])
+        source.ranks, source.n_samples = dict(packed["ranks"]), packed["n_samples"]
         return source
 
     def _between(self, X, Y, active):
@@ -86,7 +96,7 @@ class ArrayKernels:
 
 
 class GivenMatrices:
-    """Gram matrices computed by the user.
+    """Gram matrices computed by the user; the methods are those of :class:`ArrayKernels`.
 
     Parameters
     ----------
@@ -94,6 +104,9 @@ class GivenMatrices:
     n_samples : int
         The number N of targets.
     """
+
+    #: None is a factor.
+    ranks: ClassVar[dict] = {}
 
     def __init__(self, grams, n_samples):
         self.matrices = grams
@@ -105,8 +118,9 @@ class GivenMatrices:
                 f"(M, {n_samples}, {n_samples}), for {n_samples} targets; the first has shape {shape}."
             )
         self.names = [f"kernel {m}" for m in range(len(grams))]
+        self.representations = dict.fromkeys(self.names, "dense")
 
-    def stack(self, dtype):
+    def stack(self, dtype, approximate):
         """The matrices, checked and packed."""
         return PackedStack.from_grams(self.matrices, dtype)
 
@@ -135,7 +149,11 @@ class GivenMatrices:
             chosen[m] = matrix
         yield slice(None), chosen.values()
 
-    def pack(self, packer):
+    def weights(self, m, coefficients):
+        """The dual coefficients (N, P) themselves."""
+        return coefficients
+
+    def pack(self, packer, active):
         """What prediction needs, as JSON values: the matrices themselves are not."""
         return {"n_kernels": len(self.names), "n_samples": self.n_samples}
 

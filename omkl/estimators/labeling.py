@@ -10,7 +10,7 @@ from omkl.estimators.examples import Examples
 from omkl.estimators.labels import Labels
 from omkl.estimators.runs import fingerprint
 from omkl.exceptions import InputError
-from omkl.groups import CachedKernelBank, ExplicitBank, KernelExpansion, SparseCachedBank
+from omkl.groups import CachedKernelBank, ExplicitBank, FeatureMapBank, KernelExpansion, SparseCachedBank
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
@@ -50,6 +50,12 @@ class LabelEstimator(OnlineEstimator):
         n_outputs = structure.zeros(1).unary.shape[1]
         if encoder.explicit_names or encoder.vocabulary is not None:
             banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
+        if mapped := encoder.mapped:
+            kernels = [encoder.kernels[name] for name in mapped]
+            views = [encoder.views[name] for name in mapped]
+            sizes = [encoder.feature_count(name) for name in mapped]
+            memory = 0 if tokens is None else int(self.cache_size * 1e6)
+            banks.append(FeatureMapBank(mapped, kernels, views, sizes, n_outputs, averaging, memory))
         for names in _dual_banks(encoder):
             kernels = [encoder.kernels[name] for name in names]
             views = [encoder.views[name] for name in names]

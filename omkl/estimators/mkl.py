@@ -17,7 +17,7 @@ from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels, unpack_source
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
-from omkl.kernels import PackedStack
+from omkl.kernels import LazyStack
 from omkl.losses import Logistic, PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -29,7 +29,7 @@ class BatchMKL(CertifiedEstimator):
 
     def __init__(
         self, kernels=None, loss=None, regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, dtype="float32", verbose=True,
+        fit_intercept=True, dtype="float32", approximate="auto", verbose=True,
     ):  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -40,9 +40,10 @@ class BatchMKL(CertifiedEstimator):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.dtype = dtype
+        self.approximate = approximate
         self.verbose = verbose
 
-    _plain_attributes = (*CertifiedEstimator._plain_attributes, "kernel_weights_")
+    _plain_attributes = (*CertifiedEstimator._plain_attributes, "kernel_weights_", "kernel_representations_")
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -51,6 +52,8 @@ class BatchMKL(CertifiedEstimator):
         loss = self._resolve_loss()
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
+        if self.approximate not in ("auto", True, False):
+            raise InputError(f'approximate must be "auto", True or False, not {self.approximate!r}.')
         solver = resolve(Solver, self.solver, "solver")
         spec = solver.natural_regularizer if self.regularizer is None else self.regularizer
         return loss, resolve(Regularizer, spec, "regularizer"), solver
@@ -69,7 +72,7 @@ class BatchMKL(CertifiedEstimator):
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
         loss, regularizer, solver = self._resolve()
         models, duals, history, weights, gaps, iterations = [], [], [], [], [], []
-        stack = source.stack(np.dtype(self.dtype))
+        stack = source.stack(np.dtype(self.dtype), self.approximate)
         for rows, target in targets:
             kernels = stack if rows is None else _restricted(stack, rows)
             problem = Problem(kernels, target, loss, regularizer, float(self.C), self.fit_intercept)
@@ -83,8 +86,10 @@ class BatchMKL(CertifiedEstimator):
             gaps.append(solution.certificate.gap)
             iterations.append(solution.n_iter)
         self._source, self._models, self._rows = source, models, [rows for rows, _ in targets]
+        self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
         self.dual_variables_, self.history_ = duals, history
         self.kernel_weights_ = dict(zip(source.names, np.mean(weights, axis=0).tolist()))
+        self.kernel_representations_ = source.representations
         self.dual_gap_ = max(gaps)
         self.n_iter_ = max(iterations)
 
@@ -117,7 +122,8 @@ class BatchMKL(CertifiedEstimator):
                 f"A path is for two classes, but y holds {len(self.classes_)}: choose one against the rest."
             )
         ((_, target),) = targets
-        problem = Problem(source.stack(np.dtype(self.dtype)), target, loss, regularizer, 1.0, self.fit_intercept)
+        kernels = source.stack(np.dtype(self.dtype), self.approximate)
+        problem = Problem(kernels, target, loss, regularizer, 1.0, self.fit_intercept)
         records = regularization_path(solver, problem, C, self.tol, self.max_iter)
         worst = max(records, key=lambda record: record["dual_gap"])
         self._warn_above_tolerance(worst["dual_gap"], worst["n_iter"])
@@ -139,15 +145,20 @@ class BatchMKL(CertifiedEstimator):
         check_is_fitted(self)
         if isinstance(self._source, ArrayKernels):
             X = validate_data(self, X, reset=False, dtype=np.float64)
-        active = self._active
         outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
-        for block, matrices in self._source.blocks(X, active):
-            for m, matrix in zip(active, matrices):
-                for p, (model, rows) in enumerate(zip(self._models, self._rows)):
-                    place = np.searchsorted(model.active, m)
-                    if place < len(model.active) and model.active[place] == m:
-                        outputs[block, p] += (matrix if rows is None else matrix[:, rows]) @ model.coefficients[place]
+        for block, parts in self._source.blocks(X, self._active):
+            for part, weights in zip(parts, self._weights):
+                outputs[block] += part @ weights
         return outputs
+
+    def _coefficients(self, m):
+        """Dual coefficients of one kernel in all models: (N, P)."""
+        dense = np.zeros((self._source.n_samples, len(self._models)))
+        for p, (model, rows) in enumerate(zip(self._models, self._rows)):
+            place = np.searchsorted(model.active, m)
+            if place < len(model.active) and model.active[place] == m:
+                dense[slice(None) if rows is None else rows, p] = model.coefficients[place]
+        return dense
 
     @property
     def _active(self):
@@ -164,9 +175,8 @@ class BatchMKL(CertifiedEstimator):
         r"""The :math:`\alpha_m` of the representer theorem: (M, N); (P, M, N) for P binary problems."""
         check_is_fitted(self)
         dense = np.zeros((len(self._models), len(self._source.names), self._source.n_samples))
-        for p, (model, rows) in enumerate(zip(self._models, self._rows)):
-            samples = np.arange(self._source.n_samples) if rows is None else rows
-            dense[p][np.ix_(model.active, samples)] = model.coefficients
+        for m in self._active:
+            dense[:, m] = self._coefficients(m).T
         return dense[0] if len(dense) == 1 else dense
 
     @property
@@ -183,7 +193,11 @@ class BatchMKL(CertifiedEstimator):
     def _describe(self, packer):
         models = [{**vars(model), "rows": rows} for model, rows in zip(self._models, self._rows)]
         return {
-            "source": self._source.pack(packer),
+            "source": self._source.pack(packer, self._active),
+            "weights": [
+                packer.pack(weights, "weights of features") if m in self._source.ranks else None
+                for m, weights in zip(self._active, self._weights)
+            ],
             "models": [packer.pack(model, "a model of the estimator") for model in models],
         }
 
@@ -192,6 +206,10 @@ class BatchMKL(CertifiedEstimator):
         models = [unpacker.unpack(packed) for packed in manifest["models"]]
         self._rows = [model.pop("rows") for model in models]
         self._models = [Expansion(**model) for model in models]
+        self._weights = [
+            self._coefficients(m) if packed is None else unpacker.unpack(packed)
+            for m, packed in zip(self._active, manifest["weights"])
+        ]
 
 
 class MKLClassifier(ClassifierMixin, BatchMKL):
@@ -204,7 +222,8 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     kernels : list, dict, "precomputed" or None
         Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``), with
         names if it is a dict; "precomputed" where X is Gram matrices: a list of M arrays (N, N), or one (M, N, N)
-        array. None takes linear, quadratic and Gaussian kernels of five widths.
+        array. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by Fourier features,
+        ``"chi2:features=500"`` by the Nyström method. None takes linear, quadratic and Gaussian kernels of five widths.
     loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
         The function :math:`\psi` of the norms. "block1" is sparse, "uniform" keeps all kernels alike; "mkl" is the
@@ -225,6 +244,11 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         How more than two classes are split into binary problems: each against the rest, or each pair.
     dtype : {"float32", "float64"}
         How Gram matrices are stored; sums are in float64 always. A gap below about 1e-5 needs "float64".
+    approximate : {"auto", True, False}
+        What becomes of kernels that do not fit into memory: True replaces them by Nyström approximations on at most
+        500 landmarks, with a warning that says how much these leave out; False computes them anew in every pass;
+        "auto" approximates where a single Gram matrix takes more than 256 MiB. Model, prediction and certificate are
+        those of the kernels as they are held, which ``kernel_representations_`` tells.
     verbose : bool
         Show a progress bar, if it takes longer than a second and standard error is a terminal.
 
@@ -233,6 +257,9 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     classes_ : array of shape (K,)
     kernel_weights_ : dict of str to float
         Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); the mean over binary problems.
+    kernel_representations_ : dict of str to str
+        How each kernel was held: "dense" (a Gram matrix), "factor of rank 300" (a feature map of few dimensions), or
+        "computed in every pass".
     dual_gap_ : float
         Relative duality gap reached, the largest of the binary problems; computed from the model over all kernels.
     n_iter_ : int
@@ -262,9 +289,11 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
 
     def __init__(
         self, kernels=None, loss="logistic", regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, multiclass="ovr", dtype="float32", verbose=True,
+        fit_intercept=True, multiclass="ovr", dtype="float32", approximate="auto", verbose=True,
     ):  # fmt: skip
-        super().__init__(kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, verbose)
+        super().__init__(
+            kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
+        )
         self.multiclass = multiclass
 
     def fit(self, X, y):
@@ -349,14 +378,15 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
     Parameters
     ----------
-    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, verbose
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
 
     Attributes
     ----------
-    kernel_weights_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, dual_variables_, history_
+    kernel_weights_, kernel_representations_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, dual_variables_, \
+history_
         As for :class:`MKLClassifier`, of one problem.
 
     Examples
@@ -370,9 +400,11 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
     def __init__(
         self, kernels=None, loss="squared", regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, dtype="float32", verbose=True,
+        fit_intercept=True, dtype="float32", approximate="auto", verbose=True,
     ):  # fmt: skip
-        super().__init__(kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, verbose)
+        super().__init__(
+            kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
+        )
 
     def fit(self, X, y):
         """Learn kernels and regression function.
@@ -411,7 +443,7 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
 def _restricted(stack, samples):
     """The kernels on the samples of two classes."""
-    if not isinstance(stack, PackedStack):
+    if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
         raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
     return stack.restricted(samples)
 

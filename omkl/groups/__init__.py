@@ -7,6 +7,7 @@ from omkl.groups.base import GroupBank
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
+from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.kernel import KernelExpansion
 from omkl.groups.ledger import Ledger
 from omkl.groups.templates import Template, TemplateSet, distance_name
@@ -18,6 +19,7 @@ __all__ = [
     "ArcTokens",
     "CachedKernelBank",
     "ExplicitBank",
+    "FeatureMapBank",
     "Features",
     "GroupBank",
     "InterceptBank",

@@ -2,6 +2,7 @@
 
 from omkl.kernels.base import Kernel, Pair
 from omkl.kernels.checks import checked_gram
+from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
     Average,
     B1Spline,
@@ -16,7 +17,7 @@ from omkl.kernels.functions import (
 )
 from omkl.kernels.generators import random_subset_gaussians, variable_kernels
 from omkl.kernels.lazy import LazyStack
-from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack, nystrom_factors
+from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
 from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "Custom",
     "DenseStack",
     "FactoredStack",
+    "FeatureMap",
+    "FourierFeatures",
     "Gaussian",
     "Kernel",
     "KernelStack",
@@ -33,6 +36,7 @@ __all__ = [
     "LazyStack",
     "Linear",
     "MixedStack",
+    "Nystrom",
     "PackedStack",
     "Pair",
     "Polynomial",
@@ -40,7 +44,6 @@ __all__ = [
     "as_kernel",
     "checked_gram",
     "compact_stack",
-    "nystrom_factors",
     "random_subset_gaussians",
     "variable_kernels",
 ]

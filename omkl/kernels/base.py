@@ -35,6 +35,8 @@ class Pair:
     def squared_distances(self):
         """Squared Euclidean distances, (n, m), never negative."""
         X, Y = self.X, self.Y
+        if sparse.issparse(X):
+            return pairwise.euclidean_distances(X, Y, squared=True)
         center = Y.mean(axis=0)
         if X.dtype == np.float32 and center @ center > FAR_FROM_ORIGIN * Y.var(axis=0).sum():
             # single precision would lose the distances in the length of the vectors: move the origin into the data
@@ -76,6 +78,10 @@ class Kernel(Part):
         Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
         kernels with a finite feature map.
 
+    A string may ask for an approximation of any kernel by so many explicit features, as in
+    ``"gaussian:sigma2=5,features=2000"``: ``map`` chooses :class:`~omkl.kernels.FourierFeatures` ("fourier", the
+    default where a kernel has them) or :class:`~omkl.kernels.Nystrom` ("nystrom"), ``seed`` what is drawn.
+
     A kernel of your own is a subclass with :meth:`raw` and, if it is not constant, :meth:`raw_diagonal`; or the
     function itself, as ``Custom(function)``.
     """
@@ -96,7 +102,7 @@ class Kernel(Part):
 
     def raw_diagonal(self, X):
         """``k(x, x)`` before normalisation for each row of X."""
-        return np.ones(len(X))
+        return np.ones(X.shape[0])
 
     def fit(self, X):
         """A kernel like this one with everything set that it learns from training data ``X`` (n, d)."""
@@ -142,13 +148,24 @@ class Kernel(Part):
         raise InputError(f"The kernel {self.name} has no explicit features.")
 
     def features(self, X):
-        """Explicit features, CSR (n, D), with inner products equal to the kernel."""
-        features = sparse.csr_array(self.raw_features(X))
+        """Explicit features (n, D), an array or as sparse as ``X``, with inner products equal to the kernel."""
+        features = self.raw_features(X)
         if self.normalize == "diagonal":
+            scales = inverse_root(self.raw_diagonal(X))
+            if not sparse.issparse(features):
+                return features * scales[:, None]
+            features = sparse.csr_array(features)
             # scaling rows by hand spares scipy's detour by coordinates
-            factors = np.repeat(inverse_root(self.raw_diagonal(X)), np.diff(features.indptr))
-            return sparse.csr_array((features.data * factors, features.indices, features.indptr), features.shape)
+            values = features.data * np.repeat(scales, np.diff(features.indptr))
+            return sparse.csr_array((values, features.indices, features.indptr), features.shape)
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
+
+    def frequencies(self, generator, shape):
+        """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.
+
+        Only kernels of differences have one, by Bochner's theorem: ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
+        """
+        raise InputError(f"The kernel {self.name} has no spectral density.")
 
     def as_support(self, X):
         """What to keep of training inputs to evaluate the kernel against them later."""
@@ -173,7 +190,10 @@ class Kernel(Part):
         return copy
 
     def __eq__(self, other):
-        return super().__eq__(other) and self.learned() == other.learned()
+        if not super().__eq__(other):
+            return False
+        mine, theirs = self.learned(), other.learned()
+        return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
     __hash__ = Part.__hash__
 

@@ -70,14 +70,24 @@ def packed_bytes_fit(n_kernels, n_samples, dtype):
     return packed_bytes(n_kernels, n_samples, dtype) <= _free_bytes()
 
 
+def affordable_rank(n_kernels, n_samples, dtype):
+    """The rank of factors of so many kernels that take half of the memory that is free."""
+    return int(min(_free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples))
+
+
 def require_memory(n_kernels, n_samples, dtype):
     """Raise an InputError where packed kernels would not fit into the memory that is free."""
-    if not packed_bytes_fit(n_kernels, n_samples, dtype):
-        needed, free = packed_bytes(n_kernels, n_samples, dtype), _free_bytes()
+    require_bytes(packed_bytes(n_kernels, n_samples, dtype), f"{n_kernels} packed kernels of {n_samples} samples")
+
+
+def require_bytes(needed, what):
+    """Raise an InputError where kernels of so many bytes would not fit into the memory that is free."""
+    free = _free_bytes()
+    if needed > free:
         raise InputError(
-            f"{n_kernels} packed kernels of {n_samples} samples need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} "
-            f"GiB are free: use float32 storage, low-rank factors (FactoredStack), kernels computed anew in every pass "
-            f"(LazyStack), or fewer samples."
+            f"{what} need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: use float32 storage, low-rank "
+            f"factors of fewer features (FactoredStack), kernels computed anew in every pass (LazyStack), or fewer "
+            f"samples."
         )
 
 

@@ -4,14 +4,17 @@ Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kern
 matrix of inner products (or distances) once, however many kernels ask for it.
 """
 
+from itertools import combinations_with_replacement
+from math import comb, factorial
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from omkl._named import resolve
+from omkl._named import resolve, split_settings
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, Pair
+from omkl.kernels.feature_maps import approximated
 
 
 class Linear(Kernel):
@@ -81,14 +84,20 @@ class Polynomial(Kernel):
         return _integer_power(self.gamma * np.einsum("ij,ij->i", X, X) + self.coef0, self.degree)
 
     def feature_count(self, n_columns):
-        return (n_columns + 1) * (n_columns + 2) // 2 if self.degree == 2 else None
+        return comb(n_columns + self.degree, self.degree)
 
     def raw_features(self, X):
-        if self.degree != 2:
-            raise InputError(f"Explicit features are made for polynomials of degree 2, not {self.degree}.")
         with_constant = np.column_stack([np.sqrt(self.gamma) * X, np.full(len(X), np.sqrt(self.coef0))])
-        i, j = np.triu_indices(with_constant.shape[1])
-        return with_constant[:, i] * with_constant[:, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+        powers = np.array(list(combinations_with_replacement(range(with_constant.shape[1]), self.degree)))
+        # how often the multinomial theorem counts each monomial: degree! over the factorials of its powers
+        counts = np.full(len(powers), float(factorial(self.degree)))
+        runs = np.ones(len(powers))
+        features = with_constant[:, powers[:, 0]]
+        for earlier, column in zip(powers.T, powers.T[1:]):
+            runs = np.where(column == earlier, runs + 1.0, 1.0)
+            counts /= runs
+            features *= with_constant[:, column]
+        return features * np.sqrt(counts)
 
 
 def _integer_power(base, degree):
@@ -124,6 +133,9 @@ class Gaussian(Kernel):
         matrix = pair.squared_distances * (-0.5 / _known(self.width_, self))
         return np.exp(matrix, out=matrix)
 
+    def frequencies(self, generator, shape):
+        return orthogonal_normals(generator, shape) / np.sqrt(_known(self.width_, self))
+
 
 class Laplacian(Kernel):
     r""":math:`k(x, y) = \exp(-\|x - y\|_1 / \sigma)`.
@@ -149,6 +161,9 @@ class Laplacian(Kernel):
 
     def raw(self, pair):
         return np.exp(pair.manhattan_distances / -_known(self.width_, self))
+
+    def frequencies(self, generator, shape):
+        return generator.standard_cauchy(shape) / _known(self.width_, self)
 
 
 class ChiSquared(Kernel):
@@ -315,7 +330,23 @@ def as_kernel(spec):
     """A kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays."""
     if callable(spec) and not isinstance(spec, Kernel):
         return Custom(spec)
+    if isinstance(spec, str):
+        spec, approximation = split_settings(spec, ("features", "map", "seed"), "kernel")
+        if approximation:
+            return approximated(resolve(Kernel, spec, "kernel"), **approximation)
     return resolve(Kernel, spec, "kernel")
+
+
+def orthogonal_normals(generator, shape):
+    """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
+    count, d = shape
+    rows = []
+    for first in range(0, count, max(d, 1)):
+        basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
+        # with these signs the basis is uniform over all rotations
+        lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
+        rows.append((basis * lengths).T)
+    return np.concatenate(rows)
 
 
 def _check_width(name, value):
@@ -331,7 +362,7 @@ def _known(width, kernel):
 
 def _sampled_pair(X, size=1000):
     """At most ``size`` rows against each other: evenly spaced, so that nothing depends on a random state."""
-    rows = np.linspace(0, len(X) - 1, min(len(X), size)).astype(np.int64)
+    rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], size)).astype(np.int64)
     return Pair(X[rows], X[rows])
 
 

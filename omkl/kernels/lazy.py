@@ -8,6 +8,9 @@ from omkl.kernels.functions import as_kernel
 from omkl.kernels.packing import packed_kernels
 from omkl.kernels.stack import PackedStack, WeightedSum
 
+#: Bytes that kept kernels may take, unless said otherwise.
+BUDGET = 2**28
+
 
 class LazyStack:
     """Kernels on data, computed in blocks whenever they are asked for; the latest ones are kept.
@@ -27,7 +30,7 @@ class LazyStack:
 
     sums_entries = False
 
-    def __init__(self, kernels, X, dtype=np.float32, budget=2**28):
+    def __init__(self, kernels, X, dtype=np.float32, budget=BUDGET):
         self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
         self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
         row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize

@@ -1,13 +1,11 @@
 """Kernels as low-rank factors, and stacks that are partly that: smaller and faster where kernels have low rank."""
 
 import numpy as np
-from scipy.linalg import eigh
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
-from omkl.kernels.base import Pair
-from omkl.kernels.checks import checked_gram
-from omkl.kernels.functions import as_kernel
+from omkl.kernels.checks import checked_gram, require_bytes
+from omkl.kernels.gram import row_blocks
 from omkl.kernels.packing import columns_of
 from omkl.kernels.stack import PackedStack, WeightedSum
 
@@ -37,11 +35,42 @@ class FactoredStack:
             raise InputError(f"Factors must be matrices with one row a sample, all of the same samples, not {shapes}.")
         if not all(np.all(np.isfinite(factor)) for factor in factors):
             raise InputError("Factors must be finite numbers.")
-        self.n_kernels, self.n_samples = len(factors), shapes.pop()
-        self.starts = np.concatenate([[0], np.cumsum([factor.shape[1] for factor in factors])]).astype(np.int64)
-        self.rows = np.empty((self.starts[-1], self.n_samples), dtype=dtype)
+        self._allocate([factor.shape[1] for factor in factors], shapes.pop(), dtype)
         for factor, start, stop in zip(factors, self.starts, self.starts[1:]):
             self.rows[start:stop] = factor.T
+
+    @classmethod
+    def from_kernels(cls, kernels, X, dtype=np.float32):
+        """Kernels with finite feature maps on data, in blocks of samples: no factor is in memory twice.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Fitted; ``on`` may be None, a slice, or a tuple of columns.
+        X : array of shape (N, d)
+        dtype : {numpy.float32, numpy.float64}
+        """
+        stack = cls.__new__(cls)
+        columns = [columns_of(kernel, X.shape[1]) for kernel in kernels]
+        ranks = [kernel.feature_count(len(own)) for kernel, own in zip(kernels, columns)]
+        require_bytes(sum(ranks) * len(X) * np.dtype(dtype).itemsize, f"{len(kernels)} factors of {len(X)} samples")
+        stack._allocate(ranks, len(X), dtype)
+        for kernel, own, start, stop in zip(kernels, columns, stack.starts, stack.starts[1:]):
+            for block in row_blocks(len(X), stop - start, np.float64):
+                stack.rows[start:stop, block] = kernel.features(X[block][:, own]).T
+        return stack
+
+    def _allocate(self, ranks, n_samples, dtype):
+        self.n_kernels, self.n_samples = len(ranks), n_samples
+        self.starts = np.concatenate([[0], np.cumsum(ranks)]).astype(np.int64)
+        self.rows = np.empty((self.starts[-1], n_samples), dtype=dtype)
+
+    def restricted(self, samples):
+        """The same kernels on some of the samples, given by indices."""
+        stack = FactoredStack.__new__(FactoredStack)
+        stack._allocate(np.diff(self.starts), len(samples), self.rows.dtype)
+        np.take(self.rows, samples, axis=1, out=stack.rows)
+        return stack
 
     @property
     def nbytes(self):
@@ -114,7 +143,7 @@ class MixedStack:
         sizes = [stack.n_kernels for stack in self.stacks]
         self.n_kernels = sum(sizes)
         self.sums_entries = any(stack.sums_entries for stack in self.stacks)
-        places = np.arange(self.n_kernels) if places is None else np.asarray(places)
+        self.places = places = np.arange(self.n_kernels) if places is None else np.asarray(places)
         self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
         self._owner[places] = np.repeat(np.arange(len(sizes)), sizes)
         self._local[places] = np.concatenate([np.arange(size) for size in sizes])
@@ -123,6 +152,10 @@ class MixedStack:
     def nbytes(self):
         """Bytes of all kernels."""
         return sum(stack.nbytes for stack in self.stacks)
+
+    def restricted(self, samples):
+        """The same kernels on some of the samples, given by increasing indices."""
+        return MixedStack([stack.restricted(samples) for stack in self.stacks], self.places)
 
     def _parts(self, which):
         """Each stack, the positions in ``which`` that are its own, and their kernels' indices in it."""
@@ -228,29 +261,3 @@ def low_rank_factor(gram, most, dtype=np.float64):
     rows = np.empty((most, len(gram)))
     rank = pivoted_cholesky(gram, LEFT_OUT[np.dtype(dtype)] * np.trace(gram), rows)
     return None if rank < 0 else rows[:rank].T.astype(dtype)
-
-
-def nystrom_factors(kernels, X, n_landmarks, random_state=None):
-    r"""Factors of Nyström approximations :math:`K_{:L} K_{LL}^{-1} K_{L:}` on random landmarks (Williams and Seeger).
-
-    Parameters
-    ----------
-    kernels : iterable of Kernel or str
-    X : array of shape (N, d)
-    n_landmarks : int
-        At most N; with N of them the kernels are exact.
-    random_state : int or None
-
-    Yields
-    ------
-    array of shape (N, r), r <= n_landmarks
-        For :class:`FactoredStack`.
-    """
-    X = np.asarray(X, dtype=np.float64)
-    landmarks = np.sort(np.random.default_rng(random_state).permutation(len(X))[:n_landmarks])
-    for kernel in map(as_kernel, kernels):
-        view = np.ascontiguousarray(X[:, columns_of(kernel, X.shape[1])])
-        cross = kernel.fit(view).between(Pair(view, view[landmarks]))
-        values, vectors = eigh(cross[landmarks])
-        kept = values > 1e-12 * max(values[-1], 0.0)
-        yield cross @ (vectors[:, kept] / np.sqrt(values[kept]))

@@ -275,7 +275,7 @@ def test_a_constant_target_is_said_to_be_one(cancer):
 def test_kernels_that_do_not_fit_into_memory_are_computed_again_and_again(cancer, monkeypatch):
     X, y = cancer
     plain = MKLClassifier(KERNELS, C=0.5, tol=1e-4, dtype="float64").fit(X, y)
-    monkeypatch.setattr("omkl.estimators.kernel_sources.packed_bytes_fit", lambda *_: False)
+    monkeypatch.setattr("omkl.estimators.representations.packed_bytes_fit", lambda *_: False)
     with pytest.warns(omkl.exceptions.MemoryWarning, match="every pass"):
         lazy = MKLClassifier(KERNELS, C=0.5, tol=1e-4, dtype="float64").fit(X, y)
     assert_allclose(lazy.decision_function(X), plain.decision_function(X), atol=1e-6)

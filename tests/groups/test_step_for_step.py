@@ -9,6 +9,7 @@ from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
     ExplicitBank,
+    FeatureMapBank,
     Features,
     KernelExpansion,
     SparseCachedBank,
@@ -18,7 +19,7 @@ from omkl.groups import (
 from omkl.kernels import B1Spline, Gaussian, Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor, UniformAverage
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SparseGroup, SquaredL21
 from omkl.structures import Chain
 
 K, D = 3, 4
@@ -64,6 +65,9 @@ def banks_of(kind, problem, averaging):
         dual = CachedKernelBank(names[1:], kernels[1:], views[1:], tokens, K, averaging, np.float64)
         return [explicit_bank(names[:1], kernels[:1], averaging), dual], tokens
     tokens = problem.tokens()
+    if kind == "mapped":
+        sizes = [kernel.feature_count(D) for kernel in kernels]
+        return [FeatureMapBank(names, kernels, views, sizes, K, averaging)], tokens
     if kind == "expansion":
         return [KernelExpansion(names, kernels, views, K, averaging)], tokens
     if kind == "sparse":
@@ -73,7 +77,7 @@ def banks_of(kind, problem, averaging):
     return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
 
 
-KINDS = ["explicit", "cached", "on demand", "sparse", "expansion", "mixed"]
+KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
@@ -203,6 +207,46 @@ def test_kernels_without_features_agree_cached_sparse_and_expanded(kernel):
     for other in models[1:]:
         for mine, theirs in zip(models[0], other):
             assert_allclose(mine, theirs, atol=1e-8)
+
+
+@pytest.mark.parametrize("average", [None, UniformAverage()])
+def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, monkeypatch):
+    monkeypatch.setattr("omkl.groups.ledger.SCALE_RANGE", (0.5, 2.0))
+    problem, tables = Problem(), []
+    for kind in ("explicit", "mapped"):
+        (bank,), tokens = banks_of(kind, problem, average is not None)
+        trainer = OnlineTrainer(
+            [bank], Chain(K), CRF(), SparseGroup(0.5), strength=0.05, schedule=InverseSqrt(1.0), average=average
+        )
+        for s in problem.order:
+            x = tokens.sequence(s)
+            trainer.update(x, problem.gold[x.low : x.high])
+        tables.append(bank.averaged_table())
+    assert_allclose(tables[0], tables[1].T, atol=1e-9)
+    assert average or 0.05 < np.mean(tables[1] == 0.0) < 0.95
+
+
+def test_the_state_of_mapped_groups_is_all_they_need():
+    problem, (first, second) = Problem(), [[], []]
+    (bank,), tokens = banks_of("mapped", problem, True)
+    trainers = [
+        OnlineTrainer(
+            [bank], Chain(K), StructuredHinge(), SquaredL21(), strength=0.3, schedule=InverseSqrt(0.5),
+            average=UniformAverage(),
+        )
+        for bank in (bank, *banks_of("mapped", problem, True)[0])
+    ]  # fmt: skip
+    for s in problem.order[:30]:
+        trainers[0].update(x := tokens.sequence(s), problem.gold[x.low : x.high])
+    trainers[1].load_state({name: array.copy() for name, array in trainers[0].state().items()})
+    for trainer, losses in zip(trainers, (first, second)):
+        for s in problem.order[30:]:
+            losses.append(trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high]).loss)
+    assert first == second
+    for name, array in trainers[0].state().items():
+        np.testing.assert_array_equal(array, trainers[1].state()[name])
+    with pytest.raises(InputError, match="size of their feature maps"):
+        FeatureMapBank(["one"], [KERNELS["linear"]], ["x"], [D - 1], K).load_state(bank.state())
 
 
 def test_single_precision_keeps_norms_to_six_digits():

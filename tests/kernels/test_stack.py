@@ -13,14 +13,14 @@ from omkl.kernels import (
     LazyStack,
     Linear,
     MixedStack,
+    Nystrom,
     PackedStack,
     Polynomial,
     as_kernel,
     checks,
     compact_stack,
-    nystrom_factors,
 )
-from omkl.kernels.packing import packed_kernels
+from omkl.kernels.packing import columns_of, packed_kernels
 
 N = 67
 KERNELS = [
@@ -42,6 +42,11 @@ def grams_of(kernels):
     return np.array([kernel.fit(view)(view) for kernel, view in views])
 
 
+def nystrom(n_landmarks):
+    kernels = [Nystrom(kernel, n_landmarks) for kernel in map(as_kernel, KERNELS)]
+    return [kernel.fit(X[:, columns_of(kernel, 5)]) for kernel in kernels]
+
+
 GRAMS = grams_of(KERNELS)
 STACKS = {
     "packed": lambda: PackedStack.from_grams(GRAMS, np.float64),
@@ -56,7 +61,7 @@ STACKS = {
         [DenseStack(GRAMS[[4, 0]]), PackedStack.from_grams(GRAMS[[1, 5, 2, 3]], np.float64)], [4, 0, 1, 5, 2, 3]
     ),
     "lazy": lambda: LazyStack(KERNELS, X, np.float64, budget=3 * N * (N + 1) * 4),
-    "Nystrom on all samples": lambda: FactoredStack(nystrom_factors(KERNELS, X, N)),
+    "Nystrom on all samples": lambda: FactoredStack.from_kernels(nystrom(N), X, np.float64),
 }
 
 
@@ -115,11 +120,15 @@ def test_any_number_of_threads_gives_the_same_bits(n_jobs):
         np.testing.assert_array_equal(alone.quadratics(vector, which), together.quadratics(vector, which))
 
 
-def test_some_of_the_samples_make_a_stack_like_any_other():
+@pytest.mark.parametrize("kind", ["packed", "factored", "mixed"])
+def test_some_of_the_samples_make_a_stack_like_any_other(kind):
     samples = np.array([1, 5, 30, 66])
-    stack = PackedStack.from_grams(GRAMS, np.float64).restricted(samples)
-    np.testing.assert_array_equal(stack.combine(np.eye(6)[2]), GRAMS[2][np.ix_(samples, samples)])
-    assert stack.rows.flags.c_contiguous
+    stacks = STACKS | {"mixed": lambda: compact_stack([*GRAMS[1:3], GRAMS[0]], np.float64)}
+    stack = stacks[kind]().restricted(samples)
+    for m in range(stack.n_kernels):
+        gram = GRAMS[[1, 2, 0] if kind == "mixed" else range(6)][m][np.ix_(samples, samples)]
+        np.testing.assert_allclose(stack.combine([1.0], [m]), gram, rtol=0 if kind == "packed" else 1e-7, atol=1e-9)
+    assert kind == "mixed" or stack.rows.flags.c_contiguous
 
 
 def test_the_trace_can_be_made_one():
@@ -189,6 +198,11 @@ class TestRefusals:
         monkeypatch.setattr(checks, "_free_bytes", lambda: 2**30)
         with pytest.raises(InputError, match=r"3000 packed kernels of 20000 samples need .* GiB, but 1.0 GiB"):
             checks.require_memory(3000, 20000, np.float32)
+
+    def test_more_factors_than_there_is_memory(self, monkeypatch):
+        monkeypatch.setattr(checks, "_free_bytes", lambda: 2**10)
+        with pytest.raises(InputError, match=r"2 factors of 67 samples need .* GiB, but .* fewer features"):
+            FactoredStack.from_kernels([Linear(), Linear()], X)
 
     def test_columns_that_are_not_there(self):
         for on in ("view", (7,), slice(5, 9)):

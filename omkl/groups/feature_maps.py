@@ -1,0 +1,208 @@
+"""Kernel groups by explicit, dense feature maps: random Fourier features, Nyström; a model of a fixed size."""
+
+import numpy as np
+from scipy import sparse
+
+from omkl.exceptions import InputError
+from omkl.groups import _jit_feature_maps as jit
+from omkl.kernels.gram import row_blocks
+
+#: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.
+WINDOW_BYTES = 2**24
+
+
+class FeatureMapBank:
+    r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite feature maps.
+
+    Reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
+    O(D) for each label in error, and a proximal step O(1) a group. Its parameters do not grow with the data.
+
+    Features are computed from the views when they are needed, never for more tokens at a time than fit into
+    ``memory``: for all of them where that suffices, else for those to come where tokens are read in order, else for
+    one sequence.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the groups, one a kernel.
+    kernels : list of Kernel
+        Fitted kernels with a finite feature map.
+    views : list of str
+        The view of the tokens that each kernel reads.
+    sizes : list of int
+        The number of features ``D_k`` of each kernel.
+    n_outputs : int
+        Labels K (1 for a binary structure).
+    averaging : bool
+        Whether the averaged parameters are kept, which doubles the memory.
+    memory : int
+        Bytes that computed features may take, of which :data:`WINDOW_BYTES` are used in any case.
+    """
+
+    on = "unary"
+
+    def __init__(self, names, kernels, views, sizes, n_outputs, averaging=False, memory=WINDOW_BYTES):
+        self.names = list(names)
+        self.kernels = list(kernels)
+        self.views = list(views)
+        self.sizes = np.asarray(sizes, dtype=np.int64)
+        self.averaging = bool(averaging)
+        self.memory = memory
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.table = np.zeros((n_outputs, self._starts[-1]))
+        self._sums = np.zeros((n_outputs if averaging else 0, self._starts[-1]))
+        self._touched = np.zeros((len(self.names), n_outputs), dtype=np.bool_)
+        self._forget_features()
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays: parameters, feature maps, and features computed ahead."""
+        return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
+
+    def attach(self, ledger):
+        self.ledger = ledger
+
+    def add_potentials(self, x, potentials):
+        jit.add_scores(self._features(x), self._starts, self.table, self.ledger.scales, potentials.unary)
+
+    def step(self, x, gradient):
+        ledger = self.ledger
+        jit.step(
+            self._features(x), self._starts, gradient.unary, self.table, self._sums, self.averaging, self._touched,
+            ledger.rates, ledger.averages, ledger.square_norms, ledger.square_gradients,
+        )  # fmt: skip
+
+    def settle(self, x, gradient):
+        for k, factor in self.ledger.fold():
+            jit.scale_group(
+                k, factor, self._starts, self.table, self._sums, self.averaging, self._touched, self.ledger.averages[k]
+            )
+            self.ledger.averages[k] = 0.0
+
+    def _features(self, x):
+        """Features of the tokens of ``x``, all groups side by side: (n, D)."""
+        if x.tokens is not self._tokens or x.low < self._low or x.high > self._low + len(self._window):
+            self._compute_features(x)
+        return self._window[x.low - self._low : x.high - self._low]
+
+    def _compute_features(self, x):
+        n, row_bytes = x.tokens.n_tokens, max(8 * int(self._starts[-1]), 1)
+        in_order = x.tokens is not self._tokens or x.low == self._low + len(self._window)
+        low, high = x.low, x.high
+        if n * row_bytes <= max(self.memory, WINDOW_BYTES):
+            low, high = 0, n
+        elif in_order:
+            high = min(max(high, low + WINDOW_BYTES // row_bytes), n)
+        self._forget_features()  # before there are others
+        window = np.empty((high - low, self._starts[-1]))
+        for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
+            for rows in row_blocks(high - low, last - first, np.float64):
+                window[rows, first:last] = dense_features(
+                    kernel, x.tokens.views[view], low + rows.start, low + rows.stop
+                )
+        self._tokens, self._low, self._window = x.tokens, low, window
+
+    def _forget_features(self):
+        self._tokens, self._low, self._window = None, 0, np.zeros((0, self._starts[-1]))
+
+    def discount(self, factor):
+        self._sums *= factor
+
+    def grow_outputs(self, n_outputs):
+        more = ((0, n_outputs - len(self.table)), (0, 0))
+        self.table, self._touched = np.pad(self.table, more), np.pad(self._touched, more[::-1])
+        self._sums = np.pad(self._sums, more) if self.averaging else self._sums
+
+    def recompute_norms(self):
+        self.ledger.square_norms[:] = self._by_group(np.square(self.table).sum(axis=0))
+
+    def _by_group(self, columns):
+        return np.bincount(np.repeat(np.arange(len(self.names)), self.sizes), columns, len(self.names))
+
+    def _spread(self, values):
+        """A value a group as one a column."""
+        return np.repeat(values, self.sizes)
+
+    def coordinates(self):
+        """Parameters before the proximal step, as one vector."""
+        return (self._spread(self.ledger.bases) * self.table).ravel()
+
+    def set_coordinates(self, values):
+        """Replace what :meth:`coordinates` gave, and recompute the norms."""
+        moved = values.reshape(self.table.shape) / self._spread(self.ledger.bases)
+        if self.averaging:
+            self._sums -= self._spread(self.ledger.averages) * (moved - self.table)
+        self.table[:] = moved
+        self.recompute_norms()
+
+    def averaged_table(self):
+        """Averaged weights of the features, (K, D); the current ones where no average is kept."""
+        averages, total = self.ledger.average_weights()
+        if not self.averaging or total == 0:
+            return self._spread(self.ledger.scales) * self.table
+        return (self._spread(averages) * self.table + self._sums) / total
+
+    def averaged(self):
+        return FrozenFeatureMaps(self.names, self.kernels, self.views, self.sizes, self.averaged_table())
+
+    def state(self):
+        return {"table": self.table, "sums": self._sums}
+
+    def load_state(self, state):
+        table, sums = state["table"], state["sums"]
+        if table.shape != self.table.shape or sums.shape not in ((0, table.shape[1]), table.shape):
+            raise InputError(f"The arrays of {', '.join(self.names)} do not fit the size of their feature maps.")
+        self.table, self._sums = np.array(table), np.array(sums)
+        self.averaging = len(sums) > 0
+        for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
+            self._touched[k] = self.table[:, first:last].any(axis=1)
+
+    def release(self):
+        """This bank without the features of its training set, as it goes on with others."""
+        self._forget_features()
+        self.memory = WINDOW_BYTES
+        return self
+
+
+class FrozenFeatureMaps:
+    """Averaged groups to predict with: maps without weight are left out."""
+
+    on = "unary"
+
+    def __init__(self, names, kernels, views, sizes, table):
+        blocks = np.split(table, np.cumsum(sizes)[:-1], axis=1)
+        self.names = list(names)
+        self._groups = [group for group in zip(kernels, views, map(np.ascontiguousarray, blocks)) if group[2].any()]
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays, those of the maps among them."""
+        return sum(weights.nbytes for *_, weights in self._groups) + map_bytes([kernel for kernel, *_ in self._groups])
+
+    def attach(self, ledger):
+        """Nothing to keep: the weights hold their scales."""
+
+    def add_potentials(self, x, potentials):
+        for kernel, view, weights in self._groups:
+            for rows in row_blocks(len(x), weights.shape[1], np.float64):
+                block = dense_features(kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop)
+                potentials.unary[rows] += block @ weights.T
+
+
+def dense_features(kernel, view, low, high):
+    """Features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
+
+    A row's features do not depend, to the last bit, on what rows are computed with it.
+    """
+    rows = view[low:high]
+    if high - low == 1:
+        # a product with one row is another routine of BLAS, and rounds in another order
+        rows = view[[low, low]]
+    features = kernel.features(rows)
+    return (features.toarray() if sparse.issparse(features) else features)[: high - low]
+
+
+def map_bytes(kernels):
+    """Bytes of the arrays that feature maps consist of."""
+    learned = [value for kernel in kernels for value in kernel.learned().values()]
+    return sum(value.nbytes for value in learned if isinstance(value, np.ndarray))

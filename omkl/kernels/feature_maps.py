@@ -1,0 +1,236 @@
+"""Kernels approximated by explicit feature maps of a fixed size: what makes a kernel group cost the same for ever.
+
+An approximated kernel is a kernel like any other, with a finite feature map that is learned from the training inputs
+and a seed, and stays as it is from then on: what is predicted with is what was trained with.
+"""
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import eigh
+
+from omkl._named import resolve
+from omkl.exceptions import InputError
+from omkl.kernels.base import Kernel, Pair, inverse_root
+from omkl.kernels.gram import row_blocks
+
+#: Eigenvalues of the landmarks' kernel matrix below this part of the largest are left out: they are rounding errors.
+SMALLEST_EIGENVALUE = 1e-12
+
+
+class FeatureMap(Kernel):
+    """A kernel by an explicit feature map: ``k(x, y)`` is the inner product of the features of x and y.
+
+    What the kernel says about ``normalize`` holds for its approximation, exactly; ``on`` and ``explicit`` are the
+    kernel's.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+        What is approximated.
+    n_features : int >= 1
+        Dimension of the map, or the most that it may have.
+    seed : int >= 0
+        The same seed gives the same map of the same inputs, bit for bit.
+    """
+
+    def __init__(self, kernel, n_features, seed=0):
+        for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
+        self.kernel = resolve(Kernel, kernel, "kernel")
+        super().__init__(self.kernel.normalize, self.kernel.on, self.kernel.explicit)
+        self.n_features, self.seed = int(n_features), int(seed)
+
+    @property
+    def name(self):
+        settings = {"features": self.n_features}
+        if default_map(self.kernel) is not type(self):
+            settings["map"] = self.map_name
+        if self.seed:
+            settings["seed"] = self.seed
+        name = self.kernel.name
+        described = ",".join(f"{key}={value}" for key, value in settings.items())
+        return f"{name}{',' if ':' in name else ':'}{described}"
+
+    def feature_count(self, n_columns):
+        return self.n_features
+
+    def raw(self, pair):
+        return (self.raw_features(pair.X) @ self.raw_features(pair.Y).T).astype(pair.X.dtype, copy=False)
+
+    def raw_diagonal(self, X):
+        diagonal = np.empty(X.shape[0])
+        for rows in row_blocks(len(diagonal), self.n_features, np.float64):
+            features = self.raw_features(X[rows])
+            np.einsum("ij,ij->i", features, features, out=diagonal[rows])
+        return diagonal
+
+    def features(self, X):
+        """Explicit features as a dense array (n, D), with inner products equal to this kernel."""
+        features = self.raw_features(X)
+        if self.normalize == "diagonal":
+            features *= inverse_root(np.einsum("ij,ij->i", features, features))[:, None]
+        elif self.scale_ is not None:
+            features *= np.sqrt(self.scale_)
+        return features
+
+    def _known(self, learned):
+        if learned is None:
+            raise InputError(f"The kernel {self.name} takes its features from data: call fit(X) first.")
+        return learned
+
+
+class FourierFeatures(FeatureMap):
+    r"""A kernel of differences by random Fourier features: pairs of cosines and sines of random projections.
+
+    .. math:: k(x, y) \approx \frac{2}{D} \sum_{i=1}^{D/2} \cos\, \omega_i^\top (x - y)
+
+    with frequencies :math:`\omega_i` from the kernel's spectral density (Rahimi and Recht 2007): normal for the
+    Gaussian kernel, drawn in orthogonal sets, which lowers the variance (Yu et al. 2016), and Cauchy for the
+    Laplacian. The error falls as :math:`1 / \sqrt D`; pairs have less of it than cosines with random phases, and keep
+    ``k(x, x) = 1`` exact (Sutherland and Schneider 2015). In strings: ``"gaussian:sigma2=5,features=2000"``.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+        A Gaussian or Laplacian kernel, or one of your own with :meth:`~omkl.kernels.Kernel.frequencies`.
+    n_features : int
+        The dimension D, even.
+    seed : int
+
+    Notes
+    -----
+    Inputs may be arrays or CSR matrices. What is held is D / 2 frequencies of the length of an input.
+
+    Examples
+    --------
+    >>> kernel = FourierFeatures("gaussian:sigma2=1", 4000).fit(np.zeros((1, 2)))
+    >>> bool(abs(kernel([[0.0, 0.0]], [[1.0, 0.0]])[0, 0] - np.exp(-0.5)) < 0.05)
+    True
+    """
+
+    map_name = "fourier"
+
+    def __init__(self, kernel, n_features, seed=0):
+        super().__init__(kernel, n_features, seed)
+        if not has_spectrum(self.kernel):
+            raise InputError(f"The kernel {self.kernel.name} has no Fourier features: use map=nystrom.")
+        if self.n_features % 2:
+            raise InputError(f"Fourier features come in pairs: give an even number of them, not {n_features}.")
+        self.frequencies_ = None
+
+    def _learn(self, X):
+        self.kernel = self.kernel.fit(X)
+        shape = (self.n_features // 2, X.shape[1])
+        self.frequencies_ = self.kernel.frequencies(np.random.default_rng(self.seed), shape)
+
+    def raw_features(self, X):
+        half = self.n_features // 2
+        directions = self._known(self.frequencies_).T
+        features = np.empty((X.shape[0], self.n_features))
+        for rows in row_blocks(len(features), half, np.float64):
+            # cosine and sine by the tangent of half the angle: one transcendental function, not two
+            tangents = X[rows] @ directions
+            tangents *= 0.5
+            np.tan(tangents, out=tangents)
+            squares = np.square(tangents)
+            factors = np.sqrt(1.0 / half) / (1.0 + squares)
+            np.subtract(1.0, squares, out=squares)
+            np.multiply(squares, factors, out=features[rows, :half])
+            factors *= 2.0
+            np.multiply(tangents, factors, out=features[rows, half:])
+        return features
+
+
+class Nystrom(FeatureMap):
+    r"""Any kernel by its values against landmarks, drawn from the training inputs: the Nyström method.
+
+    .. math:: k(x, y) \approx k(x, L)\, K_{LL}^{+}\, k(L, y)
+
+    with the pseudo-inverse by eigenvalues, those that are rounding errors left out (Williams and Seeger 2001). The
+    approximation never exceeds the kernel: what it leaves out of it is positive semidefinite. With all training inputs
+    as landmarks it equals the kernel on them. In strings: ``"chi2:features=300"``,
+    ``"gaussian:features=500,map=nystrom"``.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+    n_features : int
+        Landmarks, all training inputs where there are fewer; the map's dimension is their rank.
+    seed : int
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 50)[:, None]
+    >>> kernel = Nystrom("gaussian:sigma2=1", 10).fit(X)
+    >>> float(abs(kernel(X) - kernel.kernel(X)).max()) < 1e-5
+    True
+    """
+
+    map_name = "nystrom"
+
+    def __init__(self, kernel, n_features, seed=0):
+        super().__init__(kernel, n_features, seed)
+        self.landmarks_ = None
+        self.whitening_ = None
+
+    def _learn(self, X):
+        if sparse.issparse(X):
+            raise InputError(f"The kernel {self.name} needs a dense array: landmarks are kept as one.")
+        X = np.asarray(X, dtype=np.float64)
+        self.kernel = self.kernel.fit(X)
+        chosen = np.random.default_rng(self.seed).permutation(len(X))[: self.n_features]
+        chosen.sort()
+        self.landmarks_ = self.kernel.as_support(X)[chosen]
+        values, vectors = eigh(self.kernel.between(Pair(X[chosen], self.landmarks_)))
+        kept = values > SMALLEST_EIGENVALUE * max(values[-1], 0.0)
+        self.whitening_ = vectors[:, kept] / np.sqrt(values[kept])
+
+    def feature_count(self, n_columns):
+        return self.n_features if self.whitening_ is None else self.whitening_.shape[1]
+
+    def left_out(self, X):
+        """The part of the kernel on inputs ``X`` that the approximation leaves out: relative, in the trace norm.
+
+        That is a difference of traces, as what is left out is positive semidefinite.
+        """
+        return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
+
+    def raw_features(self, X):
+        whitening = self._known(self.whitening_)
+        features = np.empty((len(X), whitening.shape[1]))
+        for rows in row_blocks(len(X), len(whitening), np.float64):
+            block = np.asarray(X[rows], dtype=np.float64)
+            np.matmul(self.kernel.between(Pair(block, self.landmarks_)), whitening, out=features[rows])
+        return features
+
+
+def approximated(kernel, features=None, map=None, seed=0):
+    """The approximation that a string's settings ask for.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    features : int
+    map : {None, "fourier", "nystrom"}
+        None takes Fourier features where the kernel has them.
+    seed : int
+    """
+    if features is None:
+        raise InputError(f"The kernel {kernel.name} is to be approximated: say by how many features=.")
+    if map not in (None, *MAPS):
+        raise InputError(f"map must be one of {', '.join(MAPS)}, not {map!r}.")
+    return (default_map(kernel) if map is None else MAPS[map])(kernel, features, seed)
+
+
+def default_map(kernel):
+    """The class of the map that a kernel has where none is named."""
+    return FourierFeatures if has_spectrum(kernel) else Nystrom
+
+
+def has_spectrum(kernel):
+    """Whether Fourier features of the kernel can be drawn."""
+    return type(kernel).frequencies is not Kernel.frequencies
+
+
+MAPS = {cls.map_name: cls for cls in (FourierFeatures, Nystrom)}
