@@ -1,0 +1,132 @@
+"""A stream that drifts: the kernel that tells the classes apart changes half-way, and the model follows.
+
+    python examples/stream_mkl.py                          ten million examples, about 15 minutes
+    python examples/stream_mkl.py --examples 200000        a look at the same in half a minute
+
+Every example is three vectors of four numbers. In the first half of the stream the label says whether the first vector
+is long or short, in the second half whether the second one is; the third never tells anything. One label in twenty is
+wrong. Each vector has a Gaussian kernel, held by random Fourier features, so the model takes the same memory after a
+thousand examples and after ten million.
+
+Two models see the stream once, and are tested on each example before they learn it (progressive validation):
+
+* for streams: a constant rate, and an average that forgets (``average="decayed"``);
+* for finite data, omkl's defaults: rates and averages that settle, which is what a drift punishes.
+
+The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et al. 2011) and the
+progressive error, with the best error that there is.
+"""
+
+import argparse
+import resource
+
+import numpy as np
+
+from omkl import OnlineMKLClassifier
+from omkl.cli.common import table, write_json
+from omkl.data import Block, Stream
+from omkl.online import ProgressiveValidation
+from omkl.plots import plot_panels
+
+BLOCK = 1000
+ERRORS = ("whole stream", "after the drift", "at the end")
+WRONG = 0.05
+KERNELS = {f"vector {v + 1}": f"gaussian:sigma2=4,on={4 * v}:{4 * v + 4},features=100" for v in range(3)}
+#: The median of the squared length of a vector of four standard normal numbers.
+MEDIAN = 3.3567
+MODELS = {
+    "for streams": {"eta0": 0.3, "schedule": "constant", "average": "decayed:half_life=5000"},
+    "for finite data": {},
+}
+
+
+def drifting_stream(n_examples, seed=0):
+    """Blocks of a stream whose label follows another vector from the middle on; the same in every pass."""
+
+    def blocks():
+        for low in range(0, n_examples, BLOCK):
+            rng = np.random.default_rng([seed, low])
+            n = min(BLOCK, n_examples - low)
+            X = rng.normal(size=(n, 12))
+            telling = (np.arange(low, low + n) >= n_examples // 2).astype(np.int64)
+            lengths = np.square(X.reshape(n, 3, 4)).sum(axis=2)[np.arange(n), telling]
+            yield Block(X, ((lengths > MEDIAN) ^ (rng.random(n) < WRONG)).astype(np.int64))
+
+    return Stream.from_iterable(blocks, BLOCK)
+
+
+def peak_megabytes():
+    """The most memory that the process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+class Memory:
+    """Callback: the peak memory of the process after the first hundred thousand examples."""
+
+    early = None
+
+    def on_round(self, trainer, step):
+        if trainer.round == 100_000:
+            self.early = peak_megabytes()
+
+
+def learn(name, stream, arguments):
+    """Train one model on the stream; returns what it came to, record by record."""
+    memory, meter = Memory(), ProgressiveValidation(every=max(1, arguments.examples // 200))
+    model = OnlineMKLClassifier(
+        KERNELS, epochs=1, C=100.0, callbacks=[memory, meter], verbose=not arguments.quiet, **MODELS[name]
+    )
+    checkpoint = None if arguments.checkpoint is None else f"{arguments.checkpoint}/{name.replace(' ', '-')}"
+    model.fit(stream, classes=[0, 1], checkpoint=checkpoint, resume=checkpoint is not None)
+    half = [record["error"] for record in meter.records[len(meter.records) // 2 :]]
+    grown = None if memory.early is None else peak_megabytes() / memory.early - 1.0
+    return {
+        "model": name,
+        "whole stream": float(np.mean([record["error"] for record in meter.records])),
+        "after the drift": float(np.mean(half)),
+        "at the end": float(np.mean(half[-10:])),
+        "bytes": model.memory_usage()["training"],
+        "memory grown since 100 thousand": grown,
+        "records": meter.records,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--examples", type=int, default=10_000_000)
+    parser.add_argument("--json", metavar="FILE", default="stream_mkl.json")
+    parser.add_argument("--plot", metavar="FILE", default="stream_mkl.png")
+    parser.add_argument("--checkpoint", metavar="DIR", help="keep checkpoints here, and go on from them")
+    parser.add_argument("--quiet", action="store_true")
+    arguments = parser.parse_args()
+    results = [learn(name, drifting_stream(arguments.examples), arguments) for name in MODELS]
+    rows = [
+        (r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['bytes'] / 1e3:.0f} kB") for r in results
+    ]  # fmt: skip
+    print("\n".join(table(rows, ("progressive error", *ERRORS, "model"))))
+    for result in results:
+        if result["memory grown since 100 thousand"] is not None:
+            print(f"{result['model']}: peak memory grew by {result['memory grown since 100 thousand']:.1%} after the "
+                  "first 100 thousand examples.")  # fmt: skip
+    write_json(arguments.json, {"examples": arguments.examples, "models": results})
+    plot_panels([[*map(_weights, results), _errors(results)]], arguments.plot)
+    print(f"Wrote {arguments.json} and {arguments.plot}.")
+
+
+def _weights(result):
+    rounds = [record["rounds"] for record in result["records"]]
+    curves = {name: (rounds, [r["kernel_weights"][name] for r in result["records"]]) for name in KERNELS}
+    return {"curves": curves, "title": f"kernel weights, {result['model']}", "xlabel": "examples"}
+
+
+def _errors(results):
+    curves = {
+        r["model"]: ([x["rounds"] for x in r["records"]], [100 * x["error"] for x in r["records"]]) for r in results
+    }
+    rounds = curves[results[0]["model"]][0]
+    curves["best possible"] = (rounds, [100 * WRONG] * len(rounds))
+    return {"curves": curves, "title": "progressive error, %", "xlabel": "examples"}
+
+
+if __name__ == "__main__":
+    main()
