@@ -31,6 +31,10 @@ class MemoryWarning(UserWarning):
     """Something does not fit into memory, and is done in a slower way that needs less."""
 
 
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written or read; training goes on, or from the one before."""
+
+
 class ModelFileError(InputError):
     """A model file is not one, or is damaged, or needs something that this version does not have."""
 

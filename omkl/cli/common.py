@@ -33,6 +33,20 @@ def add_training_options(parser, epochs, losses=("hinge", "crf", "perceptron")):
     parser.add_argument("--random-state", type=int, metavar="N", help="seed")
 
 
+def add_checkpoint_options(parser):
+    """``--checkpoint DIR --checkpoint-every 60s --resume``."""
+    parser.add_argument("--checkpoint", metavar="DIR", help="keep the state of training in this directory")
+    parser.add_argument(
+        "--checkpoint-every", default="60s", metavar="TIME", help='30s, 5m, 2h or "1000 rounds" (default 60s)'
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from the latest checkpoint, where there is one")
+
+
+def checkpointing(arguments):
+    """What :func:`add_checkpoint_options` asks of ``fit``."""
+    return {name: getattr(arguments, name) for name in ("checkpoint", "checkpoint_every", "resume")}
+
+
 def training_parameters(arguments):
     """The estimator's parameters that :func:`add_training_options` asks for."""
     names = ("loss", "regularizer", "C", "epochs", "method", "eta0", "average", "random_state")

@@ -3,11 +3,13 @@
 import time
 
 from omkl.cli.common import (
+    add_checkpoint_options,
     add_folds_option,
     add_format_option,
     add_output_options,
     add_training_options,
     bar_chart,
+    checkpointing,
     training_parameters,
     write_json,
 )
@@ -34,6 +36,7 @@ def add_parser(kinds):
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_checkpoint_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -48,7 +51,7 @@ def run(arguments):
         early_stopping=arguments.early_stopping, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    labeler.fit(X, y)
+    labeler.fit(X, y, **checkpointing(arguments))
     seconds = time.perf_counter() - started
     labeler.save(arguments.output)
     n_tokens = sum(map(len, X))

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from omkl.cli.common import (
+    add_checkpoint_options,
     add_output_options,
     add_training_options,
     add_treebank_options,
     bar_chart,
+    checkpointing,
     peak_memory,
     training_parameters,
     write_json,
@@ -39,6 +41,7 @@ def add_parser(kinds):
     parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="for parameters (default 140)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     add_treebank_options(parser)
+    add_checkpoint_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -59,7 +62,7 @@ def run(arguments):
     )  # fmt: skip
     started = time.perf_counter()
     with _ending_on_interrupt(report):
-        parser.fit(treebank)
+        parser.fit(treebank, **checkpointing(arguments))
     seconds = time.perf_counter() - started
     parser.save(arguments.output)
     metrics = {

@@ -2,14 +2,16 @@
 
 import time
 
-import numpy as np
+from sklearn.base import is_classifier
 
 from omkl.cli.common import (
+    add_checkpoint_options,
     add_format_option,
     add_output_options,
     add_row_options,
     add_training_options,
     bar_chart,
+    checkpointing,
     training_parameters,
     write_json,
 )
@@ -32,6 +34,7 @@ def add_options(parser, losses):
         help="never hold the file whole: read it once an epoch, and shuffle through a buffer",
     )  # fmt: skip
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_checkpoint_options(parser)
     add_output_options(parser)
 
 
@@ -43,12 +46,12 @@ def train(estimator_class, arguments):
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()
     with naming(arguments.train):
-        n_examples = (_fit_in_blocks if arguments.stream else _fit_whole)(estimator, stream, arguments)
+        n_examples = (_fit_stream if arguments.stream else _fit_whole)(estimator, stream, arguments)
     seconds = time.perf_counter() - started
     estimator.save(arguments.output)
     metrics = {
         "examples": n_examples,
-        "epochs": arguments.epochs if arguments.stream else estimator.n_iter_,
+        "epochs": estimator.n_iter_,
         "seconds": seconds,
         "memory": estimator.memory_usage(),
         "kernel_weights": estimator.kernel_weights_,
@@ -59,30 +62,24 @@ def train(estimator_class, arguments):
 
 def _fit_whole(estimator, stream, arguments):
     whole = join(list(stream.blocks()))
-    estimator.fit(whole.X, whole.y)
+    estimator.fit(whole.X, whole.y, **checkpointing(arguments))
     return whole.n_examples
 
 
-def _fit_in_blocks(estimator, stream, arguments):
-    """Epochs of ``partial_fit``; a classifier is told its classes, which takes a pass over the file."""
-    n_examples, declared = 0, {}
-    if hasattr(estimator, "decision_function"):
-        declared["classes"] = sorted(set().union(*(np.unique(y).tolist() for _, y in stream.blocks())))
-    shuffled = stream.shuffled(random_state=arguments.random_state)
-    for epoch in range(arguments.epochs):
-        for X, y in shuffled.blocks(epoch):
-            estimator.partial_fit(X, y, **declared)
-            declared = {}
-            n_examples += len(y) if epoch == 0 else 0
-    return n_examples
+def _fit_stream(estimator, stream, arguments):
+    """Train without holding the file; a classifier is told its classes, which takes a pass over the file."""
+    declared = {}
+    if is_classifier(estimator):
+        declared["classes"] = sorted(set().union(*(y.tolist() for _, y in stream.blocks())))
+    estimator.fit(stream.shuffled(random_state=arguments.random_state), **declared, **checkpointing(arguments))
+    return estimator.history_[-1]["rounds"] // arguments.epochs
 
 
 def report(arguments, estimator, metrics, dev_line):
     """Print what training came to, and write the metrics."""
     if not arguments.quiet:
-        loss = f", loss {estimator.history_[-1]['loss']:.4g} an example in the last" if estimator.history_ else ""
-        print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in "
-              f"{metrics['seconds']:.1f} s{loss}.")  # fmt: skip
+        print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in {metrics['seconds']:.1f} s, "
+              f"loss {estimator.history_[-1]['loss']:.4g} an example at last.")  # fmt: skip
         print("\n".join(bar_chart(metrics["kernel_weights"])))
         if dev_line:
             print(dev_line)

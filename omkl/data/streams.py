@@ -29,6 +29,8 @@ class Stream:
         Examples in a block, but for the last one.
     skipped : omkl.data.skipping.Skipped, optional
         Where ``passes`` counts what it leaves out.
+    once : bool
+        Whether there can be one pass only.
 
     Examples
     --------
@@ -39,9 +41,10 @@ class Stream:
     [0, 1, 0]
     """
 
-    def __init__(self, passes, block_size=BLOCK_SIZE, skipped=None):
+    def __init__(self, passes, block_size=BLOCK_SIZE, skipped=None, once=False):
         self._passes = passes
         self.block_size = block_size
+        self.once = once
         self._skipped = Skipped() if skipped is None else skipped
 
     def blocks(self, epoch=0):
@@ -150,7 +153,7 @@ class Stream:
         return self._derived(lambda epoch: (Block(*function(block)) for block in self.blocks(epoch)))
 
     def _derived(self, passes):
-        return Stream(passes, self.block_size, self._skipped)
+        return Stream(passes, self.block_size, self._skipped, self.once)
 
     @classmethod
     def from_arrays(cls, X, y=None, block_size=BLOCK_SIZE):
@@ -193,7 +196,8 @@ class Stream:
         """
         check_block_size(block_size)
         source = examples if callable(examples) else _Iterable(examples)
-        return cls(lambda epoch: _grouped(iter(source()), block_size), block_size)
+        once = isinstance(source, _Iterable) and source.is_iterator
+        return cls(lambda epoch: _grouped(iter(source()), block_size), block_size, once=once)
 
 
 class _Iterable:
@@ -201,7 +205,7 @@ class _Iterable:
 
     def __init__(self, examples):
         try:
-            self._is_spent, self._is_iterator = False, iter(examples) is examples
+            self._is_spent, self.is_iterator = False, iter(examples) is examples
         except TypeError:
             raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {examples!r:.80}.") from None
         self._examples = examples
@@ -212,7 +216,7 @@ class _Iterable:
                 "This stream comes from an iterator, which can be passed over only once: give a list, or a function "
                 "that returns a new iterator."
             )
-        self._is_spent = self._is_iterator
+        self._is_spent = self.is_iterator
         return self._examples
 
 

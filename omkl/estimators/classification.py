@@ -8,6 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from omkl.estimators.base import is_probabilistic
 from omkl.estimators.single import SingleOutputEstimator
+from omkl.estimators.streaming import as_stream
 from omkl.structures import Binary, Multiclass
 
 
@@ -66,7 +67,40 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         )  # fmt: skip
         self.cost = cost
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def fit(
+        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False
+    ):  # fmt: skip
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), sparse matrix, list of dicts, or stream
+            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
+            :meth:`omkl.SequenceLabeler.fit`; it brings its classes along.
+        y : array of shape (n,), optional
+        sample_weight : array of shape (n,), optional
+            How often each example counts: an integer is that many copies.
+        classes : array or "growing", optional
+            Of a stream: see :meth:`partial_fit`.
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described; the model stays what it was.
+        """
+        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._fit_stream(stream, {"classes": classes}, checkpointing)
+        return self._fit_arrays(X, y, sample_weight, checkpointing)
+
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model its classes, from the first call.
@@ -74,15 +108,20 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`.
-        classes : array, optional
-            All classes that will ever come, at the first call; the classes of its ``y`` by default.
+            As for :meth:`fit`; a stream is passed over once.
+        classes : array or "growing", optional
+            All classes that will ever come, at the first call; the classes of its ``y`` by default. "growing" takes
+            in new ones as they come, after the others in ``classes_``.
 
         Returns
         -------
         self
         """
-        return self._fit_block(X, y, None if classes is None else np.asarray(classes).tolist(), sample_weight)
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._partial_fit_stream(stream, {"classes": classes})
+        declared = classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
+        return self._partial_fit_arrays(X, y, declared, sample_weight)
 
     def decision_function(self, X):
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
@@ -105,4 +144,5 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         return y
 
     def _structure(self, labels):
-        return Binary() if len(labels) == 2 and self.cost is None else Multiclass(len(labels), self.cost)
+        binary = len(labels) == 2 and self.cost is None and not labels.grows
+        return Binary() if binary else Multiclass(len(labels), self.cost)

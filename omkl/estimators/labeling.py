@@ -4,15 +4,18 @@ import time
 
 import numpy as np
 
-from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
+from omkl.estimators.base import OnlineEstimator, check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.examples import Examples
 from omkl.estimators.labels import Labels
+from omkl.estimators.runs import fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import CachedKernelBank, ExplicitBank, KernelExpansion, SparseCachedBank
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
+#: What ``classes`` is where labels are taken in as they come.
+GROWING = "growing"
 
 
 class LabelEstimator(OnlineEstimator):
@@ -23,9 +26,15 @@ class LabelEstimator(OnlineEstimator):
 
     _outputs_class = Labels
 
-    def _learn_outputs(self, labels, weights):
+    def _learn_outputs(self, labels, weights, classes=None):
         """What is to be known of outputs before training."""
-        return Labels(labels)
+        if not isinstance(classes, str):
+            return Labels(labels if classes is None else classes)
+        if classes != GROWING:
+            raise InputError(f'classes must be labels, or "{GROWING}" to take in what comes, not {classes!r}.')
+        if self.cost is not None:
+            raise InputError(f'cost= is for labels that are known: declare them, instead of classes="{GROWING}".')
+        return Labels(labels, grows=True)
 
     def _resolve(self):
         check_number("cache_size", self.cache_size, above=-1)
@@ -66,7 +75,7 @@ class LabelEstimator(OnlineEstimator):
             return np.dtype(self.dtype)
         return np.dtype(np.float64 if n_kernels * n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    def _fit(self, inputs, offsets, labels, weights, distinct=None):
+    def _fit(self, inputs, offsets, labels, weights, run, distinct=None):
         """Train from scratch on inputs with a label each, and set the learned attributes.
 
         Kernels learn their widths from ``distinct`` inputs, all of them by default.
@@ -77,11 +86,11 @@ class LabelEstimator(OnlineEstimator):
         tokens = encoder.encode(inputs, offsets, grow=True)
         gold = known.encode(labels)
         structure = self._structure(known)
-        rng = self._rng()
+        run.check_data(lambda: _facts(tokens, known, gold, weights))
         longest = int(np.diff(tokens.offsets).max())
         trainer = self._start(encoder, structure, tokens if self.cache_size > 0 else None, longest)
-        training, validation = self._split(tokens, gold, weights, rng)
-        history = self._train(trainer, training, validation, rng)
+        training, validation = self._split(tokens, gold, weights, run.rng)
+        history = self._train(trainer, training, validation, run)
         self.n_iter_ = len(history)
         self.history_ = history
         self.fit_seconds_ = time.perf_counter() - started
@@ -98,8 +107,11 @@ class LabelEstimator(OnlineEstimator):
     def _partial_fit(self, inputs, offsets, labels, classes, weights):
         """One round for each sequence in the given order; the first call fixes kernel widths and labels."""
         started = hasattr(self, "_trainer")
-        known = self._outputs if started else self._learn_outputs(labels if classes is None else classes, weights)
-        gold = known.encode(labels, "declare all classes at the first call of partial_fit, with classes=.")
+        known = self._outputs if started else self._learn_outputs(labels, weights, classes)
+        if known.grows and known.add(labels) and started:
+            self._trainer.grow_outputs(self._structure(known))
+            self._adopt(self._encoder, self._trainer.structure, self._trainer, known)
+        gold = known.encode(labels, 'declare all classes at the first call, with classes=, or ask for "growing" ones.')
         if started:
             tokens = self._encode_more(inputs, offsets)
         else:
@@ -107,12 +119,10 @@ class LabelEstimator(OnlineEstimator):
             tokens = encoder.encode(inputs, offsets, grow=True)
             structure = self._structure(known)
             trainer = self._start(encoder, structure, positions=int(np.diff(offsets).max()))
+            trainer.radius = self._given_radius()
             self._adopt(encoder, structure, trainer, known)
             self.history_, self.n_iter_ = [], 1
-        trainer = self._trainer
-        trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1.0 / (self.C * self.n_examples)
-        for x, y, weight in self._examples(tokens, gold, np.arange(len(tokens)), weights):
-            trainer.update(x, y, weight)
+        self._learn_rounds(self._trainer, self._examples(tokens, gold, np.arange(len(tokens)), weights))
         return self
 
     def _encode_more(self, tokens, offsets):
@@ -193,6 +203,17 @@ class LabelEstimator(OnlineEstimator):
         encoder = Encoder.unpack(manifest["encoder"], unpacker)
         structure = self._structure(outputs)
         self._adopt(encoder, structure, self._start(encoder, structure, positions=manifest["positions"]), outputs)
+
+
+def _facts(tokens, outputs, gold, weights):
+    """What a checkpoint notes of the data, the plainest first."""
+    learned = np.frombuffer(repr(outputs.learned()).encode(), np.uint8)
+    features = tokens.features or ()
+    return {
+        "number of examples": len(tokens),
+        "number of tokens": tokens.n_tokens,
+        "content of the data": fingerprint([tokens.offsets, *features, *tokens.views.values(), gold, weights, learned]),
+    }
 
 
 def _dual_banks(encoder):

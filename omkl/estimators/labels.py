@@ -15,22 +15,33 @@ class Labels:
     ----------
     seen : iterable of hashable
         Labels, repeated or not.
+    grows : bool
+        Whether labels may be added later; they come after the others.
     """
 
-    def __init__(self, seen):
+    def __init__(self, seen, grows=False):
         try:
             distinct = list(dict.fromkeys(seen))
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
         if any(isinstance(label, float) and label != label for label in distinct):
             raise InputError("A label is nan: give every token a label.")
-        with suppress(TypeError):
-            distinct.sort()
+        if not grows:
+            with suppress(TypeError):
+                distinct.sort()
+        self.grows = grows
         self.members = distinct
         self._index = {label: k for k, label in enumerate(distinct)}
 
     def __len__(self):
         return len(self.members)
+
+    def add(self, labels):
+        """Take in labels that are not known yet; returns how many there are."""
+        new = [label for label in Labels(labels).members if label not in self._index]
+        self._index.update({label: len(self.members) + k for k, label in enumerate(new)})
+        self.members += new
+        return len(new)
 
     def as_array(self):
         """The labels as an array: of their own kind where they share one, of objects otherwise."""
@@ -60,12 +71,12 @@ class Labels:
     def pack(self, packer):
         """Entries of a model file's manifest."""
         check_labels(self.members)
-        return {"labels": packer.pack(self.members, "y")}
+        return {"labels": packer.pack(self.members, "y"), "labels_grow": self.grows}
 
     @classmethod
     def unpack(cls, manifest, unpacker):
         """The inverse of :meth:`pack`."""
-        return cls(unpacker.unpack(manifest["labels"]))
+        return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
 
 
 class Targets:
@@ -76,6 +87,8 @@ class Targets:
     level : float
         What the model adds to: it learns ``y - level``.
     """
+
+    grows = False
 
     def __init__(self, level):
         self.level = float(level)

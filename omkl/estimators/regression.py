@@ -6,6 +6,7 @@ from sklearn.metrics import r2_score
 
 from omkl.estimators.labels import Targets
 from omkl.estimators.single import SingleOutputEstimator
+from omkl.estimators.streaming import as_stream
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.structures import Scalar
@@ -83,7 +84,36 @@ class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
             random_state,
         )  # fmt: skip
 
-    def partial_fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), sparse matrix, list of dicts, or stream
+            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
+            :meth:`omkl.SequenceLabeler.fit`; it brings its targets along.
+        y : array of shape (n,), optional
+        sample_weight : array of shape (n,), optional
+            How often each example counts: an integer is that many copies.
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described; the model stays what it was.
+        """
+        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._fit_stream(stream, {}, checkpointing)
+        return self._fit_arrays(X, y, sample_weight, checkpointing)
+
+    def partial_fit(self, X, y=None, sample_weight=None):
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model the level of its targets, from the first call.
@@ -91,13 +121,16 @@ class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`.
+            As for :meth:`fit`; a stream is passed over once.
 
         Returns
         -------
         self
         """
-        return self._fit_block(X, y, None, sample_weight)
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._partial_fit_stream(stream, {})
+        return self._partial_fit_arrays(X, y, None, sample_weight)
 
     def predict(self, X):
         """Predicted target of each row of X, (n,)."""
@@ -119,7 +152,7 @@ class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
                              "targets must be finite.")  # fmt: skip
         return y
 
-    def _learn_outputs(self, targets, weights):
+    def _learn_outputs(self, targets, weights, classes=None):
         return Targets.around_median(targets, weights) if self.fit_intercept else Targets(0.0)
 
     def _structure(self, targets):

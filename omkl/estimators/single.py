@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from omkl.estimators.encoding import takes_sparse
 from omkl.estimators.examples import Examples, check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
+from omkl.estimators.runs import begin_run
 from omkl.groups import InterceptBank
 
 
@@ -44,25 +45,8 @@ class SingleOutputEstimator(LabelEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
-        """Train from scratch.
-
-        Parameters
-        ----------
-        X : array of shape (n, d), sparse matrix or list of dicts
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            How often each example counts: an integer is that many copies.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter or the data is not as described; the model stays what it was.
-        """
+    def _fit_arrays(self, X, y, sample_weight, checkpointing):
+        """What ``fit`` does with all examples at hand."""
         self._resolve()
         X, y = self._validate_pair(X, y, reset=True)
         weights = check_sample_weight(sample_weight, len(y))
@@ -73,11 +57,12 @@ class SingleOutputEstimator(LabelEstimator):
             order, first = _order_by_content(X, y)
             X, y, weights = X[order], y[order], None if weights is None else weights[order]
             distinct = X[first]
-        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, distinct)
+        run = begin_run(self, self._rng(), **checkpointing)
+        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, run, distinct)
         return self
 
-    def _fit_block(self, X, y, classes, sample_weight):
-        """What ``partial_fit`` does."""
+    def _partial_fit_arrays(self, X, y, classes, sample_weight):
+        """What ``partial_fit`` does with some examples."""
         self._resolve()
         X, y = self._validate_pair(X, y, reset=not hasattr(self, "_trainer"))
         weights = check_sample_weight(sample_weight, len(y))
