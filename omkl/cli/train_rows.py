@@ -2,7 +2,7 @@
 
 import time
 
-import numpy as np
+from sklearn.base import is_classifier
 
 from omkl.cli.common import (
     add_checkpoint_options,
@@ -45,7 +45,7 @@ def train(estimator_class, arguments):
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()
     with naming(arguments.train):
-        n_examples = (_fit_in_blocks if arguments.stream else _fit_whole)(estimator, stream, arguments)
+        n_examples = (_fit_stream if arguments.stream else _fit_whole)(estimator, stream, arguments)
     seconds = time.perf_counter() - started
     estimator.save(arguments.output)
     metrics = {
@@ -65,15 +65,14 @@ def _fit_whole(estimator, stream, arguments):
     return whole.n_examples
 
 
-def _fit_in_blocks(estimator, stream, arguments):
+def _fit_stream(estimator, stream, arguments):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
     n_examples, classes = 0, set()
-    is_classifier = hasattr(estimator, "decision_function")
     for block in stream.blocks():
         n_examples += block.n_examples
-        classes.update(np.unique(block.y).tolist() if is_classifier else ())
+        classes.update(block.y.tolist() if is_classifier(estimator) else ())
     estimator.set_params(n_examples=n_examples or None)
-    declared = {"classes": sorted(classes)} if is_classifier else {}
+    declared = {"classes": sorted(classes)} if is_classifier(estimator) else {}
     estimator.fit(shuffled(stream, arguments), **declared, **checkpointing(arguments))
     return n_examples
 
@@ -82,7 +81,7 @@ def report(arguments, estimator, metrics, dev_line):
     """Print what training came to, and write the metrics."""
     if not arguments.quiet:
         print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in {metrics['seconds']:.1f} s, "
-              f"loss {estimator.history_[-1]['loss']:.4g} an example in the last.")  # fmt: skip
+              f"loss {estimator.history_[-1]['loss']:.4g} an example at last.")  # fmt: skip
         print("\n".join(bar_chart(metrics["kernel_weights"])))
         if dev_line:
             print(dev_line)

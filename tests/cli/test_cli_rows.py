@@ -86,8 +86,31 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
     ours = type(omkl.load(model))(random_state=0, epochs=3, n_examples=150)
     for epoch in range(3):
         for rows, outputs in stream.blocks(epoch):
+            ours.n_examples = None if epoch == 0 else len(y)
             ours.partial_fit(rows, outputs.astype(int))
     np.testing.assert_array_equal(omkl.load(model).predict(X), ours.predict(X))
+
+
+@pytest.mark.parametrize("mode", [[], ["--stream"]], ids=["whole", "stream"])
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_going_on_from_a_checkpoint_ends_where_an_uninterrupted_run_does(kind, mode, tables, tmp_path):
+    data, whole, resumed = (tmp_path / name for name in ("data.svm", "whole.npz", "resumed.npz"))
+    write(data, *tables[kind])
+    train = ["train", kind, str(data), "--epochs", "3", "--random-state", "0", "--quiet", *mode]
+    assert main([*train, "-o", str(whole)]) == 0
+    keep = ["--checkpoint", str(tmp_path / "state"), "--checkpoint-every", "200 rounds"]
+    with pytest.MonkeyPatch.context() as patch:  # stopped when it is done but for the saving
+        patch.setattr(getattr(omkl, f"OnlineMKL{kind.capitalize()}"), "save", interrupted)
+        assert main([*train, "-o", str(resumed), *keep]) == 130
+    assert any((tmp_path / "state").iterdir())
+    assert not resumed.exists()
+    assert main([*train, "-o", str(resumed), *keep, "--resume"]) == 0
+    predictions = [omkl.load(model).predict(tables[kind][0]) for model in (whole, resumed)]
+    np.testing.assert_array_equal(*predictions)
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def test_columns_of_strings_are_groups(tmp_path):
