@@ -286,11 +286,10 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
 
 
 def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, rng):
-    table = pa.table({f"c{i}": rng.standard_normal(60_000) for i in range(20)})
-    small, large = (to_csv(tmp_path / f"{n}.csv", table.slice(0, n)) for n in (30_000, 60_000))
-    peaks = [peak_memory(stream_csv(path)) for path in (small, large)]
-    assert peaks[1] < 1.2 * peaks[0]
-    assert peaks[1] < 0.5 * large.stat().st_size
+    table = pa.table({f"c{i}": rng.standard_normal(80_000) for i in range(20)})
+    path = to_csv(tmp_path / "a.csv", table)
+    assert path.stat().st_size > 30e6
+    assert peak_memory(stream_csv(path)) < 20e6  # Arrow reads 8 MB ahead, and how much of that depends on its thread
     for writer in ("row groups", "mapped"):
         WRITERS[writer](table, tmp_path / "a.parquet")
-        assert peak_memory(stream_parquet(tmp_path / "a.parquet")) < 3e6  # of 9.6 MB
+        assert peak_memory(stream_parquet(tmp_path / "a.parquet")) < 3e6  # of 12.8 MB
