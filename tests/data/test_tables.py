@@ -201,6 +201,12 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
         lambda on_error: stream_parquet(path, "y", on_error=on_error, block_size=50),
         "a.parquet, row 61: the list in column 'v' has 1 numbers, others 2", 2, [[1.0, 2.0]] * 61,
     )  # fmt: skip
+    vectors = [None, [1.0, 2.0], [1.0], [3.0, 4.0], [5.0, 6.0, 7.0], [8.0, 9.0]]
+    pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 6}), path)
+    check_wrong_rows(
+        lambda on_error: stream_parquet(path, "y", on_error=on_error),
+        "a.parquet, row 1: the list in column 'v' is missing", 3, [[1.0, 2.0], [3.0, 4.0], [8.0, 9.0]],
+    )  # fmt: skip
     pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [0, None, 0]}), path)
     check_wrong_rows(
         lambda on_error: stream_parquet(path, "y", on_error=on_error),
