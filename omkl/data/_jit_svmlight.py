@@ -35,13 +35,9 @@ PAIR_ERROR = 2.0**-98
 SPLITTER = 134217729.0  # 2**27 + 1
 
 
-def _powers():
-    """Powers of ten as unevaluated sums of two floats, correct to 2**-106."""
-    exact = [Fraction(10) ** k for k in range(-LARGEST_EXPONENT, LARGEST_EXPONENT + 1)]
-    return np.array([(float(x), float(x - Fraction(float(x)))) for x in exact])
-
-
-POWERS = _powers()
+#: Powers of ten as unevaluated sums of two floats, correct to 2**-106.
+_EXACT = [Fraction(10) ** k for k in range(-LARGEST_EXPONENT, LARGEST_EXPONENT + 1)]
+POWERS = np.array([(float(power), float(power - Fraction(float(power)))) for power in _EXACT])
 
 
 @njit(cache=True, nogil=True)
@@ -111,33 +107,46 @@ def _example(data, i, first_index, n_features, row, start, labels, indices, valu
         i = _after_blanks(data, i)
         if data[i] == NEWLINE or data[i] == HASH:
             return FINE, i, count, n_slow
-        begin = i
-        if data[i] == 113 and data[i + 1] == 105 and data[i + 2] == 100 and data[i + 3] == COLON:  # qid:
+        if _is_query(data, i):
             while not _is_end(data[i]):
                 i += 1
             continue
-        index = 0
-        while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_INDEX_DIGITS:
-            index = 10 * index + data[i] - ZERO
-            i += 1
-        if i == begin or data[i] != COLON:
-            return BAD_PAIR, begin, 0, 0
-        index -= first_index
-        if index < 0 or index >= n_features:
-            return (TOO_SMALL if index < 0 else TOO_LARGE), begin, 0, 0
-        if index <= last:
-            return BAD_ORDER, begin, 0, 0
-        value_begin = i + 1
+        begin = i
+        wrong, last, value_begin = _index(data, begin, first_index, n_features, last)
+        if wrong != FINE:
+            return wrong, begin, 0, 0
         value, i, kind = _number(data, value_begin)
         if kind < 0 or not _is_end(data[i]):
             return BAD_PAIR, begin, 0, 0
         if kind > 0:
             slow[n_slow, 0], slow[n_slow, 1], slow[n_slow, 2] = start + count, value_begin, i
             n_slow += 1
-        indices[start + count] = index
+        indices[start + count] = last
         values[start + count] = value
-        last = index
         count += 1
+
+
+@njit(cache=True, nogil=True)
+def _is_query(data, i):
+    return data[i] == 113 and data[i + 1] == 105 and data[i + 2] == 100 and data[i + 3] == COLON  # qid:
+
+
+@njit(cache=True, nogil=True)
+def _index(data, i, first_index, n_features, last):
+    """What is wrong with the index that begins at ``i``, the column it stands for, and where its value begins."""
+    begin = i
+    index = 0
+    while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_INDEX_DIGITS:
+        index = 10 * index + data[i] - ZERO
+        i += 1
+    index -= first_index
+    if i == begin or data[i] != COLON:
+        return BAD_PAIR, index, i
+    if index < 0:
+        return TOO_SMALL, index, i
+    if index >= n_features:
+        return TOO_LARGE, index, i
+    return (FINE if index > last else BAD_ORDER), index, i + 1
 
 
 @njit(cache=True, nogil=True)
@@ -162,8 +171,31 @@ def _number(data, i):
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
         i += 1
+    mantissa, exponent, n_digits, n_read, i = _digits(data, i)
+    if n_read == 0:
+        return 0.0, i, -1
+    if data[i] == LOWER_E or data[i] == UPPER_E:
+        more, i, is_number = _exponent(data, i + 1)
+        if not is_number:
+            return 0.0, i, -1
+        exponent += more
+    if mantissa == 0:
+        return (-0.0 if negative else 0.0), i, 0
+    if n_digits > MOST_DIGITS or abs(exponent) > LARGEST_EXPONENT:
+        return 0.0, i, 1
+    value, is_sure = _scaled(mantissa, exponent)
+    return (-value if negative else value), i, (0 if is_sure else 1)
+
+
+@njit(cache=True, nogil=True)
+def _digits(data, i):
+    """Read digits with or without a dot.
+
+    Returns the first 18 as an integer, the exponent of its power of ten, how many digits there are from the first that
+    is not 0 on, how many in all, and where they end.
+    """
     mantissa = 0
-    n_digits = n_read = exponent = 0
+    exponent = n_digits = n_read = 0
     after_dot = False
     while True:
         byte = data[i]
@@ -178,21 +210,8 @@ def _number(data, i):
         elif byte == DOT and not after_dot:
             after_dot = True
         else:
-            break
+            return mantissa, exponent, n_digits, n_read, i
         i += 1
-    if n_read == 0:
-        return 0.0, i, -1
-    if data[i] == LOWER_E or data[i] == UPPER_E:
-        more, i, is_number = _exponent(data, i + 1)
-        if not is_number:
-            return 0.0, i, -1
-        exponent += more
-    if mantissa == 0:
-        return (-0.0 if negative else 0.0), i, 0
-    if n_digits > MOST_DIGITS or abs(exponent) > LARGEST_EXPONENT:
-        return 0.0, i, 1
-    value, is_sure = _scaled(mantissa, exponent)
-    return (-value if negative else value), i, (0 if is_sure else 1)
 
 
 @njit(cache=True, nogil=True)

@@ -94,7 +94,7 @@ class Columns:
         good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
         if y is not None:
             y = np.array([value or "" for value in y])[good] if self.kinds[self.target] == "string" else y[good]
-            if self.kinds[self.target] == "integer" and (y == np.floor(y)).all():
+            if self.kinds[self.target] == "integer" and (y.dtype.kind != "f" or (y == np.floor(y)).all()):
                 y = y.astype(np.int64, copy=False)
         if not self.makes_dicts:
             return Block(_matrix(list(found.values()))[good], y)
@@ -121,11 +121,13 @@ class Columns:
     def _vectors(self, column, name, reasons):
         lengths = np.asarray(column.value_lengths().fill_null(-1))
         values = column.flatten().to_numpy(zero_copy_only=False)
-        width = self._widths.setdefault(name, int(lengths[0]) if len(lengths) else 0)
+        if name not in self._widths and (lengths >= 0).any():
+            self._widths[name] = int(lengths[lengths >= 0][0])
+        width = self._widths.get(name, 0)
         for i in np.flatnonzero(lengths != width).tolist():
             has = "is missing" if lengths[i] < 0 else f"has {lengths[i]} numbers, others {width}"
             reasons.setdefault(i, f"the list in column {name!r} {has}.")
-        if len(values) == width * len(lengths):
+        if (lengths == width).all():
             return values.reshape(len(lengths), width)
         vectors = np.zeros((len(lengths), width), values.dtype)
         vectors[lengths == width] = values[np.repeat(lengths == width, np.maximum(lengths, 0))].reshape(-1, width)

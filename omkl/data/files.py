@@ -185,7 +185,8 @@ def after_last_line(text):
 
 def lines(path):
     """The lines of a text file as bytes, without their ends and without a byte order mark."""
-    text, _ = without_mark(chunks(path))
-    for piece in pieces(text, CHUNK, after_last_line):
+    size = CHUNK // 4  # as Python strings, short lines take many times their bytes
+    text, _ = without_mark(chunks(path, size))
+    for piece in pieces(text, size, after_last_line):
         for line in piece.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")

@@ -115,9 +115,10 @@ class Stream:
     def prefetched(self, depth=2):
         """The same blocks, read ahead by a thread while the caller works on the one before.
 
-        Pays where reading and training both take long and leave Python's lock to the other: svmlight text, gz and xz,
-        Parquet, on a machine with a core to spare. Does not pay for arrays, nor for records that Python itself puts
-        together (JSON lines, CRFsuite, dicts of CSV and Parquet).
+        Pays on a machine with a core to spare, where reading takes long, and both the reader and the trainer leave
+        Python's lock to the other, as parsing svmlight, decompressing xz and training on blocks do. Does not pay for
+        what is read in no time (arrays, Parquet), for records that Python itself puts together (JSON lines,
+        CRFsuite, dicts of tables), nor for gz before Python 3.12, whose reader takes the lock for every 8 kB.
 
         Parameters
         ----------

@@ -11,8 +11,8 @@ from omkl.data.files import after_last_line, chunks, find_files, open_bytes, pie
 from omkl.data.streams import BLOCK_SIZE
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
-#: Bytes of text that are parsed at a time.
-PIECE = 1 << 20
+#: Bytes of text that decide what columns hold, and bytes that are parsed at a time, of which Arrow reads 32 ahead.
+START, PIECE = 1 << 20, 1 << 18
 
 
 def stream_csv(
@@ -97,7 +97,9 @@ def _csv(path, delimiter, header, names=None, invalid=None):
     try:
         reader = csv.open_csv(
             text,
-            csv.ReadOptions(use_threads=False, block_size=PIECE, autogenerate_column_names=not header),
+            csv.ReadOptions(
+                use_threads=False, block_size=START if names is None else PIECE, autogenerate_column_names=not header
+            ),
             csv.ParseOptions(delimiter=delimiter, invalid_row_handler=note),
             csv.ConvertOptions(
                 check_utf8=False, strings_can_be_null=True, include_columns=names,

@@ -26,7 +26,7 @@ def iter_treebank(
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``), as UTF-8.
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8.
     format : {"conllu", "conllx", "conll2008"}, optional
         By default, what the suffix stands for (``.conllu``, ``.conllx``, ``.conll06``, ``.conll07``, ``.conll08``,
         ``.conll2008``), and otherwise what the first words look like. In CoNLL-2008 words are the parts of split
@@ -91,7 +91,7 @@ def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``).
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``).
     on_error, single_root, trees
         As :func:`iter_treebank` has them; by default, sentences need not have heads, but heads must be trees.
 

@@ -1,0 +1,67 @@
+"""Files for tests of streams, and what they all must do."""
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+
+import numpy as np
+from scipy import sparse
+
+COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+
+def write(path, text):
+    """Write a text, compressed as the suffix says."""
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(COMPRESSIONS.get(path.suffix, bytes)(data))
+    return path
+
+
+def cut_short(path):
+    """Leave the first two thirds of a file."""
+    data = path.read_bytes()
+    path.write_bytes(data[: 2 * len(data) // 3])
+    return path
+
+
+def damage(path):
+    """Change bytes in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    for i in range(middle, middle + 20):
+        data[i] ^= 0x5A
+    path.write_bytes(data)
+    return path
+
+
+def whole(stream, epoch=0):
+    """All inputs and outputs of a stream, whose blocks must have the size they say."""
+    blocks = list(stream.blocks(epoch))
+    sizes = [block.n_examples for block in blocks]
+    assert sizes[:-1] == [stream.block_size] * (len(sizes) - 1)
+    X = [block.X for block in blocks]
+    if sparse.issparse(X[0]):
+        X = sparse.vstack(X, format="csr")
+    elif isinstance(X[0], np.ndarray):
+        X = np.concatenate(X)
+    else:
+        X = [x for part in X for x in part]
+    y = [block.y for block in blocks]
+    if y[0] is None:
+        return X, None
+    return X, np.concatenate(y) if isinstance(y[0], np.ndarray) else [label for part in y for label in part]
+
+
+def peak_memory(stream):
+    """Most bytes that Python and numpy, and Arrow, hold during a pass, after one block to warm up."""
+    import pyarrow
+
+    next(stream.blocks())
+    arrow = 0
+    tracemalloc.start()
+    for _ in stream.blocks():
+        arrow = max(arrow, pyarrow.total_allocated_bytes())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak + arrow
