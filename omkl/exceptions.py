@@ -15,12 +15,24 @@ class DataFileError(InputError):
     """A data file is missing, cut short or malformed; the message names the file and, where there is one, the line."""
 
 
+class DamagedFileError(DataFileError):
+    """The bytes of a file are not those that were once written."""
+
+
+class TruncatedFileError(DamagedFileError):
+    """A file ends too early; what is there is fine."""
+
+
 class DataWarning(UserWarning):
     """Something in a data file was left out, as it was asked for; the message says how much, and why."""
 
 
 class MemoryWarning(UserWarning):
     """Something does not fit into memory, and is done in a slower way that needs less."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written or read; training goes on, or from the one before."""
 
 
 class ModelFileError(InputError):

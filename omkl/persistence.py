@@ -1,116 +1,12 @@
-"""Model files: one ``.npz`` with a JSON manifest, checked to the last byte, and nothing in it that is executed.
-
-The file is a plain zip of ``.npy`` members (``numpy.load`` opens it), not compressed. ``manifest.json`` names the
-format, the estimator's class and parameters, and every array's shape and dtype. The zip's comment ends with the
-SHA-256 of everything before it, so that a file cut short or with a flipped byte is refused.
-"""
-
-import hashlib
-import json
-import zipfile
-from pathlib import Path
+"""What a model file holds: an archive with the estimator's parameters and parts as JSON, and nothing executed."""
 
 import numpy as np
-from numpy.lib import format as npy
 
 from omkl import batch, kernels, losses, online, regularizers
-from omkl._files import replacing
 from omkl.exceptions import InputError, ModelFileError
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 #: Where the parts that a model names are looked up; nothing else is ever loaded by name.
 ROOMS = {"batch": batch, "kernels": kernels, "losses": losses, "online": online, "regularizers": regularizers}
-
-
-def write_model(path, manifest, arrays):
-    """Write a model file, atomically.
-
-    Parameters
-    ----------
-    path : path-like
-    manifest : dict
-        JSON values only; ``format`` and ``arrays`` are added.
-    arrays : dict of str to array
-    """
-    described = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
-    manifest = {"format": FORMAT, **manifest, "arrays": described}
-    with replacing(path, "w+b") as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            # fixed dates make equal models equal files
-            archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1))
-            for name, array in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
-                    npy.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-            archive.comment = b"sha256:" + b"0" * 64
-        file.seek(0)
-        digest = _digest(file, file.seek(0, 2) - 64)
-        file.seek(-64, 2)
-        file.write(digest.encode())
-
-
-def read_model(path):
-    """Manifest and arrays of a model file.
-
-    Raises
-    ------
-    omkl.exceptions.ModelFileError
-        If the file is missing, is not a model, is damaged, or comes from a newer version.
-    """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            _check_digest(file, path)
-            with zipfile.ZipFile(file) as archive:
-                manifest = json.loads(archive.read(MANIFEST))
-                if manifest["format"] > FORMAT:
-                    raise ModelFileError(f"{path} has format {manifest['format']}, newer than this omkl: upgrade omkl.")
-                arrays = {name: _read_array(archive, name, about) for name, about in manifest["arrays"].items()}
-    except FileNotFoundError:
-        raise ModelFileError(f"There is no model file {path}.") from None
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, EOFError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path} is not an omkl model file ({error}).") from None
-    return manifest, arrays
-
-
-def _check_digest(file, path):
-    size = file.seek(0, 2)
-    tail = b"" if size < 71 else (file.seek(-71, 2), file.read())[1]
-    if not tail.startswith(b"sha256:"):
-        raise ModelFileError(f"{path} is not an omkl model file, or it was cut short: train or copy it again.")
-    if _digest(file, size - 64).encode() != tail[7:]:
-        raise ModelFileError(f"{path} is damaged (its checksum does not match): copy it again, or train anew.")
-    file.seek(0)
-
-
-def _digest(file, length):
-    """SHA-256 of the first ``length`` bytes of an open file."""
-    file.seek(0)
-    digest = hashlib.sha256()
-    while length > 0:
-        block = file.read(min(length, 2**22))
-        digest.update(block)
-        length -= len(block)
-    return digest.hexdigest()
-
-
-def _read_array(archive, name, about):
-    """One array, after its header, the manifest and the size of its zip member have been found to agree."""
-    info = archive.getinfo(f"{name}.npy")
-    with archive.open(info) as member:
-        version = npy.read_magic(member)
-        header = npy.read_array_header_1_0(member) if version == (1, 0) else npy.read_array_header_2_0(member)
-        shape, _, dtype = header
-        n_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        agree = list(shape) == about["shape"] and dtype.str == about["dtype"] and not dtype.hasobject
-        if not agree or info.compress_type != zipfile.ZIP_STORED or n_bytes + member.tell() != info.file_size:
-            raise ModelFileError(f"The array {name!r} of the model file is not what its manifest says.")
-    with archive.open(info) as member:
-        return npy.read_array(member, allow_pickle=False)
 
 
 class Packer:

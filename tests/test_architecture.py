@@ -8,12 +8,13 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_named", "_files"}
+LEAVES = {"exceptions", "_named", "_files", "_archive"}
 #: Each room, and the rooms whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
     "_named": {"exceptions"},
     "_files": set(),
+    "_archive": {"_files", "exceptions"},
     "losses": LEAVES,
     "regularizers": LEAVES,
     "structures": LEAVES,

@@ -68,7 +68,7 @@ def test_a_loaded_model_predicts_and_trains_bit_for_bit(name, rng, tmp_path):
         assert saved.kernel_weights_ == loaded.kernel_weights_
         for model in (saved, loaded):
             model.partial_fit(X, y)
-    assert loaded.history_ == saved.history_
+    assert loaded.history_ == [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in saved.history_]
     assert loaded.classes_.tolist() == ["down", "up"]
     assert repr(loaded.get_params()) == repr(saved.get_params())
 
@@ -87,10 +87,7 @@ def test_classifiers_too(tmp_path):
 def test_equal_models_are_equal_files(rng, tmp_path):
     X, y = sequences(rng)
     for name in ("a.npz", "b.npz"):
-        model = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
-        for record in model.history_:
-            record["seconds"] = 0.0
-        model.save(tmp_path / name)
+        omkl.SequenceLabeler("linear", random_state=0).fit(X, y).save(tmp_path / name)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 

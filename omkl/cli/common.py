@@ -15,12 +15,13 @@ def add_output_options(parser):
     parser.add_argument("--quiet", action="store_true", help="print nothing, show no progress bar")
 
 
-def add_training_options(parser, epochs):
-    """What every online estimator is trained with."""
+def add_training_options(parser, epochs, losses=("hinge", "crf", "perceptron")):
+    """What every online estimator is trained with; the first of the losses is the default."""
     parser.add_argument("train", help="file to train on")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
     parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on")
-    parser.add_argument("--loss", default="hinge", help="hinge (default), crf or perceptron")
+    names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
+    parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
     parser.add_argument(
         "--regularizer", default="mkl", help="mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."
     )
@@ -30,6 +31,33 @@ def add_training_options(parser, epochs):
     parser.add_argument("--eta0", type=_rate, default="auto", help="scale of the learning rate (default auto)")
     parser.add_argument("--average", default="quadratic", help="quadratic (default), uniform or last")
     parser.add_argument("--random-state", type=int, metavar="N", help="seed")
+
+
+def add_stream_option(parser):
+    """``--stream``."""
+    parser.add_argument(
+        "--stream", action="store_true",
+        help="never hold the file whole: read it once an epoch, and shuffle through a buffer",
+    )  # fmt: skip
+
+
+def shuffled(stream, arguments):
+    """The stream in a fresh order every epoch, the same in a run that is resumed."""
+    return stream.shuffled(random_state=arguments.random_state or 0)
+
+
+def add_checkpoint_options(parser):
+    """``--checkpoint DIR --checkpoint-every 60s --resume``."""
+    parser.add_argument("--checkpoint", metavar="DIR", help="keep the state of training in this directory")
+    parser.add_argument(
+        "--checkpoint-every", default="60s", metavar="TIME", help='30s, 5m, 2h or "1000 rounds" (default 60s)'
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from the latest checkpoint, where there is one")
+
+
+def checkpointing(arguments):
+    """What :func:`add_checkpoint_options` asks of ``fit``."""
+    return {name: getattr(arguments, name) for name in ("checkpoint", "checkpoint_every", "resume")}
 
 
 def training_parameters(arguments):
@@ -50,11 +78,23 @@ def add_treebank_options(parser):
     )  # fmt: skip
 
 
-def add_input_options(parser):
-    """``--format`` and ``--folds`` of a file of sequences."""
-    from omkl.data.sequences import FORMATS
+def add_format_option(parser, formats):
+    """``--format`` of a file."""
+    parser.add_argument("--format", choices=formats, help="format of the data; guessed from the file's name by default")
 
-    parser.add_argument("--format", choices=FORMATS, help="format of the data; guessed from the file's name by default")
+
+def add_row_options(parser):
+    """``--target`` and ``--no-header`` of a file of rows."""
+    parser.add_argument(
+        "--target", metavar="WHERE",
+        help="where the outputs are: name or place of a column (csv, parquet; the last one by default), an array's "
+        "name (npz), a second file (npy)",
+    )  # fmt: skip
+    parser.add_argument("--no-header", action="store_true", help="csv: the first line is a row, not names of columns")
+
+
+def add_folds_option(parser):
+    """``--folds`` of a file of sequences."""
     parser.add_argument("--folds", type=_folds, metavar="N[-M][,...]", help="only these folds of the OCR data set")
 
 

@@ -1,13 +1,23 @@
-"""``omkl evaluate``: compare a saved model's labels with those of a file."""
+"""``omkl evaluate``: compare what a saved model predicts with what a file holds."""
 
 from collections import Counter
 
 import numpy as np
+from sklearn.base import is_regressor
 
-from omkl.cli.common import add_input_options, add_output_options, add_treebank_options, table, write_json
+from omkl.cli import rows
+from omkl.cli.common import (
+    add_folds_option,
+    add_format_option,
+    add_output_options,
+    add_row_options,
+    add_treebank_options,
+    table,
+    write_json,
+)
 from omkl.cli.train_parser import attachment_lines
-from omkl.data import read_sequences, read_treebank
-from omkl.estimators import DependencyParser, load
+from omkl.data import read_sequences, read_treebank, sequences
+from omkl.estimators import DependencyParser, SequenceLabeler, load
 from omkl.exceptions import DataFileError
 
 
@@ -15,16 +25,18 @@ def add_parser(subparsers):
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "evaluate",
-        help="accuracy of a model on labelled sequences or trees",
-        description="Accuracy of a model on labelled sequences, and the mistakes it makes most; "
-        "attachment scores of a parser.",
+        help="accuracy of a model on labelled sequences, trees or rows",
+        description="Accuracy of a model on labelled sequences or rows, and the mistakes it makes most; "
+        "attachment scores of a parser; R^2 and errors of a regressor.",
     )
     parser.add_argument("model", help="a saved model")
-    parser.add_argument("gold", help="file of labelled sequences")
+    parser.add_argument("gold", help="file of labelled sequences, trees or rows")
     parser.add_argument(
         "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
     )
-    add_input_options(parser)
+    add_format_option(parser, sorted({*sequences.FORMATS, *rows.FORMATS}))
+    add_folds_option(parser)
+    add_row_options(parser)
     add_treebank_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
@@ -33,7 +45,8 @@ def add_parser(subparsers):
 def run(arguments):
     """Evaluate a model."""
     model = load(arguments.model)
-    (_trees if isinstance(model, DependencyParser) else _labels)(model, arguments)
+    is_sequential = isinstance(model, SequenceLabeler)
+    (_trees if isinstance(model, DependencyParser) else _labels if is_sequential else _rows)(model, arguments)
 
 
 def _trees(parser, arguments):
@@ -53,19 +66,43 @@ def _labels(labeler, arguments):
     accuracy = labeler.score(X, y)
     predicted = labeler.predict(X)
     whole = float(np.mean([list(p) == list(g) for p, g in zip(predicted, y)]))
-    confusions = Counter(
-        (gold, label) for p, g in zip(predicted, y) for gold, label in zip(g, p.tolist()) if gold != label
-    )
+    pairs = ((gold, label) for p, g in zip(predicted, y) for gold, label in zip(g, p.tolist()))
     metrics = {
         "sequences": len(X),
         "tokens": sum(map(len, X)),
         "accuracy": accuracy,
         "sequence_accuracy": whole,
-        "confusions": [[gold, label, n] for (gold, label), n in confusions.most_common(arguments.mistakes)],
+        "confusions": _confusions(pairs, arguments.mistakes),
     }
     if not arguments.quiet:
         print(f"Token accuracy {accuracy:.2%}, whole sequences {whole:.2%} "
               f"({metrics['tokens']} tokens, {len(X)} sequences)")  # fmt: skip
-        if metrics["confusions"]:
-            print("\n".join(table(metrics["confusions"], ("gold", "predicted", "times"))))
+        _print_confusions(metrics)
     write_json(arguments.json, metrics)
+
+
+def _rows(model, arguments):
+    gold, predicted = rows.outputs_of(model, arguments.gold, arguments)
+    metrics = {"examples": len(gold)}
+    if is_regressor(model):
+        metrics |= rows.regression_scores(gold, predicted)
+        line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
+    else:
+        metrics["accuracy"] = float((gold == predicted).mean())
+        metrics["confusions"] = _confusions(zip(gold.tolist(), predicted.tolist()), arguments.mistakes)
+        line = "Accuracy {accuracy:.2%} ({examples} examples)"
+    if not arguments.quiet:
+        print(line.format(**metrics))
+        _print_confusions(metrics)
+    write_json(arguments.json, metrics)
+
+
+def _confusions(pairs, n):
+    """The n commonest mistakes among pairs of gold and predicted labels: ``[gold, predicted, times]``."""
+    counts = Counter((gold, label) for gold, label in pairs if gold != label)
+    return [[gold, label, times] for (gold, label), times in counts.most_common(n)]
+
+
+def _print_confusions(metrics):
+    if metrics.get("confusions"):
+        print("\n".join(table(metrics["confusions"], ("gold", "predicted", "times"))))

@@ -23,7 +23,7 @@ def size(model):
     """How large a model is, in its own terms."""
     if isinstance(model, DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
-    return {"labels": len(model.classes_)}
+    return {"labels": len(model.classes_)} if hasattr(model, "classes_") else {"groups": len(model.kernel_weights_)}
 
 
 def run(arguments):
@@ -54,5 +54,5 @@ def run(arguments):
         if features:
             rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
             print("\nStrongest features")
-            print("\n".join(table(rows, ("feature", "label" if "label" in features[0] else "template", "weight"))))
+            print("\n".join(table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))))
     write_json(arguments.json, metrics)

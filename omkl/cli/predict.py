@@ -1,4 +1,4 @@
-"""``omkl predict``: label the sequences of a file, or parse its sentences, with a saved model."""
+"""``omkl predict``: label the sequences of a file, parse its sentences, or predict for its rows, with a saved model."""
 
 import json
 import time
@@ -6,23 +6,27 @@ import time
 from tqdm import tqdm
 
 from omkl._files import replacing
-from omkl.cli.common import add_input_options, add_output_options, write_json
-from omkl.data import iter_treebank, read_sequences, treebank_writer
-from omkl.estimators import DependencyParser, load
+from omkl.cli import rows
+from omkl.cli.common import add_folds_option, add_format_option, add_output_options, add_row_options, write_json
+from omkl.data import iter_treebank, read_sequences, sequences, treebank_writer
+from omkl.estimators import DependencyParser, SequenceLabeler, load
 
 
 def add_parser(subparsers):
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "predict",
-        help="label the sequences of a file, or parse its sentences",
+        help="label the sequences of a file, parse its sentences, or predict for its rows",
         description="Label the sequences of a file: one label a line, an empty line between sequences; or JSON lines, "
-        "if the output's name ends in .jsonl. A parser writes the treebank with new heads and relations.",
+        "if the output's name ends in .jsonl. A parser writes the treebank with new heads and relations, a classifier "
+        "or regressor one prediction a line.",
     )
     parser.add_argument("model", help="a saved model")
-    parser.add_argument("input", help="file of sequences; labels in it are not looked at")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the labels to")
-    add_input_options(parser)
+    parser.add_argument("input", help="file of sequences or rows; outputs in it are not looked at")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the predictions to")
+    add_format_option(parser, sorted({*sequences.FORMATS, *rows.FORMATS}))
+    add_folds_option(parser)
+    add_row_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -30,7 +34,8 @@ def add_parser(subparsers):
 def run(arguments):
     """Predict and write labels, or trees."""
     model = load(arguments.model)
-    (_parse if isinstance(model, DependencyParser) else _label)(model, arguments)
+    is_sequential = isinstance(model, SequenceLabeler)
+    (_parse if isinstance(model, DependencyParser) else _label if is_sequential else _predict)(model, arguments)
 
 
 def _parse(parser, arguments):
@@ -66,3 +71,16 @@ def _label(labeler, arguments):
     if not arguments.quiet:
         print(f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}")
     write_json(arguments.json, metrics)
+
+
+def _predict(model, arguments):
+    """A line for each row, block by block."""
+    n_rows = 0
+    with replacing(arguments.output) as file, rows.naming(arguments.input):
+        for block in rows.open_rows(arguments.input, arguments, model, labelled=False).blocks():
+            for output in model.predict(block.X).tolist():
+                file.write(f"{json.dumps({'y': output}) if arguments.output.endswith('.jsonl') else output}\n")
+            n_rows += block.n_examples
+    if not arguments.quiet:
+        print(f"Predicted {n_rows} rows: {arguments.output}")
+    write_json(arguments.json, {"examples": n_rows, "output": arguments.output})

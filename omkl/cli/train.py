@@ -1,8 +1,8 @@
 """``omkl train``: train an estimator on a file and save it; a kind of model a file."""
 
-from omkl.cli import train_labeler, train_parser
+from omkl.cli import train_classifier, train_labeler, train_parser, train_regressor
 
-KINDS = (train_labeler, train_parser)
+KINDS = (train_labeler, train_parser, train_classifier, train_regressor)
 
 
 def add_parser(subparsers):

@@ -3,14 +3,20 @@
 import time
 
 from omkl.cli.common import (
-    add_input_options,
+    add_checkpoint_options,
+    add_folds_option,
+    add_format_option,
     add_output_options,
+    add_stream_option,
     add_training_options,
     bar_chart,
+    checkpointing,
+    shuffled,
     training_parameters,
     write_json,
 )
-from omkl.data import read_sequences
+from omkl.data import read_sequences, stream_sequences
+from omkl.data.sequences import FORMATS
 from omkl.estimators import SequenceLabeler
 from omkl.exceptions import DataFileError
 
@@ -23,7 +29,8 @@ def add_parser(kinds):
         description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
         "JSON lines, the OCR data set; plain or compressed.",
     )
-    add_input_options(parser)
+    add_format_option(parser, FORMATS)
+    add_folds_option(parser)
     parser.add_argument(
         "--kernels", nargs="+", metavar="K",
         help="kernels such as linear, quadratic, gaussian:sigma2=5 (for vectors; tokens of strings need none)",
@@ -31,6 +38,8 @@ def add_parser(kinds):
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_stream_option(parser)
+    add_checkpoint_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -38,34 +47,52 @@ def add_parser(kinds):
 def run(arguments):
     """Train and save a sequence labeler."""
     say = (lambda *_: None) if arguments.quiet else print
-    X, y = _labelled(arguments.train, arguments)
     dev = _labelled(arguments.dev, arguments) if arguments.dev else None
     labeler = SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
         early_stopping=arguments.early_stopping, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    labeler.fit(X, y)
+    learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments)
     seconds = time.perf_counter() - started
     labeler.save(arguments.output)
-    n_tokens = sum(map(len, X))
     metrics = {
-        "sequences": len(X),
-        "tokens": n_tokens,
+        **learned,
         "labels": len(labeler.classes_),
         "epochs": labeler.n_iter_,
         "seconds": seconds,
         "kernel_weights": labeler.kernel_weights_,
         "history": labeler.history_,
     }
-    say(f"Trained on {len(X)} sequences, {n_tokens} tokens, {len(labeler.classes_)} labels: {labeler.n_iter_} epochs "
-        f"in {seconds:.1f} s, loss {labeler.history_[-1]['loss']:.4g} a sequence in the last.")  # fmt: skip
+    say(f"Trained on {learned['sequences']} sequences, {learned['tokens']} tokens, {len(labeler.classes_)} labels: "
+        f"{labeler.n_iter_} epochs in {seconds:.1f} s, loss {labeler.history_[-1]['loss']:.4g} a sequence in the "
+        "last.")  # fmt: skip
     say("\n".join(bar_chart(labeler.kernel_weights_)))
     if dev is not None:
         metrics["dev_accuracy"] = labeler.score(*dev)
         say(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
     say(f"Saved to {arguments.output}.")
     write_json(arguments.json, metrics)
+
+
+def _fit_whole(labeler, arguments):
+    X, y = _labelled(arguments.train, arguments)
+    labeler.fit(X, y, **checkpointing(arguments))
+    return {"sequences": len(X), "tokens": sum(map(len, X))}
+
+
+def _fit_stream(labeler, arguments):
+    """Train block by block, with the labels and tokens that a pass over the file finds."""
+    stream = stream_sequences(arguments.train, arguments.format)
+    labels, n_sequences, n_tokens = {}, 0, 0
+    for _, y in stream.blocks():
+        labels.update(dict.fromkeys(label for sequence in y or () for label in sequence))
+        n_sequences, n_tokens = n_sequences + len(y or ()), n_tokens + sum(map(len, y or ()))
+    if not labels:
+        raise DataFileError(f"{arguments.train} holds no labels.")
+    labeler.set_params(n_examples=n_sequences)
+    labeler.fit(shuffled(stream, arguments), classes=list(labels), **checkpointing(arguments))
+    return {"sequences": n_sequences, "tokens": n_tokens}
 
 
 def _labelled(path, arguments):

@@ -8,16 +8,21 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from omkl.cli.common import (
+    add_checkpoint_options,
     add_output_options,
+    add_stream_option,
     add_training_options,
     add_treebank_options,
     bar_chart,
+    checkpointing,
     peak_memory,
+    shuffled,
     training_parameters,
     write_json,
 )
-from omkl.data import read_treebank
+from omkl.data import read_treebank, stream_conllu
 from omkl.estimators import DependencyParser
+from omkl.exceptions import DataFileError
 
 
 def add_parser(kinds):
@@ -39,6 +44,8 @@ def add_parser(kinds):
     parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="for parameters (default 140)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     add_treebank_options(parser)
+    add_stream_option(parser)
+    add_checkpoint_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -48,23 +55,23 @@ def run(arguments):
     say = (lambda *_: None) if arguments.quiet else print
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
-    treebank = read_treebank(arguments.train, **reading)
+    n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
     dev = read_treebank(arguments.dev, **reading) if arguments.dev else None
-    say(f"{len(treebank)} sentences, {treebank.n_words} words; parameters take up to {arguments.memory:g} MB.")
-    report = _Report(say, len(treebank))
+    say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
+    report = _Report(say, n_sentences)
     parser = DependencyParser(
         arguments.templates, projective=arguments.projective, single_root=single_root,
         labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact, callbacks=[report],
-        **training_parameters(arguments),
+        n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
     with _ending_on_interrupt(report):
-        parser.fit(treebank)
+        parser.fit(trees, **checkpointing(arguments))
     seconds = time.perf_counter() - started
     parser.save(arguments.output)
     metrics = {
-        "sentences": len(treebank),
-        "words": treebank.n_words,
+        "sentences": n_sentences,
+        "words": n_words,
         "templates": len(parser.templates_),
         "active_templates": sum(weight > 0 for weight in parser.template_weights_.values()),
         "features": parser.n_features(),
@@ -89,6 +96,22 @@ def run(arguments):
         say(f"Interrupted in epoch {parser.n_iter_}: the model so far is saved.")
     say(f"Saved to {arguments.output}.")
     write_json(arguments.json, metrics)
+
+
+def _whole(arguments, reading):
+    """Sentences, words, and what to train on."""
+    treebank = read_treebank(arguments.train, **reading)
+    return len(treebank), treebank.n_words, treebank
+
+
+def _stream(arguments, reading):
+    """The same block by block; a pass over the file counts."""
+    stream = stream_conllu(arguments.train, **reading)
+    sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
+    n_sentences, n_words = map(sum, zip(*sizes)) if sizes else (0, 0)
+    if not n_sentences:
+        raise DataFileError(f"{arguments.train} holds no sentence.")
+    return n_sentences, n_words, shuffled(stream, arguments)
 
 
 def attachment_lines(scores, path):

@@ -1,13 +1,17 @@
 """Finding and opening data files."""
 
+import bz2
+import codecs
+import glob
 import gzip
 import lzma
 import os
 import zlib
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
-from omkl.exceptions import DataFileError
+from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
 
 def data_home():
@@ -29,11 +33,15 @@ def find(relative, how_to_get):
     return path
 
 
-OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+#: Bytes that are read at a time.
+CHUNK = 1 << 18
+#: A text without a line end, or whatever else it is cut at, in so many bytes is none.
+LARGEST_PIECE = 1 << 30
 
 
 def open_text(path):
-    """Open a text file for reading, plain or compressed (``.gz``, ``.xz``), as UTF-8.
+    """Open a text file for reading, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8.
 
     Raises
     ------
@@ -44,7 +52,7 @@ def open_text(path):
 
 
 def open_bytes(path):
-    """Open a file for reading, plain or compressed (``.gz``, ``.xz``), as bytes; raises as :func:`open_text` does."""
+    """Open a file for reading as bytes, plain or compressed; raises as :func:`open_text` does."""
     return _opened(path, "rb")
 
 
@@ -56,15 +64,128 @@ def _opened(path, mode, **options):
             yield file
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError):
-        raise DataFileError(f"{path} is cut short or damaged: get it again.") from None
+    except EOFError:
+        raise TruncatedFileError(f"{path} is cut short or damaged: get it again.") from None
+    except (zlib.error, gzip.BadGzipFile, lzma.LZMAError):
+        raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
     except UnicodeDecodeError:
         raise DataFileError(f"{path} is not UTF-8 text.") from None
     except OSError as error:
+        if error.errno is None:  # the decompressor's, not the system's
+            raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
         raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def stem(path):
     """Name of a file without the suffix of its compression: ``train.conllu`` for ``train.conllu.gz``."""
     path = Path(path)
-    return path.stem if path.suffix in (".gz", ".xz") else path.name
+    return path.stem if path.suffix in OPENERS else path.name
+
+
+def find_files(path):
+    """The files that a path, a list of paths, a directory or a pattern stands for.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A directory stands for the files in it but for those whose names begin with ``.`` or ``_``, and a pattern
+        (``data/part-*.csv``) for those that fit; both in the order of their names.
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        If one of them is missing, or there is none.
+    """
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if not paths:
+        raise InputError("There is no file to read: the list of paths is empty.")
+    return [file for path in paths for file in _expanded(Path(path))]
+
+
+def _expanded(path):
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
+        if not files:
+            raise DataFileError(f"There is no file in the directory {path}.")
+        return files
+    if path.exists():
+        return [path]
+    matches = [Path(match) for match in sorted(glob.glob(str(path))) if Path(match).is_file()]
+    if not matches:
+        raise DataFileError(f"There is no file {path}.")
+    return matches
+
+
+def chunks(path, size=CHUNK):
+    """The bytes of a file, plain or compressed, up to ``size`` at a time; all there are before an error is raised."""
+    with open_bytes(path) as file:
+        while chunk := file.read1(size):
+            yield chunk
+
+
+def without_mark(chunks):
+    """The same text without the byte order mark it may begin with, and whether it did."""
+    start = b""
+    for chunk in chunks:
+        start += chunk
+        if len(start) >= len(codecs.BOM_UTF8):
+            break
+    has_mark = start.startswith(codecs.BOM_UTF8)
+    return chain([start.removeprefix(codecs.BOM_UTF8)], chunks), has_mark
+
+
+def pieces(chunks, size, cut):
+    """The same text, cut where it may be, in pieces of about ``size`` bytes.
+
+    Parameters
+    ----------
+    chunks : iterable of bytes
+    size : int
+    cut : callable
+        ``cut(text)`` is the place to cut a text that goes on, 0 if there is none.
+
+    Yields
+    ------
+    bytes
+        Ends where ``cut`` says, but for the last piece of a file that is whole. Of a compressed file that is cut
+        short, everything comes that is whole, and then the error.
+    """
+    parts, n_bytes, wanted = [], 0, size
+    try:
+        for chunk in chunks:
+            parts.append(chunk)
+            n_bytes += len(chunk)
+            if n_bytes < wanted:
+                continue
+            text = b"".join(parts)
+            end = cut(text)
+            if end:
+                yield text[:end]
+            parts, n_bytes = [text[end:]], len(text) - end
+            if n_bytes > LARGEST_PIECE:
+                raise DataFileError("There is no end of a record in a gigabyte of text: it is something else.")
+            wanted = n_bytes + size if end else 2 * n_bytes  # a text with no end is not looked at over and over
+    except TruncatedFileError:  # of a damaged file, what came last is suspect
+        text = b"".join(parts)
+        if end := cut(text):
+            yield text[:end]
+        raise
+    if n_bytes:
+        yield b"".join(parts)
+
+
+def after_last_line(text):
+    """Where the last line that is whole ends."""
+    return text.rfind(b"\n") + 1
+
+
+def lines(path):
+    """The lines of a text file as bytes, without their ends and without a byte order mark."""
+    text, _ = without_mark(chunks(path))
+    for piece in pieces(text, CHUNK, after_last_line):
+        for line in piece.removesuffix(b"\n").split(b"\n"):
+            yield line.removesuffix(b"\r")

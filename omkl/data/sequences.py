@@ -1,13 +1,20 @@
 """Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
 
 import json
+from itertools import islice
 
 from omkl.data.conll import tagging_features
-from omkl.data.files import open_text, stem
+from omkl.data.file_streams import stream_files
+from omkl.data.files import find_files, lines, stem
 from omkl.data.ocr import read_ocr
-from omkl.data.treebank_reader import read_conllu
+from omkl.data.rows import Block
+from omkl.data.skipping import Skipped
+from omkl.data.treebank_parsing import Checks, new_strings
+from omkl.data.treebank_stream import treebank_blocks
 from omkl.exceptions import DataFileError, InputError
 
+#: Sequences in a block: one of words as dicts takes tens of kilobytes.
+BLOCK_SIZE = 100
 FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 
@@ -26,7 +33,7 @@ def read_sequences(path, format=None, folds=None):
     Parameters
     ----------
     path : path-like
-        Plain or compressed (``.gz``, ``.xz``).
+        Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
     format : {"conllu", "crfsuite", "jsonl", "ocr"}, optional
         * ``crfsuite``: a line a token, ``label<TAB>attribute<TAB>attribute:value...``, an empty line between
           sequences. The part of an attribute before ``=`` is its template, which is its group.
@@ -50,36 +57,100 @@ def read_sequences(path, format=None, folds=None):
     if format == "ocr":
         words = read_ocr(path)
         return (words.images, words.letters) if folds is None else words.of_folds(folds)
+    sequences = list(_reader(format)(path, Skipped(on_error="raise")))
+    if not sequences:
+        raise DataFileError(f"{path} holds no sequence.")
+    X, y = map(list, zip(*sequences))
+    return X, None if y[0] is None else y
+
+
+def stream_sequences(path, format=None, *, block_size=BLOCK_SIZE, on_error="raise"):
+    """Stream labelled sequences.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
+    format : {"conllu", "crfsuite", "jsonl"}, optional
+        As :func:`read_sequences` has them; guessed from the name of the first file by default.
+    block_size : int
+        Sequences in a block.
+    on_error : {"raise", "skip"}
+        What to do with sequences that are wrong. Skipped ones are counted in ``skipped``, and a warning at the end of
+        a pass says how many they were. A compressed file that is cut short or damaged is read up to there.
+
+    Returns
+    -------
+    Stream
+        X is a list of sequences, y a list of lists of labels, or None where the files hold no labels.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        At once if a file is missing; while it is read, at the first sequence that is wrong, or where a file is cut
+        short or damaged. The message names file and line.
+    """
+    paths = find_files(path)
+    read_file = _reader(format or guess_format(paths[0]))
+
+    def read(path, skipped):
+        sequences = read_file(path, skipped)
+        while block := list(islice(sequences, block_size)):
+            X, y = map(list, zip(*block))
+            yield Block(X, None if y[0] is None else y)
+
+    return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
+
+
+def _reader(format):
+    """What reads the sequences of a file: ``read(path, skipped)`` yields pairs of inputs and labels."""
     readers = {"conllu": _read_tagged, "crfsuite": _read_crfsuite, "jsonl": _read_jsonl}
+    if format == "ocr":
+        raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
     if format not in readers:
         raise InputError(f"Unknown format {format!r}: choose one of {', '.join(FORMATS)}.")
-    X, y = readers[format](path)
-    if not X:
-        raise DataFileError(f"{path} holds no sequence.")
-    return X, y
+    return readers[format]
 
 
-def _read_tagged(path):
-    sentences = list(read_conllu(path, trees=False))  # a tagger needs no trees
-    return [tagging_features(sentence.forms) for sentence in sentences], [sentence.upos for sentence in sentences]
+def _read_tagged(path, skipped):
+    checks = Checks(trees=False, skip=skipped.on_error == "skip")  # a tagger needs no trees
+    for block in treebank_blocks("conllu", checks, new_strings())(path, skipped):
+        for sentence in block.X:
+            yield tagging_features(sentence.forms), sentence.upos
 
 
-def _read_crfsuite(path):
-    X, y, tokens, labels = [], [], [], []
-    with open_text(path) as file:
-        for number, line in enumerate([*file, ""], 1):
-            line = line.rstrip("\n")
-            if line:
-                label, *attributes = line.split("\t")
-                if not label:
-                    raise DataFileError(f"{path}, line {number}: a token needs a label before its first tab.")
-                labels.append(label)
-                tokens.append(_attributes(attributes, f"{path}, line {number}"))
-            elif tokens:
-                X.append(tokens)
-                y.append(labels)
-                tokens, labels = [], []
-    return X, y
+def _read_crfsuite(path, skipped):
+    paragraph = []
+    for number, line in enumerate(lines(path), 1):
+        if line:
+            paragraph.append(line)
+        elif paragraph:
+            yield from _attempt(_tokens, skipped, paragraph, path, number - len(paragraph))
+            paragraph = []
+    if paragraph:
+        yield from _attempt(_tokens, skipped, paragraph, path, number + 1 - len(paragraph))
+
+
+def _attempt(parse, skipped, *record):
+    """What ``parse`` makes of a record, or nothing if that is refused."""
+    try:
+        yield parse(*record)
+    except DataFileError as error:
+        skipped.refuse(str(error))
+
+
+def _tokens(paragraph, path, first_line):
+    tokens, labels = [], []
+    for number, line in enumerate(paragraph, first_line):
+        try:
+            label, *attributes = line.decode().split("\t")
+        except UnicodeDecodeError:
+            raise DataFileError(f"{path}, line {number}: not UTF-8 text.") from None
+        if not label:
+            raise DataFileError(f"{path}, line {number}: a token needs a label before its first tab.")
+        labels.append(label)
+        tokens.append(_attributes(attributes, f"{path}, line {number}"))
+    return tokens, labels
 
 
 def _attributes(attributes, where):
@@ -99,20 +170,24 @@ def _attributes(attributes, where):
     return token
 
 
-def _read_jsonl(path):
-    X, y = [], []
-    with open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                X.append(record["x"])
-                y.append(record.get("y"))
-            except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
-                raise DataFileError(f'{path}, line {number}: expected {{"x": [...], "y": [...]}}.') from None
-    if None in y:
-        if any(labels is not None for labels in y):
-            raise DataFileError(f'{path}: sequence {y.index(None)} has no "y", others have.')
-        return X, None
-    return X, [[tuple(label) if isinstance(label, list) else label for label in labels] for labels in y]
+def _read_jsonl(path, skipped):
+    is_labelled = None
+    for number, line in enumerate(lines(path), 1):
+        if not line.strip():
+            continue
+        for x, y in _attempt(_json_record, skipped, line, f"{path}, line {number}"):
+            is_labelled = y is not None if is_labelled is None else is_labelled
+            if (y is not None) == is_labelled:
+                yield x, y
+            else:
+                has = 'no "y", but the' if is_labelled else 'a "y", but none of the'
+                skipped.refuse(f"{path}, line {number}: the sequence has {has} sequences before it have one.")
+
+
+def _json_record(line, where):
+    try:
+        record = json.loads(line)
+        x, y = record["x"], record.get("y")
+        return x, None if y is None else [tuple(label) if isinstance(label, list) else label for label in y]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DataFileError(f'{where}: expected {{"x": [...], "y": [...]}}.') from None

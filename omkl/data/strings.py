@@ -16,8 +16,8 @@ MOST_BYTES = (1 << 31) - 1
 class Strings:
     """Different strings, and the code of each: its number in the order of first appearance; ``_`` has code 0.
 
-    Codes never change: a table that has grown still knows the strings of all codes it has given. Growing is not
-    thread-safe.
+    Codes never change: a table that has grown still knows the strings of all codes it has given. One
+    thread may grow a table while others ask it for the strings of codes that they have.
 
     Parameters
     ----------
@@ -122,9 +122,11 @@ class Strings:
         codes = np.empty(len(starts), np.int32)
         done = 0
         while True:
-            done, self._size = intern(
+            done, size = intern(
                 data, starts, lengths, done, grow, self._size, self._slots, self._pool, self._offsets, codes
             )
+            if grow:  # another thread may have grown the table meanwhile
+                self._size = size
             if done == len(codes):
                 return codes
             self._make_room(lengths[done])

@@ -1,19 +1,18 @@
 """From the text of a block of sentences to a treebank."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from omkl.data import _jit_treebank as jit
 from omkl.data.layouts import FIELDS, Layout
+from omkl.data.skipping import N_REASONS
 from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_errors import explain
 from omkl.exceptions import DataFileError, InputError
 
 MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN}
-#: Reasons that are kept when sentences are skipped.
-N_REASONS = 10
 # columns of a row of ``Scanned.sentences``
 WORDS, TEXT, LINES, WRONG, PLACE = range(5)
 
@@ -30,18 +29,6 @@ class Checks:
         # 1 == True, and unhashable things are no mode
         if not isinstance(self.trees, (bool, str)) or self.trees not in MODES:
             raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
-
-
-@dataclass
-class Skipped:
-    """How many sentences were skipped so far, and why the first of them."""
-
-    count: int = 0
-    reasons: list = field(default_factory=list)
-
-    def note(self, count, reasons):
-        self.count += count
-        self.reasons += reasons[: max(0, N_REASONS - len(self.reasons))]
 
 
 @dataclass

@@ -1,23 +1,20 @@
 """Reading treebanks: CoNLL-U, CoNLL-X and CoNLL-2008."""
 
-import codecs
 import os
-import warnings
 from dataclasses import replace
 
 import numpy as np
 
 from omkl.data._jit_treebank import last_boundary
-from omkl.data.files import open_bytes
+from omkl.data.files import CHUNK, chunks, pieces, without_mark
 from omkl.data.layouts import check_format, find_layout
+from omkl.data.skipping import Skipped, check_on_error
 from omkl.data.treebank import Treebank
-from omkl.data.treebank_parsing import Checks, Skipped, new_strings, parse
-from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.data.treebank_parsing import Checks, new_strings, parse
+from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that are read at a time.
 BLOCK_SIZE = 1 << 20
-#: Positions in a block have 32 bits.
-LARGEST_BLOCK = 1 << 30
 
 
 def iter_treebank(
@@ -84,7 +81,7 @@ def read_treebank(path, *, format=None, on_error="raise", single_root=False, tre
     skipped = Skipped()
     blocks = _blocks(path, format, on_error, single_root, trees, strings, keep_text, BLOCK_SIZE, skipped)
     treebank = Treebank.concatenate(blocks)
-    _warn(skipped)
+    skipped.warn("sentence", stacklevel=2)
     return replace(treebank, skipped=skipped.count, reasons=skipped.reasons)
 
 
@@ -115,46 +112,39 @@ def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
 def _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size, skipped=None):
     """Check the arguments, now, and read, later; warns itself only if the caller does not count what is skipped."""
     check_format(format)
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error is 'raise' or 'skip', not {on_error!r}.")
+    check_on_error(on_error)
     if block_size < 1:
         raise InputError(f"block_size is a number of bytes, at least 1, not {block_size}.")
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise InputError("There is no file to read: the list of paths is empty.")
-    parsing = {"strings": new_strings(strings), "checks": Checks(trees, single_root, on_error == "skip")}
-    return _iter_files(paths, format, block_size, skipped, parsing | {"keep_text": keep_text})
+    checks = Checks(trees, single_root, on_error == "skip")
+    parsing = {"strings": new_strings(strings), "checks": checks, "keep_text": keep_text}
+    return _iter_files(paths, format, block_size, skipped, parsing)
 
 
 def _iter_files(paths, format, block_size, skipped, parsing):
     total = Skipped() if skipped is None else skipped
     for path in paths:
-        yield from _iter_file(path, format, block_size, total, parsing)
+        yield from iter_file(path, format, block_size, total, parsing)
     if skipped is None:
-        _warn(total)
+        total.warn("sentence", stacklevel=2)
 
 
-def _warn(skipped):
-    if skipped.count:
-        sentences = f"{skipped.count} sentence{'s were' if skipped.count > 1 else ' was'} skipped, the first at"
-        warnings.warn(f"{sentences} {skipped.reasons[0]}", DataWarning, stacklevel=3)
-
-
-def _iter_file(path, format, block_size, skipped, parsing):
+def iter_file(path, format, block_size, skipped, parsing):
+    """The treebanks of a file, as :func:`iter_treebank` has them; what is skipped is counted in ``skipped``."""
     n_lines, found, layout, pending = 0, False, None, Skipped()
-    with open_bytes(path) as file:
-        start = file.read(len(codecs.BOM_UTF8))
-        bom = start == codecs.BOM_UTF8
-        for text in _pieces(file, b"" if bom else start, block_size):
-            layout = layout or find_layout(format, path, text)
-            block, more_lines = parse(text, layout, where=_place(path, n_lines), bom=bom, **parsing)
-            n_lines += more_lines
-            skipped.note(block.skipped, block.reasons)
-            pending.note(block.skipped, block.reasons)
-            if len(block):
-                found = True
-                yield replace(block, skipped=pending.count, reasons=pending.reasons)
-                pending = Skipped()
+    text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
+    for piece in pieces(text, block_size, _last_boundary):
+        layout = layout or find_layout(format, path, piece)
+        block, more_lines = parse(piece, layout, where=_place(path, n_lines), bom=bom, **parsing)
+        n_lines += more_lines
+        skipped.note(block.skipped, block.reasons)
+        pending.note(block.skipped, block.reasons)
+        if len(block):
+            found = True
+            yield replace(block, skipped=pending.count, reasons=pending.reasons)
+            pending = Skipped()
     if not found:
         why = f" that can be read: {pending.reasons[0]}" if pending.count else ": it needs at least one."
         raise DataFileError(f"{path} holds no sentence{why}")
@@ -164,17 +154,5 @@ def _place(path, n_lines):
     return lambda line, word, sentence: f"{path}, line {n_lines + line}"
 
 
-def _pieces(file, rest, size):
-    """The text of a file in pieces of whole sentences, about ``size`` bytes each."""
-    wanted = size
-    while chunk := file.read(wanted):
-        text = rest + chunk
-        cut = last_boundary(np.frombuffer(text, np.uint8))
-        if cut:
-            yield text[:cut]
-        elif len(text) > LARGEST_BLOCK:
-            raise DataFileError(f"{file.name} has no empty line in a gigabyte: it is no treebank.")
-        rest = text[cut:]
-        wanted = size if cut else len(text)  # a text with no end is not looked at over and over
-    if rest:
-        yield rest
+def _last_boundary(text):
+    return last_boundary(np.frombuffer(text, np.uint8))

@@ -5,6 +5,7 @@ from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.loading import load
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
+from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "MKLClassifier",
     "MKLRegressor",
     "OnlineMKLClassifier",
+    "OnlineMKLRegressor",
     "SequenceLabeler",
     "SparseLogisticRegression",
     "load",

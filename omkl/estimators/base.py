@@ -7,11 +7,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from omkl._archive import write_archive
 from omkl._named import resolve
+from omkl.estimators.streaming import StreamFit
 from omkl.exceptions import InputError
 from omkl.losses import CRF, StructuredLoss
 from omkl.online import Average, DistanceOverGradients, OnlineTrainer, Schedule
-from omkl.persistence import Packer, write_model
+from omkl.online.trainer import RECOMPUTE_EVERY
+from omkl.persistence import Packer
 from omkl.regularizers import Regularizer
 
 
@@ -33,6 +36,9 @@ class GrowingHorizon:
 class OnlineEstimator(BaseEstimator):
     """Base of every online estimator: parameters, training, what is learned, model files."""
 
+    #: The family that ``loss`` names a member of.
+    _losses = StructuredLoss
+
     def _resolve(self):
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
         check_number("C", self.C, above=0)
@@ -46,7 +52,7 @@ class OnlineEstimator(BaseEstimator):
             raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
         average = self.average
         return {
-            "loss": resolve(StructuredLoss, self.loss, "loss"),
+            "loss": resolve(self._losses, self.loss, "loss"),
             "regularizer": None if self.regularizer is None else resolve(Regularizer, self.regularizer, "regularizer"),
             "average": None if average in (None, "last") else resolve(Average, average, "average"),
             "schedule": self._resolve_schedule(),
@@ -84,23 +90,74 @@ class OnlineEstimator(BaseEstimator):
         """Whether banks must keep averaged parameters."""
         return self.average not in (None, "last")
 
-    def _train(self, trainer, training, validation, rng, callbacks=()):
-        """Make the epochs of ``fit`` on examples that know their ``total_weight``; sets ``history_``."""
+    def _train(self, trainer, training, validation, run):
+        """Make the epochs of ``fit`` on examples that know their ``total_weight``; returns the history."""
         m = training.total_weight if self.n_examples is None else self.n_examples
         trainer.strength = 1.0 / (self.C * m)
         trainer.radius = self._radius(trainer, training)
-        callbacks = [*callbacks, *(self.callbacks or ())]
+        callbacks = list(self.callbacks or ())
         stopping = None
         if validation is not None:
-            stopping = EarlyStopping(validation, self.n_iter_no_change)
+            stopping = EarlyStopping(validation, self.n_iter_no_change, self._validation_score)
             callbacks.insert(0, stopping)
         history = trainer.fit(
-            training, epochs=self.epochs, rng=rng if self.shuffle else None, callbacks=callbacks, progress=self.verbose
-        )
+            training, epochs=self.epochs, rng=run.rng if self.shuffle else None, callbacks=callbacks,
+            progress=self.verbose, keeper=run.phase("model"),
+        )  # fmt: skip
         if stopping is not None:
             stopping.restore_best(trainer)
         trainer.release()
         return history
+
+    def _validation_score(self, predictor, examples):
+        """How good a frozen model is on held-out examples, the larger the better: the share of labels it has right."""
+        right = total = 0
+        for x, y, _ in examples:
+            right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
+            total += len(x)
+        return right / total
+
+    #: Examples in a pass over the stream that ``fit`` learns from, where it has been over it once.
+    _n_streamed = None
+
+    def _fit_stream(self, stream, options, checkpointing):
+        """Train from scratch on a stream; sets the learned attributes when all has gone well."""
+        self._resolve()
+        learner = StreamFit(self, stream, options, checkpointing).run()
+        parameters = self.get_params(deep=False)
+        vars(self).update({name: value for name, value in vars(learner).items() if name not in parameters})
+        return self
+
+    def _partial_fit_stream(self, stream, options):
+        """One pass over a stream, block by block."""
+        for block in stream.blocks():
+            self.partial_fit(*((block.X,) if block.y is None else block), **options)
+        return self
+
+    def _learn_rounds(self, trainer, examples):
+        """One round for each example: what ``partial_fit`` does.
+
+        Where the number m of examples is known, all is as in ``fit`` on m examples: the strength ``1 / (C m)``, rates
+        that decay up to the last of ``epochs * m`` rounds, and norms that are computed anew every m rounds.
+        """
+        m = self._n_streamed if self.n_examples is None else self.n_examples
+        trainer.strength = GrowingHorizon(self.C) if m is None else 1.0 / (self.C * m)
+        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
+        if m is not None:
+            trainer.schedule.plan(self.epochs * m)
+        watchers = [callback.on_round for callback in self.callbacks or () if hasattr(callback, "on_round")]
+        for x, y, weight in examples:
+            step = trainer.update(x, y, weight)
+            for watch in watchers:
+                watch(trainer, step)
+
+    def _given_radius(self):
+        """The radius for training without all examples at hand."""
+        if self.radius == "auto":
+            raise InputError(
+                'radius="auto" is found from all examples, which partial_fit does not have: give a number.'
+            )
+        return math.inf if self.radius is None else float(self.radius)
 
     def _held_out(self, n, rng):
         """Indices of ``(training, validation)`` examples; the latter None without early stopping."""
@@ -121,11 +178,15 @@ class OnlineEstimator(BaseEstimator):
             return float(self.radius)
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.ledger.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = training.mean(lambda n: trainer.loss.at_zero(trainer.structure, n))
+        largest_loss = self._loss_at_zero(trainer, training)
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
         regularizer = trainer.regularizer.bind(trainer.group_names)
         return regularizer.norm_bound(largest_loss / trainer.strength, len(trainer.group_names))
+
+    def _loss_at_zero(self, trainer, training):
+        """Mean loss where all parameters are zero."""
+        return training.mean(lambda n: trainer.loss.at_zero(trainer.structure, n))
 
     def _rng(self):
         state = self.random_state
@@ -171,9 +232,14 @@ class OnlineEstimator(BaseEstimator):
             If a part of the estimator cannot be saved. A previous file of this name is left as it was.
         """
         check_is_fitted(self)
+        write_archive(path, *self._packed(self._saved_parameters()))
+
+    def _packed(self, parameters):
+        """``(manifest, arrays)`` of a model file."""
         packer = Packer()
-        parameters = self._saved_parameters()
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
+        # equal models are equal files, however long they took
+        attributes["history_"] = [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in self.history_]
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
         described, own_arrays = self._describe(packer)
@@ -186,7 +252,7 @@ class OnlineEstimator(BaseEstimator):
             "strength": None if callable(self._trainer.strength) else self._trainer.strength,
             "radius": packer.pack(self._trainer.radius, "radius"),
         }
-        write_model(path, manifest, {**packer.arrays, **own_arrays, **self._trainer.state()})
+        return manifest, {**packer.arrays, **own_arrays, **self._trainer.state()}
 
     def _saved_parameters(self):
         """Parameters as a model file can hold them."""
@@ -219,27 +285,34 @@ class OnlineEstimator(BaseEstimator):
 
 
 class EarlyStopping:
-    """Callback: score held-out examples after every epoch, and stop when that has not improved for a while."""
+    """Callback: score held-out examples after every epoch, and stop when that has not improved for a while.
 
-    def __init__(self, examples, patience):
+    ``score(predictor, examples)`` is a number, the larger the better.
+    """
+
+    def __init__(self, examples, patience, score):
         self.examples = examples
         self.patience = patience
+        self.score = score
         self.best_score = -np.inf
         self.best_epoch = 0
         self._best_state = None
 
     def __call__(self, trainer, record):
-        predictor = trainer.predictor()
-        right = total = 0
-        for x, y, _ in self.examples:
-            predicted = trainer.structure.decode(predictor.potentials(x))
-            right += np.count_nonzero(predicted == y)
-            total += len(x)
-        score = record["validation_score"] = right / total
+        score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
         if score > self.best_score:
             self.best_score, self.best_epoch = score, record["epoch"]
             self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
         return record["epoch"] - self.best_epoch >= self.patience
+
+    def state(self):
+        """What a checkpoint needs."""
+        return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state or {}
+
+    def load_state(self, values, arrays):
+        """The inverse of :meth:`state`."""
+        self.best_score, self.best_epoch = values["best_score"], values["best_epoch"]
+        self._best_state = arrays or None
 
     def restore_best(self, trainer):
         """Put the trainer back to where the held-out score was best."""

@@ -6,11 +6,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from omkl._archive import write_archive
 from omkl._named import resolve
 from omkl.estimators.base import check_number
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.persistence import Packer, write_model
+from omkl.persistence import Packer
 
 
 class CertifiedEstimator(BaseEstimator):
@@ -53,7 +54,7 @@ class CertifiedEstimator(BaseEstimator):
             "attributes": packer.pack(attributes, "attributes"),
             **self._describe(packer),
         }
-        write_model(path, manifest, packer.arrays)
+        write_archive(path, manifest, packer.arrays)
 
     def _describe(self, packer):
         """Manifest entries of what the estimator knows beside its plain attributes; arrays go to the packer."""

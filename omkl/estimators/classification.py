@@ -1,29 +1,23 @@
 """OnlineMKLClassifier: one label for one input, on the same trainer as the sequence labeler."""
 
-import hashlib
-
 import numpy as np
-from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl.estimators.base import is_probabilistic
-from omkl.estimators.encoding import takes_sparse
-from omkl.estimators.examples import Examples, check_sample_weight
-from omkl.estimators.labeling import LabelEstimator
-from omkl.groups import InterceptBank
+from omkl.estimators.single import SingleOutputEstimator
+from omkl.estimators.streaming import as_stream
 from omkl.structures import Binary, Multiclass
 
 
-class OnlineMKLClassifier(ClassifierMixin, LabelEstimator):
+class OnlineMKLClassifier(ClassifierMixin, SingleOutputEstimator):
     """Classifier whose combination of kernels is learned online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
-    list of n dicts as described at :class:`~omkl.SequenceLabeler`, whose parameters it shares. With two classes a single
-    potential is learned, with K > 2 one for each class.
+    list of n dicts as described at :class:`~omkl.SequenceLabeler`, whose parameters it shares. With two classes a
+    single potential is learned, with K > 2 one for each class.
 
     Parameters
     ----------
@@ -66,57 +60,47 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None, cache_size=4000,
         dtype="auto", callbacks=None, verbose=True, random_state=None,
     ):  # fmt: skip
-        self.kernels = kernels
-        self.loss = loss
-        self.regularizer = regularizer
-        self.C = C
-        self.epochs = epochs
-        self.method = method
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.average = average
-        self.fit_intercept = fit_intercept
+        super().__init__(
+            kernels, loss, regularizer, C, epochs, method, eta0, schedule, average, fit_intercept, radius, shuffle,
+            early_stopping, validation_fraction, n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose,
+            random_state,
+        )  # fmt: skip
         self.cost = cost
-        self.radius = radius
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_examples = n_examples
-        self.cache_size = cache_size
-        self.dtype = dtype
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(
+        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False
+    ):  # fmt: skip
         """Train from scratch.
 
         Parameters
         ----------
-        X : array of shape (n, d), sparse matrix or list of dicts
-        y : array of shape (n,)
+        X : array of shape (n, d), sparse matrix, list of dicts, or stream
+            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
+            :meth:`omkl.SequenceLabeler.fit`; it brings its classes along.
+        y : array of shape (n,), optional
         sample_weight : array of shape (n,), optional
             How often each example counts: an integer is that many copies.
+        classes : array or "growing", optional
+            Of a stream: see :meth:`partial_fit`.
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
         -------
         self
-        """
-        self._resolve()
-        X, y = self._validate_pair(X, y, reset=True)
-        weights = check_sample_weight(sample_weight, len(y))
-        if weights is not None:
-            X, y, weights = _rows(X, weights > 0), y[weights > 0], weights[weights > 0]
-        distinct = X
-        if self.shuffle and not isinstance(X, list):
-            order, first = _order_by_content(X, y)
-            X, y, weights = X[order], y[order], None if weights is None else weights[order]
-            distinct = X[first]
-        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, distinct)
-        return self
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described; the model stays what it was.
+        """
+        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._fit_stream(stream, {"classes": classes}, checkpointing)
+        return self._fit_arrays(X, y, sample_weight, checkpointing)
+
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model its classes, from the first call.
@@ -124,27 +108,24 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`.
-        classes : array, optional
-            All classes that will ever come, at the first call; the classes of its ``y`` by default.
+            As for :meth:`fit`; a stream is passed over once.
+        classes : array or "growing", optional
+            All classes that will ever come, at the first call; the classes of its ``y`` by default. "growing" takes
+            in new ones as they come, after the others in ``classes_``.
 
         Returns
         -------
         self
         """
-        self._resolve()
-        X, y = self._validate_pair(X, y, reset=not hasattr(self, "_trainer"))
-        weights = check_sample_weight(sample_weight, len(y))
-        classes = None if classes is None else np.asarray(classes).tolist()
-        return self._partial_fit(X, np.arange(len(y) + 1), y.tolist(), classes, weights)
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._partial_fit_stream(stream, {"classes": classes})
+        declared = classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
+        return self._partial_fit_arrays(X, y, declared, sample_weight)
 
     def decision_function(self, X):
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
-        predictor = self.predictor_
-        if not _is_dicts(X):
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        encoded = self._encoder.encode(X, np.arange(_n_rows(X) + 1))
-        unary = np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
+        unary = self._potentials(X)
         return unary[:, 0] if unary.shape[1] == 1 else unary
 
     def predict(self, X):
@@ -158,59 +139,10 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         scores = self.decision_function(X)
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
-    def _validate_pair(self, X, y, reset):
-        """Checked X and y; sets ``n_features_in_`` where a model starts."""
-        if _is_dicts(X):
-            y = column_or_1d(y, warn=True)
-            check_consistent_length(X, y)
-        else:
-            X, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=np.float64)
+    def _checked_targets(self, y):
         check_classification_targets(y)
-        return X, y
+        return y
 
     def _structure(self, labels):
-        return Binary() if len(labels) == 2 and self.cost is None else Multiclass(len(labels), self.cost)
-
-    def _other_banks(self, structure, n_outputs, positions, averaging):
-        return [], [InterceptBank(n_outputs, averaging)] if self.fit_intercept else []
-
-    def _examples(self, tokens, gold, chosen, weights):
-        return Examples(tokens, gold, chosen, weights, single=True)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernels)
-        return tags
-
-
-def _is_dicts(X):
-    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], dict)
-
-
-def _n_rows(X):
-    return len(X) if isinstance(X, list) else X.shape[0]
-
-
-def _rows(X, mask):
-    return [x for x, kept in zip(X, mask) if kept] if isinstance(X, list) else X[mask]
-
-
-def _order_by_content(X, y):
-    """An order of the examples that depends on them alone, and the first of each run of equal rows in it.
-
-    Shuffling from here makes the model independent of the order of the rows, and a repeated row the same as a
-    weighted one.
-    """
-    if sparse.issparse(X):
-        X.sort_indices()
-        parts = zip(np.split(X.indices, X.indptr[1:-1]), np.split(X.data, X.indptr[1:-1]))
-        contents = [indices.tobytes() + values.tobytes() for indices, values in parts]
-    else:
-        contents = [row.tobytes() for row in X]
-    digests = np.array(
-        [int.from_bytes(hashlib.blake2b(c, digest_size=8).digest(), "little") for c in contents], np.uint64
-    )
-    _, codes = np.unique(y, return_inverse=True)
-    order = np.lexsort((codes, digests))
-    ordered = digests[order]
-    return order, np.concatenate([[True], ordered[1:] != ordered[:-1]])
+        binary = len(labels) == 2 and self.cost is None and not labels.grows
+        return Binary() if binary else Multiclass(len(labels), self.cost)

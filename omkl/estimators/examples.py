@@ -44,7 +44,7 @@ class Examples:
         return len(self._chosen)
 
     def __getitem__(self, i):
-        x = self.tokens.sequence(self._chosen[i])
+        x = self.tokens.sequence(self._chosen.item(i))
         y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
         return Example(x, y, 1.0 if self._weights is None else self._weights[i])
 

@@ -1,23 +1,40 @@
-"""What the estimators that label tokens share: banks from an encoder, training, strongest features."""
+"""What the estimators with an output for every token share: banks from an encoder, training, strongest features."""
 
 import time
 
 import numpy as np
 
-from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
+from omkl.estimators.base import OnlineEstimator, check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.examples import Examples
 from omkl.estimators.labels import Labels
+from omkl.estimators.runs import fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import CachedKernelBank, ExplicitBank, FeatureMapBank, KernelExpansion, SparseCachedBank
-from omkl.persistence import check_labels
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
+#: What ``classes`` is where labels are taken in as they come.
+GROWING = "growing"
 
 
 class LabelEstimator(OnlineEstimator):
-    """Base of :class:`SequenceLabeler` and :class:`OnlineMKLClassifier`; see there for the parameters."""
+    """Base of :class:`SequenceLabeler`, :class:`OnlineMKLClassifier` and :class:`OnlineMKLRegressor`; see there.
+
+    An output is a label for most, see :class:`Labels`; a regressor's is a number, see :class:`Targets`.
+    """
+
+    _outputs_class = Labels
+
+    def _learn_outputs(self, labels, weights, classes=None):
+        """What is to be known of outputs before training."""
+        if not isinstance(classes, str):
+            return Labels(labels if classes is None else classes)
+        if classes != GROWING:
+            raise InputError(f'classes must be labels, or "{GROWING}" to take in what comes, not {classes!r}.')
+        if self.cost is not None:
+            raise InputError(f'cost= is for labels that are known: declare them, instead of classes="{GROWING}".')
+        return Labels(labels, grows=True)
 
     def _resolve(self):
         check_number("cache_size", self.cache_size, above=-1)
@@ -64,40 +81,43 @@ class LabelEstimator(OnlineEstimator):
             return np.dtype(self.dtype)
         return np.dtype(np.float64 if n_kernels * n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    def _fit(self, inputs, offsets, labels, weights, distinct=None):
+    def _fit(self, inputs, offsets, labels, weights, run, distinct=None):
         """Train from scratch on inputs with a label each, and set the learned attributes.
 
         Kernels learn their widths from ``distinct`` inputs, all of them by default.
         """
         started = time.perf_counter()
-        known = Labels(labels)
+        known = self._learn_outputs(labels, weights)
         encoder = Encoder(self.kernels).fit(inputs if distinct is None else distinct)
         tokens = encoder.encode(inputs, offsets, grow=True)
-        gold = known.indices(labels, "")
+        gold = known.encode(labels)
         structure = self._structure(known)
-        rng = self._rng()
+        run.check_data(lambda: _facts(tokens, known, gold, weights))
         longest = int(np.diff(tokens.offsets).max())
         trainer = self._start(encoder, structure, tokens if self.cache_size > 0 else None, longest)
-        training, validation = self._split(tokens, gold, weights, rng)
-        history = self._train(trainer, training, validation, rng)
+        training, validation = self._split(tokens, gold, weights, run.rng)
+        history = self._train(trainer, training, validation, run)
         self.n_iter_ = len(history)
         self.history_ = history
         self.fit_seconds_ = time.perf_counter() - started
         self._adopt(encoder, structure, trainer, known)
 
-    def _adopt(self, encoder, structure, trainer, labels):
+    def _adopt(self, encoder, structure, trainer, outputs):
         """Make this trained state the estimator's own, all at once: nothing changes where training failed."""
         self.structure_ = structure
         self._encoder = encoder
         self._trainer = trainer
-        self._labels = labels
-        self.classes_ = labels.as_array()
+        self._outputs = outputs
+        vars(self).update(outputs.learned())
 
     def _partial_fit(self, inputs, offsets, labels, classes, weights):
         """One round for each sequence in the given order; the first call fixes kernel widths and labels."""
         started = hasattr(self, "_trainer")
-        known = self._labels if started else Labels(labels if classes is None else classes)
-        gold = known.indices(labels, "declare all classes at the first call of partial_fit, with classes=.")
+        known = self._outputs if started else self._learn_outputs(labels, weights, classes)
+        if known.grows and known.add(labels) and started:
+            self._trainer.grow_outputs(self._structure(known))
+            self._adopt(self._encoder, self._trainer.structure, self._trainer, known)
+        gold = known.encode(labels, 'declare all classes at the first call, with classes=, or ask for "growing" ones.')
         if started:
             tokens = self._encode_more(inputs, offsets)
         else:
@@ -105,12 +125,10 @@ class LabelEstimator(OnlineEstimator):
             tokens = encoder.encode(inputs, offsets, grow=True)
             structure = self._structure(known)
             trainer = self._start(encoder, structure, positions=int(np.diff(offsets).max()))
+            trainer.radius = self._given_radius()
             self._adopt(encoder, structure, trainer, known)
             self.history_, self.n_iter_ = [], 1
-        trainer = self._trainer
-        trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1.0 / (self.C * self.n_examples)
-        for x, y, weight in self._examples(tokens, gold, np.arange(len(tokens)), weights):
-            trainer.update(x, y, weight)
+        self._learn_rounds(self._trainer, self._examples(tokens, gold, np.arange(len(tokens)), weights))
         return self
 
     def _encode_more(self, tokens, offsets):
@@ -153,8 +171,8 @@ class LabelEstimator(OnlineEstimator):
         Returns
         -------
         list of dict
-            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label``, ``weight``; largest first.
-            Empty where the model holds no explicit features.
+            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not of a regressor), ``weight``;
+            largest first. Empty where the model holds no explicit features.
         """
         bank = self.predictor_.banks[0]
         if not isinstance(bank, ExplicitBank):
@@ -167,9 +185,9 @@ class LabelEstimator(OnlineEstimator):
         order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
         rows, columns = np.unravel_index(order, table.shape)
         names = self._encoder.feature_names()
-        labels = self._labels.members if table.shape[1] > 1 else self._labels.members[1:]
+        columns_of = self._outputs.columns(table.shape[1])
         return [
-            {"feature": names(i), "group": bank.names[bank.groups[i]], "label": labels[j], "weight": float(table[i, j])}
+            {"feature": names(i), "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
             for i, j in zip(rows.tolist(), columns.tolist())
             if table[i, j] != 0.0
         ]
@@ -177,9 +195,8 @@ class LabelEstimator(OnlineEstimator):
     # ---- model files --------------------------------------------------------------------------------------------
 
     def _describe(self, packer):
-        check_labels(self._labels.members)
         described = {
-            "labels": packer.pack(self._labels.members, "y"),
+            **self._outputs.pack(packer),
             "encoder": self._encoder.pack(packer),
             "positions": self._trainer.positions,
         }
@@ -188,10 +205,21 @@ class LabelEstimator(OnlineEstimator):
         return described, {f"vocabulary/{key}": value for key, value in arrays.items()}
 
     def _restore(self, manifest, arrays, unpacker):
-        labels = Labels(unpacker.unpack(manifest["labels"]))
+        outputs = self._outputs_class.unpack(manifest, unpacker)
         encoder = Encoder.unpack(manifest["encoder"], unpacker)
-        structure = self._structure(labels)
-        self._adopt(encoder, structure, self._start(encoder, structure, positions=manifest["positions"]), labels)
+        structure = self._structure(outputs)
+        self._adopt(encoder, structure, self._start(encoder, structure, positions=manifest["positions"]), outputs)
+
+
+def _facts(tokens, outputs, gold, weights):
+    """What a checkpoint notes of the data, the plainest first."""
+    learned = np.frombuffer(repr(outputs.learned()).encode(), np.uint8)
+    features = tokens.features or ()
+    return {
+        "number of examples": len(tokens),
+        "number of tokens": tokens.n_tokens,
+        "content of the data": fingerprint([tokens.offsets, *features, *tokens.views.values(), gold, weights, learned]),
+    }
 
 
 def _dual_banks(encoder):

@@ -1,10 +1,11 @@
-"""Labels of any hashable kind, and their indices."""
+"""What outputs are: labels of any hashable kind and their indices, or numbers and the level they are counted from."""
 
 from contextlib import suppress
 
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.persistence import check_labels
 
 
 class Labels:
@@ -14,22 +15,33 @@ class Labels:
     ----------
     seen : iterable of hashable
         Labels, repeated or not.
+    grows : bool
+        Whether labels may be added later; they come after the others.
     """
 
-    def __init__(self, seen):
+    def __init__(self, seen, grows=False):
         try:
             distinct = list(dict.fromkeys(seen))
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
         if any(isinstance(label, float) and label != label for label in distinct):
             raise InputError("A label is nan: give every token a label.")
-        with suppress(TypeError):
-            distinct.sort()
+        if not grows:
+            with suppress(TypeError):
+                distinct.sort()
+        self.grows = grows
         self.members = distinct
         self._index = {label: k for k, label in enumerate(distinct)}
 
     def __len__(self):
         return len(self.members)
+
+    def add(self, labels):
+        """Take in labels that are not known yet; returns how many there are."""
+        new = [label for label in Labels(labels).members if label not in self._index]
+        self._index.update({label: len(self.members) + k for k, label in enumerate(new)})
+        self.members += new
+        return len(new)
 
     def as_array(self):
         """The labels as an array: of their own kind where they share one, of objects otherwise."""
@@ -39,7 +51,7 @@ class Labels:
         array[:] = self.members
         return array
 
-    def indices(self, labels, advice):
+    def encode(self, labels, advice=""):
         """Index of each label; an unknown one is an error that ends with ``advice``."""
         try:
             return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
@@ -47,6 +59,67 @@ class Labels:
             raise InputError(f"The label {unknown.args[0]!r} was not seen in training: {advice}") from None
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+
+    def learned(self):
+        """What an estimator shows of it, by name."""
+        return {"classes_": self.as_array()}
+
+    def columns(self, n_outputs):
+        """What each column of potentials stands for, as an entry of a record; a single one scores the second label."""
+        return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
+
+    def pack(self, packer):
+        """Entries of a model file's manifest."""
+        check_labels(self.members)
+        return {"labels": packer.pack(self.members, "y"), "labels_grow": self.grows}
+
+    @classmethod
+    def unpack(cls, manifest, unpacker):
+        """The inverse of :meth:`pack`."""
+        return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
+
+
+class Targets:
+    """Real targets, and the level that they are counted from.
+
+    Parameters
+    ----------
+    level : float
+        What the model adds to: it learns ``y - level``.
+    """
+
+    grows = False
+
+    def __init__(self, level):
+        self.level = float(level)
+
+    @classmethod
+    def around_median(cls, y, weights=None):
+        """Counted from the (weighted) median: in the middle of the targets, and no outlier moves it."""
+        order = np.argsort(y, kind="stable")
+        masses = np.cumsum(np.ones(len(y)) if weights is None else weights[order])
+        return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
+
+    def encode(self, y, advice=""):
+        """Targets as the trainer takes them."""
+        return np.asarray(y, dtype=np.float64) - self.level
+
+    def learned(self):
+        """What an estimator shows of it, by name."""
+        return {"level_": self.level}
+
+    def columns(self, n_outputs):
+        """The one column of potentials needs no name."""
+        return [{}]
+
+    def pack(self, packer):
+        """Entries of a model file's manifest."""
+        return {"level": self.level}
+
+    @classmethod
+    def unpack(cls, manifest, unpacker):
+        """The inverse of :meth:`pack`."""
+        return cls(manifest["level"])
 
 
 def flat_labels(y, lengths):

@@ -1,17 +1,19 @@
 """From a model file back to the estimator that wrote it."""
 
+from omkl._archive import read_archive
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
+from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.exceptions import ModelFileError
-from omkl.persistence import Unpacker, read_model
+from omkl.persistence import Unpacker
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
-    DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SequenceLabeler,
-    SparseLogisticRegression,
+    DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, OnlineMKLRegressor,
+    SequenceLabeler, SparseLogisticRegression,
 )  # fmt: skip
 
 
@@ -34,7 +36,7 @@ def load(path, parts=None):
     omkl.exceptions.ModelFileError
         If the file is missing, damaged, newer than this version, or names a part that is not given.
     """
-    manifest, arrays = read_model(path)
+    manifest, arrays = read_archive(path)
     try:
         cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
         return cls._from_model(manifest, arrays, Unpacker(arrays, parts or {}))

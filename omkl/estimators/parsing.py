@@ -8,11 +8,12 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from omkl._named import resolve
-from omkl.data import Strings
+from omkl.data import Stream, Strings
 from omkl.estimators.arcs import ArcExamples, encode, strongest_features
-from omkl.estimators.base import GrowingHorizon, OnlineEstimator, check_number
+from omkl.estimators.base import OnlineEstimator, check_number
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
+from omkl.estimators.runs import begin_run, fingerprint
 from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
@@ -131,15 +132,19 @@ class DependencyParser(OnlineEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
         """Train from scratch.
 
         Parameters
         ----------
-        X : path, list of paths, Treebank or iterable of Sentence
-            Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008.
+        X : path, list of paths, Treebank, iterable of Sentence, or Stream
+            Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008. A :class:`omkl.data.Stream` of treebanks
+            (:func:`omkl.data.stream_conllu`) is learned block by block, as by :meth:`partial_fit`, ``epochs`` times,
+            and never held whole.
         y : ignored
             The trees are in ``X``.
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
         -------
@@ -150,22 +155,28 @@ class DependencyParser(OnlineEstimator):
         omkl.exceptions.InputError
             If a parameter or a sentence is not as described; the parser stays what it was.
         """
+        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        if isinstance(X, Stream):
+            return self._fit_stream(X, {}, checkpointing)
         self._resolve()
         started = time.perf_counter()
-        treebank, templates = self._trees(X)
-        rng = self._rng()
+        treebank = self._trees(X)
+        templates = usable_templates(self.templates, treebank)
+        run = begin_run(self, self._rng(), **checkpointing)
+        rng = run.rng
         examples = ArcExamples.of(treebank, templates)
+        run.check_data(lambda: _facts(treebank, templates, examples.tokens))
         chosen, held_out = self._held_out(len(treebank), rng)
         bank = ArcTemplateBank.plan(
             templates, examples.only(chosen), self._table_memory, self._averaging, self._dtype, self.exact
         )
         trainer = self._trainer_of([bank], self._tree())
         validation = None if held_out is None else examples.only(held_out)
-        history = self._train(trainer, examples.only(chosen), validation, rng)
+        history = self._train(trainer, examples.only(chosen), validation, run)
         relations = None
         if self.labeled:
             relations = RelationLabeler.for_treebank(treebank)
-            relations.fit(treebank[chosen], self.C, len(history), rng, self.verbose)
+            relations.fit(treebank[chosen], self.C, len(history), run, self.verbose)
         features = strongest_features(trainer.banks[0], treebank, examples, TOP)
         self._adopt(templates, trainer, relations, features)
         self.n_iter_, self.history_ = len(history), history
@@ -175,29 +186,33 @@ class DependencyParser(OnlineEstimator):
     def partial_fit(self, X, y=None):
         """One round of training for each sentence, in the given order.
 
-        The first call fixes the templates, the memory of each, and the relations.
+        The first call fixes the memory of each template. Relations that come later are taken in; no template is left
+        out, whatever the first sentences lack.
 
         Parameters
         ----------
         X : as for :meth:`fit`
+            A stream is passed over once.
 
         Returns
         -------
         self
         """
+        if isinstance(X, Stream):
+            return self._partial_fit_stream(X, {})
         self._resolve()
-        treebank, templates = self._trees(X)
+        treebank = self._trees(X)
         if not hasattr(self, "_trainer"):
+            templates = TemplateSet.resolve(self.templates)
             bank = ArcTemplateBank(templates, self._averaging, self._dtype, memory=self._table_memory, exact=self.exact)
-            relations = RelationLabeler.for_treebank(treebank) if self.labeled else None
-            nameless = {name: [] for name in templates.names}
-            self._adopt(templates, self._trainer_of([bank], self._tree()), relations, nameless)
+            trainer = self._trainer_of([bank], self._tree())
+            trainer.radius = self._given_radius()
+            relations = RelationLabeler.for_stream() if self.labeled else None
+            self._adopt(templates, trainer, relations, {name: [] for name in templates.names})
             self.history_, self.n_iter_ = [], 1
-        self._trainer.strength = GrowingHorizon(self.C) if self.n_examples is None else 1 / (self.C * self.n_examples)
-        for x, heads, weight in ArcExamples.of(treebank, self.templates_):
-            self._trainer.update(x, heads, weight)
+        self._learn_rounds(self._trainer, ArcExamples.of(treebank, self.templates_))
         if self._relations is not None:
-            self._relations.partial_fit(treebank, self._trainer.strength)
+            self._relations.partial_fit(treebank, self._trainer)
         return self
 
     def _resolve(self):
@@ -228,12 +243,12 @@ class DependencyParser(OnlineEstimator):
         return (ProjectiveTree if self.projective else NonProjectiveTree)(self.single_root)
 
     def _trees(self, X):
-        """The sentences to train on, which the structure can produce, and the templates that look at what they have."""
+        """The sentences to train on, which the structure can produce."""
         treebank = as_treebank(X, trees=True, single_root=self.single_root)
         check_trees(treebank, self.single_root)
         if self.projective:
             treebank = only_projective(treebank)
-        return treebank, usable_templates(self.templates, treebank)
+        return treebank
 
     def _adopt(self, templates, trainer, relations, top_features):
         """Make this trained state the parser's own, all at once."""
@@ -423,3 +438,16 @@ class DependencyParser(OnlineEstimator):
             own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
             relations = RelationLabeler.restored(manifest["relations"], own)
         self._adopt(templates, self._trainer_of([bank], self._tree()), relations, manifest["top_features"])
+
+
+def _facts(treebank, templates, tokens):
+    """What a checkpoint notes of the data, the plainest first."""
+    relations = "\n".join(treebank.strings["deprels"].tolist())
+    names = np.frombuffer(relations.encode("utf-8", "surrogatepass"), np.uint8)
+    arrays = [tokens.columns, treebank.offsets, treebank.heads, treebank.deprels, names]
+    return {
+        "number of sentences": len(treebank),
+        "number of words": treebank.n_words,
+        "number of templates": len(templates),
+        "content of the data": fingerprint(arrays),
+    }

@@ -5,7 +5,6 @@ import numpy as np
 from omkl.data import Strings
 from omkl.estimators.arcs import encode
 from omkl.estimators.treebanks import absent_fields
-from omkl.exceptions import InputError
 from omkl.groups import ArcFeatureHasher, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge
 from omkl.online import DistanceOverGradients, Example, OnlineTrainer, PolynomialAverage
@@ -56,18 +55,23 @@ class RelationLabeler:
         absent = set(absent_fields(treebank, templates.fields))
         return cls(treebank.strings["deprels"].copy(), TemplateSet([t for t in templates if not t.fields & absent]))
 
-    def fit(self, treebank, C, epochs, rng, progress):
+    @classmethod
+    def for_stream(cls):
+        """An untrained labeler that knows no relation yet, with all templates."""
+        return cls(Strings(), TemplateSet(RELATION_TEMPLATES))
+
+    def fit(self, treebank, C, epochs, run, progress):
         """Train on gold trees; returns the history."""
         self.trainer.strength = 1.0 / (C * len(treebank))
-        return self.trainer.fit(_Arcs(self, treebank, treebank.deprels), epochs=epochs, rng=rng, progress=progress)
+        examples = _Arcs(self, treebank, treebank.deprels)
+        return self.trainer.fit(examples, epochs=epochs, rng=run.rng, progress=progress, keeper=run.phase("relations"))
 
-    def partial_fit(self, treebank, strength):
-        """One round for each sentence. Relations that the first call did not know are no part of its classes."""
-        codes = self.strings.codes(treebank.strings["deprels"].tolist())[treebank.deprels]
-        if (codes < 0).any():
-            unknown = treebank.strings["deprels"][treebank.deprels[np.argmin(codes)]]
-            raise InputError(f"The relation {unknown!r} was not in the first call of partial_fit, which fixes them.")
-        self.trainer.strength = strength
+    def partial_fit(self, treebank, trees):
+        """One round for each sentence, regularized as the trainer of the trees is; new relations join the others."""
+        codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
+        if len(self.strings) > self.trainer.structure.n_labels:
+            self.trainer.grow_outputs(Chain(len(self.strings)))
+        self.trainer.strength, self.trainer.recompute_every = trees.strength, trees.recompute_every
         arcs = _Arcs(self, treebank, codes)
         for s in range(len(arcs)):
             self.trainer.update(*arcs[s])

@@ -8,6 +8,8 @@ from omkl.estimators.encoding import flatten
 from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
+from omkl.estimators.runs import begin_run
+from omkl.estimators.streaming import as_stream
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
 from omkl.structures import Chain
@@ -137,15 +139,30 @@ class SequenceLabeler(LabelEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
-        """Train on sequences, from scratch.
+    def fit(
+        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False
+    ):  # fmt: skip
+        """Train from scratch.
 
         Parameters
         ----------
-        X : list of sequences
-        y : list of sequences of labels
+        X : list of sequences, or stream
+            A stream, a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, is learned block by block, as by
+            :meth:`partial_fit`, ``epochs`` times, and never held whole; ``history_`` then has the records of
+            :class:`~omkl.online.ProgressiveValidation`. An iterator can be passed over once: ``epochs=1``.
+        y : list of sequences of labels, optional
+            A stream brings them along.
         sample_weight : array of shape (number of sequences,), optional
-            How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`.
+            How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`. Not for streams.
+        classes : sequence of labels or "growing", optional
+            Of a stream: see :meth:`partial_fit`.
+        checkpoint : path-like, optional
+            A directory for the states of this run; see :class:`~omkl.online.Checkpoints`. A run that was killed and
+            is resumed gives the same bytes as one that was not. Callbacks take part if they have ``state()``.
+        checkpoint_every : str or float
+            Seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``.
+        resume : bool
+            Go on from the latest checkpoint in that directory; begin where there is none.
 
         Returns
         -------
@@ -156,13 +173,17 @@ class SequenceLabeler(LabelEstimator):
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
+        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._fit_stream(stream, {"classes": classes}, checkpointing)
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit(tokens, offsets, flat, weights)
+        self._fit(tokens, offsets, flat, weights, begin_run(self, self._rng(), **checkpointing))
         return self
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """One round of training for each sequence, in the given order.
 
         Kernels learn their widths, and the model its labels, from the first call.
@@ -170,14 +191,18 @@ class SequenceLabeler(LabelEstimator):
         Parameters
         ----------
         X, y, sample_weight
-            As for :meth:`fit`.
-        classes : sequence of labels, optional
-            All labels that will ever come, at the first call; the labels of its ``y`` by default.
+            As for :meth:`fit`; a stream is passed over once.
+        classes : sequence of labels or "growing", optional
+            All labels that will ever come, at the first call; the labels of its ``y`` by default. "growing" takes in
+            new ones as they come, after the others in ``classes_``.
 
         Returns
         -------
         self
         """
+        stream = as_stream(X, y)
+        if stream is not None:
+            return self._partial_fit_stream(stream, {"classes": classes})
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
@@ -224,7 +249,7 @@ class SequenceLabeler(LabelEstimator):
         predictor = self.predictor_
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        gold = self._labels.indices(flat, "it can never be predicted, so drop its sequence or train with it.")
+        gold = self._outputs.encode(flat, "it can never be predicted, so drop its sequence or train with it.")
         right = predictor.decode(self._encoder.encode(tokens, offsets)) == gold
         return float(np.average(right, weights=None if weights is None else np.repeat(weights, np.diff(offsets))))
 
@@ -233,7 +258,7 @@ class SequenceLabeler(LabelEstimator):
         """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
         bank = self.predictor_.banks[-1]
         if not isinstance(bank, TransitionBank):
-            return np.zeros((len(self._labels), len(self._labels)))
+            return np.zeros((len(self._outputs), len(self._outputs)))
         return bank.table if self.transitions_by_position else bank.table[0]
 
     def _structure(self, labels):

@@ -24,6 +24,14 @@ def add_transitions(table, scale, offsets, low, high, pairwise):
 
 
 @njit(cache=True, nogil=True)
+def add_constants(table, scale, unary):
+    """Add ``scale * table[0, 0]`` to every row of ``unary``."""
+    for i in range(unary.shape[0]):
+        for j in range(unary.shape[1]):
+            unary[i, j] += scale * table[0, 0, j]
+
+
+@njit(cache=True, nogil=True)
 def step(gradient, table, sums, averaging, rates, averages, square_norms, square_gradients):
     """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last one of the table."""
     inner = 0.0

@@ -165,6 +165,9 @@ class ArcTemplateBank:
             self.ledger.averages[k],
         )  # fmt: skip
 
+    def discount(self, factor):
+        self._sums *= factor
+
     def recompute_norms(self):
         jit.squared_norms(self._bases, self._groups, self.table, self.ledger.square_norms)
 

@@ -37,6 +37,9 @@ class GroupBank(Protocol):
     def recompute_norms(self) -> None:
         """Set ``||v_k||^2`` in the ledger from scratch: the recursion drifts."""
 
+    def discount(self, factor: float) -> None:
+        """Multiply what is summed for the average."""
+
     def averaged(self) -> "GroupBank":
         """A bank that holds the averaged parameters, to predict with."""
 
@@ -45,3 +48,6 @@ class GroupBank(Protocol):
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
+
+    def grow_outputs(self, n_outputs: int) -> None:
+        """Make room for more labels, with weights of zero. Only banks of growing label sets have it."""

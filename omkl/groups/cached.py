@@ -120,6 +120,9 @@ class CachedKernelBank:
                 ledger.square_norms, ledger.square_gradients,
             )  # fmt: skip
 
+    def discount(self, factor):
+        self._sums *= factor
+
     def recompute_norms(self):
         for k in range(len(self.names)):
             self.ledger.square_norms[k] = np.einsum("nj,jn->", self.coefficients[k], self.cached[k])

@@ -47,6 +47,9 @@ class DenseBank:
             self.ledger.averages[k] = 0.0
             self.table *= factor
 
+    def discount(self, factor):
+        self._sums *= factor
+
     def recompute_norms(self):
         self.ledger.square_norms[0] = np.square(self.table).sum()
 
@@ -107,15 +110,24 @@ class TransitionBank(DenseBank):
     def _own(self, gradient):
         return gradient.pairwise
 
+    def grow_outputs(self, n_outputs):
+        more = (0, n_outputs - self.table.shape[2])
+        self.table, self._sums = np.pad(self.table, ((0, 0), more, more)), np.pad(self._sums, ((0, 0), more, more))
+
 
 class InterceptBank(DenseBank):
     """A constant for every label; adds to ``potentials.unary``."""
+
+    def grow_outputs(self, n_outputs):
+        more = ((0, 0), (0, 0), (0, n_outputs - self.table.shape[2]))
+        self.table, self._sums = np.pad(self.table, more), np.pad(self._sums, more)
 
     def __init__(self, n_outputs, averaging=False, name="intercept"):
         super().__init__(name, (1, 1, n_outputs), averaging)
 
     def add_potentials(self, x, potentials):
-        potentials.unary[:] += self.ledger.scales[0] * self.table[0]
+        jit.add_constants(self.table, self.ledger.scales[0], potentials.unary)
 
     def _own(self, gradient):
-        return gradient.unary.sum(axis=0)[None, None]
+        # a single row is its own sum
+        return gradient.unary[None] if len(gradient.unary) == 1 else gradient.unary.sum(axis=0)[None, None]

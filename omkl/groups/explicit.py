@@ -67,6 +67,10 @@ class ExplicitBank:
             self._allocate(self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2))
             self.table[:capacity], self._sums[: len(sums)], self._links[:capacity] = table, sums, links
 
+    def grow_outputs(self, n_outputs):
+        more = ((0, 0), (0, n_outputs - self.n_outputs))
+        self.table, self._sums, self.n_outputs = np.pad(self.table, more), np.pad(self._sums, more), n_outputs
+
     def attach(self, ledger):
         self.ledger = ledger
 
@@ -106,10 +110,14 @@ class ExplicitBank:
         self.recompute_norms()
 
     def _touched(self):
-        return np.flatnonzero(self._links != jit.UNTOUCHED)
+        # a function of the table alone, so that a resumed run sums the same numbers in the same order
+        return np.flatnonzero(self.table.any(axis=1))
 
     def _row_bases(self, rows):
         return self.ledger.bases[self.groups[rows]][:, None]
+
+    def discount(self, factor):
+        self._sums *= factor
 
     def recompute_norms(self):
         jit.squared_norms(self.table, self.groups, self.ledger.square_norms)

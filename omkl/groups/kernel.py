@@ -73,6 +73,11 @@ class KernelExpansion:
         self.n_support = self._coefficients.shape[1]
         self._scored = self._grown = (None, None)
 
+    def grow_outputs(self, n_outputs):
+        more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
+        self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
+        self.n_outputs, self._scored = n_outputs, (None, None)
+
     def attach(self, ledger):
         self.ledger = ledger
 
@@ -148,6 +153,9 @@ class KernelExpansion:
             self._coefficients[k] *= factor
             ledger.averages[k] = 0.0
             self._scored = (None, None)
+
+    def discount(self, factor):
+        self._sums *= factor
 
     def recompute_norms(self):
         for k, kernel in enumerate(self.kernels):

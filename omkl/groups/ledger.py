@@ -101,6 +101,12 @@ class Ledger:
             self.empty, self.born, self.died, low, high,
         )  # fmt: skip
 
+    def discount(self, factor):
+        """Multiply the weights of all models in the average, of which the banks hold the other part."""
+        self.averages *= factor
+        self.total_weight *= factor
+        self.pending_weight *= factor
+
     def average_weights(self):
         """``(a_k, W)`` with the current model counted in: the average is ``(a_k v_k + u_k) / W``."""
         return self.averages + self.pending_weight * self.scales, self.total_weight

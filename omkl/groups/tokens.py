@@ -52,7 +52,7 @@ class Tokens:
 
     def sequence(self, s):
         """One sequence, as the trainer and the groups take it."""
-        return Span(self, int(self.offsets[s]), int(self.offsets[s + 1]))
+        return Span(self, self.offsets.item(s), self.offsets.item(s + 1))
 
     def everything(self):
         """All sequences as one block of tokens: what batch prediction scores at once."""

@@ -34,7 +34,9 @@ class Linear(Kernel):
 
     def raw_diagonal(self, X):
         if sparse.issparse(X):
-            return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+            # where no column is there twice, squaring entries is enough
+            squares = X.power(2) if X.has_canonical_format else X.multiply(X)
+            return np.asarray(squares.sum(axis=1)).ravel()
         return np.einsum("ij,ij->i", X, X)
 
     def feature_count(self, n_columns):

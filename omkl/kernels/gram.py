@@ -101,10 +101,10 @@ class GramRows:
     def __getitem__(self, rows):
         """The rows with these indices: an array of shape (p, len(rows), N)."""
         missing = [row for row in rows if row not in self._rows]
-        if missing:
-            matrices = cross_matrices(self.kernels, sliced(self.inputs, np.array(missing)), self._supports)
-            fresh = np.stack([matrix.astype(self.dtype, copy=False) for matrix in matrices], axis=1)
-            self._rows.update(zip(missing, fresh))
+        for row in missing:
+            # one at a time: the bits of a row must not depend on which others happen to be missing
+            matrices = cross_matrices(self.kernels, sliced(self.inputs, [row]), self._supports)
+            self._rows[row] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
         block = np.stack([self._rows[row] for row in rows], axis=1)
         for row in rows:
             self._rows.move_to_end(row)

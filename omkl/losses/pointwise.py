@@ -2,7 +2,7 @@ r"""Losses of one number a sample, met from both sides: as a function of the pre
 
 A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (section 5 of Suzuki and
 Tomioka 2011). The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of
-shape (N,).
+shape (N,). Online, a loss meets one sample at a time, as the trainer has it meet a structure.
 """
 
 from typing import ClassVar
@@ -49,6 +49,26 @@ class PointwiseLoss(Part):
     def domain(self, y):
         r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between."""
         raise NotImplementedError
+
+    def value_and_gradient(self, structure, potentials, gold):
+        """What :class:`~omkl.losses.StructuredLoss` gives, for a structure whose output is a number.
+
+        Parameters
+        ----------
+        structure : omkl.structures.Scalar
+        potentials : Potentials
+            Of one sample.
+        gold : float
+
+        Returns
+        -------
+        value : float >= 0
+        gradient : Potentials or None
+            None where it is zero.
+        """
+        y, z = np.array([gold]), structure.prediction(potentials)
+        slope = self.gradient(y, z)
+        return float(self.value(y, z)[0]), structure.as_potentials(slope) if slope[0] != 0.0 else None
 
     def balanced(self, y, rho):
         r"""A point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
@@ -192,7 +212,7 @@ class EpsilonInsensitive(PointwiseLoss):
         Half the width of the tube in which nothing is lost, in units of y.
     """
 
-    short_names = {"epsilon-insensitive": {}}
+    short_names = {"epsilon-insensitive": {}, "eps-insensitive": {}}
 
     def __init__(self, epsilon=0.1):
         if not 0 <= epsilon < np.inf:

@@ -1,8 +1,10 @@
 """Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
 
-from omkl.online.averaging import Average, PolynomialAverage, UniformAverage
+from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, UniformAverage
+from omkl.online.checkpoint import Checkpoints
 from omkl.online.diagnostics import RegretMonitor, regret_bound
 from omkl.online.predictor import Predictor
+from omkl.online.progressive import ProgressiveValidation
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -16,7 +18,9 @@ from omkl.online.trainer import Example, OnlineTrainer, Step
 
 __all__ = [
     "Average",
+    "Checkpoints",
     "Constant",
+    "DecayedAverage",
     "DistanceOverGradients",
     "Example",
     "InverseSqrt",
@@ -26,6 +30,7 @@ __all__ = [
     "OnlineTrainer",
     "PolynomialAverage",
     "Predictor",
+    "ProgressiveValidation",
     "RegretMonitor",
     "Schedule",
     "Step",

@@ -7,6 +7,9 @@ from omkl.exceptions import InputError
 class Average(Part):
     """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
 
+    #: Rounds after which the weights so far are divided by ``discount``, which a bounded weight needs to grow for ever.
+    period = None
+
     def weight(self, t):
         """Weight of the model after round ``t = 1, 2, ...``."""
         raise NotImplementedError
@@ -38,3 +41,36 @@ class PolynomialAverage(Average):
 
     def weight(self, t):
         return float(t) ** self.power
+
+
+class DecayedAverage(Average):
+    r"""Models are forgotten at a constant rate: weights :math:`2^{-(T-t)/h}`, for streams that drift.
+
+    The average follows the stream with a lag of about ``1.44 half_life`` rounds. Weights are kept relative to the
+    oldest ones, and all sums are divided anew every forty half-lives.
+
+    Parameters
+    ----------
+    half_life : float
+        h, the rounds after which a model counts half as much.
+    """
+
+    short_names = {"decayed": {}}
+
+    def __init__(self, half_life=10_000.0):
+        if not 0 < half_life < float("inf"):
+            raise InputError(f"half_life must be a finite number of rounds > 0, not {half_life!r}.")
+        self.half_life = float(half_life)
+
+    @property
+    def period(self):
+        """Rounds after which all weights so far are divided by :attr:`discount`."""
+        return max(1, round(40 * self.half_life))
+
+    @property
+    def discount(self):
+        """What the weights have grown by in a period."""
+        return 2.0 ** (self.period / self.half_life)
+
+    def weight(self, t):
+        return 2.0 ** (((t - 1) % self.period) / self.half_life)

@@ -7,6 +7,9 @@ import numpy as np
 from omkl.exceptions import InputError
 from omkl.online.schedules import Constant, InverseSqrt, InverseTime
 
+#: What :class:`RegretMonitor` sums up from round to round.
+_MEASURED = ("_cumulative", "_gradients", "_inverse_rates", "_reach", "_last_rate", "_penalty")
+
 
 def regret_bound(schedule, rounds, lipschitz, *, distance, method="fobos"):
     r"""Bound on the regret after some rounds (Martins et al. 2011, Prop. 5; for dual averaging Xiao 2010, Cor. 2).
@@ -67,6 +70,15 @@ class RegretMonitor:
         self._cumulative = self._gradients = self._inverse_rates = self._reach = 0.0
         self._last_rate = math.inf
         self._penalty = trainer.penalty()
+
+    def state(self):
+        """What a checkpoint needs: numbers, and no arrays."""
+        return {name: getattr(self, name) for name in _MEASURED}, {}
+
+    def load_state(self, values, arrays):
+        """The inverse of :meth:`state`."""
+        for name, value in values.items():
+            setattr(self, name, value)
 
     def on_round(self, trainer, step):
         """Take in one round."""

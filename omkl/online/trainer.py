@@ -9,18 +9,24 @@ from tqdm import tqdm
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import Ledger
+from omkl.online.checkpoint import Course
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
 
+#: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
+RECOMPUTE_EVERY = 100_000
+
 
 class Step(NamedTuple):
-    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, and the
-    squared norm of its gradient."""
+    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
+    squared norm of its gradient, the potentials before it, and the gold output."""
 
     loss: float
     norms: np.ndarray
     rate: float
     square_gradient: float
+    potentials: object = None
+    gold: object = None
 
 
 class Example(NamedTuple):
@@ -75,6 +81,7 @@ class OnlineTrainer:
         self.radius = float(radius)
         self.average = average
         self.coordinates_every = int(coordinates_every)
+        self.recompute_every = RECOMPUTE_EVERY
         self.round = 0
         self._predictor = None
         self.ledger = Ledger(self.banks)
@@ -121,7 +128,7 @@ class OnlineTrainer:
         if gradient is not None:  # else right, and by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * float(ledger.square_gradients.sum())
+            square_gradient = weight**2 * float(np.add.reduce(ledger.square_gradients))
             if self.schedule.adaptive:
                 rate = self._adapt(rate, loss, square_gradient)
 
@@ -141,7 +148,11 @@ class OnlineTrainer:
 
         ledger.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
         ledger.total_weight += ledger.pending_weight
-        return Step(weight * loss, norms, rate, square_gradient)
+        if self.average is not None and self.average.period and self.round % self.average.period == 0:
+            self._discount(1.0 / self.average.discount)
+        if self.round % self.recompute_every == 0:
+            self.recompute_norms()
+        return Step(weight * loss, norms, rate, square_gradient, potentials, y)
 
     @property
     def current_strength(self):
@@ -177,6 +188,19 @@ class OnlineTrainer:
             if not self.method.forgets:
                 raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
 
+    def _discount(self, factor):
+        """Multiply the weights of all models so far."""
+        self.ledger.discount(factor)
+        for bank in self.banks:
+            bank.discount(factor)
+
+    def grow_outputs(self, structure):
+        """Go on with a structure that has more labels; their weights are zero."""
+        self._predictor = None
+        self.structure = structure
+        for bank in self.banks:
+            bank.grow_outputs(structure.n_labels)
+
     def predictor(self):
         """The averaged model as it is now, frozen; the last one again while nothing has changed."""
         if self._predictor is None:
@@ -207,7 +231,7 @@ class OnlineTrainer:
             bank.recompute_norms()
         self.ledger.square_norms[self.ledger.empty] = 0.0
 
-    def fit(self, examples, *, epochs=1, rng=None, callbacks=(), progress=False):
+    def fit(self, examples, *, epochs=1, rng=None, callbacks=(), progress=False, keeper=None):
         """Make ``epochs`` passes over the examples, each in a fresh random order.
 
         Parameters
@@ -222,6 +246,10 @@ class OnlineTrainer:
             every round; a true return value of the latter ends training at once.
         progress : bool
             Show a progress bar, if this takes longer than a second and standard error is a terminal.
+        keeper : optional
+            Keeps checkpoints: ``restore(trainer, course, callbacks)`` is called first, and may set where an earlier
+            run had come to; ``write(trainer, course, callbacks)`` after every round for which ``due()`` is true,
+            and ``end(trainer, course, callbacks)`` when the fit is over.
 
         Returns
         -------
@@ -230,43 +258,58 @@ class OnlineTrainer:
             before its update), ``objective`` (that plus ``strength * R`` of the model after it), ``penalty``,
             ``norms`` and ``kernel_weights`` by group, ``seconds``.
         """
-        history = []
         self.schedule.plan(self.round + epochs * len(examples))
+        self.recompute_every = len(examples)
         for callback in callbacks:
             getattr(callback, "on_start", _nothing)(self, examples)
-        watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]
+        course = Course()
+        course.note(rng)
+        if keeper is not None:
+            keeper.restore(self, course, callbacks)
+            course.rewind(rng)
         bar = tqdm(
-            total=epochs * len(examples), unit=" examples", delay=1, leave=False, disable=None if progress else True
-        )
+            total=epochs * len(examples), initial=(course.epoch - 1) * len(examples) + course.rounds,
+            unit=" examples", delay=1, leave=False, disable=None if progress else True,
+        )  # fmt: skip
         with bar:
-            for epoch in range(1, epochs + 1):
-                started = time.perf_counter()
+            while course.epoch <= epochs and not course.finished:
+                started = time.perf_counter() - course.seconds
                 order = np.arange(len(examples)) if rng is None else rng.permutation(len(examples))
-                loss, stopped = self._pass(examples, order, bar, watchers)
-                self.recompute_norms()
-                history.append(self._record(epoch, loss, time.perf_counter() - started))
-                bar.set_postfix(epoch=epoch, loss=f"{loss:.4g}", groups=np.count_nonzero(self.norms))
-                if any([callback(self, history[-1]) for callback in callbacks]) or stopped:
-                    break
-        return history
+                stopped = self._pass(examples, order[course.rounds :], course, bar, callbacks, keeper, started)
+                record = self._record(course, time.perf_counter() - started)
+                course.history.append(record)
+                bar.set_postfix(epoch=course.epoch, loss=f"{record['loss']:.4g}", groups=np.count_nonzero(self.norms))
+                stopped |= any([callback(self, record) for callback in callbacks])
+                course.next_epoch(rng)
+                course.finished = stopped
+        if keeper is not None:
+            keeper.end(self, course, callbacks)
+        return course.history
 
-    def _pass(self, examples, order, bar, watchers, stride=100):
-        total = 0.0
-        for count, i in enumerate(order.tolist(), 1):
+    def _pass(self, examples, order, course, bar, callbacks, keeper, started, stride=100):
+        """The rest of an epoch; returns whether a callback ends training."""
+        watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]
+        for i in order.tolist():
             x, y, weight = examples[i]
             step = self.update(x, y, weight)
-            total += step.loss
-            if watchers and any([watch(self, step) for watch in watchers]):
-                return total / count, True
-            if count % stride == 0:
+            course.loss += step.loss
+            course.rounds += 1
+            if course.rounds % stride == 0:
                 bar.update(stride)
-        bar.update(len(order) % stride)
-        return total / len(order), False
+            if watchers and any([watch(self, step) for watch in watchers]):
+                self.recompute_norms()
+                return True
+            if keeper is not None and keeper.due():
+                course.seconds = time.perf_counter() - started
+                keeper.write(self, course, callbacks)
+        bar.update(course.rounds % stride)
+        return False
 
-    def _record(self, epoch, loss, seconds):
+    def _record(self, course, seconds):
         penalty = self.penalty()
+        loss = course.loss / course.rounds
         return {
-            "epoch": epoch,
+            "epoch": course.epoch,
             "rounds": self.round,
             "rate": self.schedule(self.round),
             "loss": loss,

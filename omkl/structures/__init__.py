@@ -4,6 +4,7 @@ from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials
 from omkl.structures.multiclass import Binary, Multiclass, UnaryPotentials
 from omkl.structures.projective import ProjectiveTree
+from omkl.structures.scalar import Scalar
 from omkl.structures.tree import NonProjectiveTree
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Output",
     "Potentials",
     "ProjectiveTree",
+    "Scalar",
     "Structure",
     "UnaryPotentials",
 ]

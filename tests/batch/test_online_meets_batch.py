@@ -7,11 +7,13 @@ Online: ``(1/(C m)) R(theta) + (1/m) sum hinge``; batch: ``sum hinge + (1/C) R``
 import numpy as np
 import pytest
 
-from omkl import OnlineMKLClassifier
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.batch import HessianMKL, Problem
 from omkl.kernels import DenseStack, Gaussian, Linear
 from omkl.losses import Hinge
 from omkl.regularizers import SquaredL21
+
+from .generic import generic_optimum, small_problem
 
 COLUMNS = {"line": slice(0, 1), "wave": slice(1, 2), "noise": slice(2, 4), "everything": slice(0, 4)}
 
@@ -57,3 +59,21 @@ def test_many_passes_end_at_the_certified_optimum(data, C, intercept):
     assert excess[1] < 0.2 * excess[0]
     weights = np.array([online.kernel_weights_[name] for name in COLUMNS])
     np.testing.assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+@pytest.mark.parametrize("penalty", ["mkl", "block 1-norm"])
+@pytest.mark.parametrize("name", ["squared", "Huber", "epsilon-insensitive"])
+def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, explicit):
+    """Online: ``(1/(C m)) R(theta) + (1/m) sum loss``, on the columns of the kernels' factors."""
+    problem, factors = small_problem(name, penalty)
+    optimum = generic_optimum(problem, factors, name, penalty)
+    X = np.hstack(factors)
+    columns = {f"kernel {k}": f"{5 * k}:{5 * k + 5}" for k in range(len(factors))}
+    online = OnlineMKLRegressor(
+        {group: Linear(normalize=None, on=on, explicit=explicit) for group, on in columns.items()}, loss=problem.loss,
+        regularizer=problem.regularizer, C=1.0 / problem.C, epochs=1500, eta0=0.2, schedule="linear", average=None,
+        verbose=False, random_state=0,
+    ).fit(X, problem.y)  # fmt: skip
+    reached = problem.primal(online.predict(X), np.array([online.history_[-1]["norms"][group] for group in columns]))
+    assert -1e-6 <= reached / optimum - 1.0 < 0.01

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from omkl.data import Treebank, iter_treebank, read_conllu, read_treebank, write_treebank
-from omkl.data.files import open_bytes
+from omkl.data.files import chunks, open_bytes, pieces
 from omkl.data.layouts import LAYOUTS
 from omkl.data.treebank_parsing import Scanned
-from omkl.data.treebank_reader import BLOCK_SIZE, _pieces
+from omkl.data.treebank_reader import BLOCK_SIZE, _last_boundary
 
 
 def cpu(function, *arguments):
@@ -57,8 +57,8 @@ def pass_over(path):
 
 def scan_only(path):
     """Words and fields, without their codes, and no check of trees or of UTF-8."""
-    with open_bytes(path) as file:
-        return sum(len(Scanned.of(text, LAYOUTS["conllu"]).heads) for text in _pieces(file, b"", BLOCK_SIZE))
+    texts = pieces(chunks(path), BLOCK_SIZE, _last_boundary)
+    return sum(len(Scanned.of(text, LAYOUTS["conllu"]).heads) for text in texts)
 
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gz"])

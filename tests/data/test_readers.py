@@ -152,7 +152,7 @@ def test_json_lines(tmp_path):
         with pytest.raises(DataFileError, match=message):
             read_sequences(path)
     path.write_text('{"x": [[0]], "y": [1]}\n{"x": [[1]]}\n')
-    with pytest.raises(DataFileError, match='sequence 1 has no "y"'):
+    with pytest.raises(DataFileError, match='line 2: the sequence has no "y"'):
         read_sequences(path)
 
 

@@ -255,7 +255,7 @@ class TestMoreThanFitsIntoMemory:
     def test_kernels_are_approximated_where_that_is_allowed(self, cancer):
         X, y = cancer
         with pytest.warns(
-            MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of l"
+            MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of 'l'"
         ):
             model = MKLClassifier(self.KERNELS, C=0.3, dtype="float64", tol=1e-5, approximate=True).fit(X, y)
         assert all("factor of rank" in held for held in model.kernel_representations_.values())

@@ -60,6 +60,8 @@ def test_sparse_input_is_dense_input():
     assert_array_equal(dense.decision_function(X), thin.decision_function(sparse.csr_array(X)))
     with pytest.raises(InputError, match="needs a dense array"):
         omkl.OnlineMKLClassifier("gaussian").fit(sparse.csr_matrix(X), y)
+    with pytest.raises(InputError, match="needs a dense array"):
+        omkl.OnlineMKLClassifier("gaussian", epochs=1).fit(X, y).predict(sparse.csr_matrix(X))
 
 
 def test_dicts_are_accepted():

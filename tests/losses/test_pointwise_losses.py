@@ -8,6 +8,7 @@ from scipy.optimize import approx_fprime, minimize_scalar
 
 from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
+from omkl.structures import Scalar, UnaryPotentials
 
 LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared(), EpsilonInsensitive(0.3), Huber(0.7)]
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -101,3 +102,14 @@ def test_bad_parameters_are_refused():
         EpsilonInsensitive(-1.0)
     with pytest.raises(InputError, match="delta"):
         Huber(0.0)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.classifies], ids=repr)
+@given(y=predictions, z=predictions)
+def test_online_a_loss_is_what_it_is_in_batches(loss, y, z):
+    structure, potentials = Scalar(), UnaryPotentials(np.array([[z]]))
+    value, gradient = loss.value_and_gradient(structure, potentials, y)
+    assert value == loss.value(np.array([y]), np.array([z]))[0]
+    slope = loss.gradient(np.array([y]), np.array([z]))[0]
+    assert (gradient is None) if slope == 0.0 else (gradient.unary.tolist() == [[slope]])
+    assert structure.decode(potentials) == z

@@ -12,6 +12,7 @@ from omkl.kernels import Gaussian
 from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.online import (
     Constant,
+    DecayedAverage,
     DistanceOverGradients,
     Example,
     InverseSqrt,
@@ -337,3 +338,17 @@ def test_groups_that_arrive_late_join_the_ledger(data):
     tracked = trainer.ledger.square_norms.copy()
     trainer.recompute_norms()
     assert_allclose(tracked, trainer.ledger.square_norms)
+
+
+@pytest.mark.parametrize("half_life", [0.7, 3.0])
+def test_decayed_average_weights_models_by_their_age_for_ever(data, half_life):
+    trainer = data.trainer(SquaredL21(), averaging=DecayedAverage(half_life))
+    first = np.repeat(np.arange(4), 2) == 0
+    total = weight = 0.0
+    for t, (x, y, _) in enumerate(data.examples * 4):
+        trainer.update(x, y)
+        # more rounds than half-lives that a double could count
+        total = total * 2.0 ** (-1.0 / half_life) + trainer.ledger.scales[0] * trainer.banks[0].table
+        weight = weight * 2.0 ** (-1.0 / half_life) + 1.0
+        if t % 37 == 0:
+            assert_allclose(trainer.predictor().banks[0].table[first], (total / weight)[first], rtol=1e-10)

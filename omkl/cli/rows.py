@@ -1,0 +1,74 @@
+"""Files of rows, each with one output: what subcommands of classifiers and regressors share."""
+
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
+from omkl.data import open_stream
+from omkl.data.open_stream import stream_format
+from omkl.exceptions import DataFileError, InputError, OmklError
+
+#: Formats that hold rows with one output each.
+FORMATS = ("svmlight", "csv", "parquet", "npz", "npy")
+
+
+def open_rows(path, arguments, model=None, labelled=True):
+    """A stream over a file of rows, with the columns that a model knows; outputs are asked for where ``labelled``."""
+    format = stream_format(path, arguments.format)
+    if format not in FORMATS:
+        raise InputError(f"{path} is read as {format}, which holds no rows with one output each: choose another "
+                         f"--format, one of {', '.join(FORMATS)}.")  # fmt: skip
+    target, options = _place(arguments.target), {}
+    if format in ("csv", "parquet") and target is None and labelled:
+        target = -1
+    if arguments.no_header:
+        options["header"] = False
+    if format == "svmlight" and model is not None:
+        options["n_features"] = getattr(model, "n_features_in_", None)
+    stream = open_stream(path, format, target, **options)
+    return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
+
+
+def _place(target):
+    """A column by place where ``target`` is a whole number, else by name."""
+    return int(target) if target is not None and target.removeprefix("-").isdigit() else target
+
+
+def _with_outputs(block, path):
+    if block.y is None:
+        raise DataFileError(f"{path} holds no outputs: say with --target where they are.")
+    y = np.asarray(block.y)
+    # svmlight writes labels as any other numbers
+    is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
+    return block._replace(y=y.astype(np.int64) if is_whole else y)
+
+
+@contextmanager
+def naming(path):
+    """Errors about the data in a file name it, whoever finds them."""
+    try:
+        yield
+    except OmklError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def outputs_of(model, path, arguments):
+    """All outputs of a labelled file, and what a model predicts, read block by block: two arrays."""
+    gold, predicted = [], []
+    with naming(path):
+        for X, y in open_rows(path, arguments, model).blocks():
+            gold.append(y)
+            predicted.append(model.predict(X))
+    return np.concatenate(gold), np.concatenate(predicted)
+
+
+def regression_scores(gold, predicted):
+    """R^2, root mean squared error and mean absolute error, the latter two in units of the targets."""
+    return {
+        "r2": float(r2_score(gold, predicted)),
+        "rmse": float(np.sqrt(mean_squared_error(gold, predicted))),
+        "mae": float(mean_absolute_error(gold, predicted)),
+    }

@@ -1,0 +1,90 @@
+"""What ``omkl train classifier`` and ``omkl train regressor`` share."""
+
+import time
+
+import numpy as np
+
+from omkl.cli.common import (
+    add_checkpoint_options,
+    add_format_option,
+    add_output_options,
+    add_row_options,
+    add_stream_option,
+    add_training_options,
+    bar_chart,
+    checkpointing,
+    shuffled,
+    training_parameters,
+    write_json,
+)
+from omkl.cli.rows import FORMATS, naming, open_rows
+from omkl.data.rows import join
+
+
+def add_options(parser, losses):
+    """The options of both."""
+    add_format_option(parser, FORMATS)
+    add_row_options(parser)
+    parser.add_argument(
+        "--kernels", nargs="+", metavar="K",
+        help="kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, quadratic and "
+        "gaussian for dense rows, linear for sparse ones)",
+    )  # fmt: skip
+    add_training_options(parser, epochs=20, losses=losses)
+    add_stream_option(parser)
+    parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_checkpoint_options(parser)
+    add_output_options(parser)
+
+
+def train(estimator_class, arguments):
+    """Train an estimator on the file, and save it; returns it with the metrics to report."""
+    estimator = estimator_class(
+        arguments.kernels, early_stopping=arguments.early_stopping, **training_parameters(arguments)
+    )
+    stream = open_rows(arguments.train, arguments)
+    started = time.perf_counter()
+    with naming(arguments.train):
+        n_examples = (_fit_in_blocks if arguments.stream else _fit_whole)(estimator, stream, arguments)
+    seconds = time.perf_counter() - started
+    estimator.save(arguments.output)
+    metrics = {
+        "examples": n_examples,
+        "epochs": estimator.n_iter_,
+        "seconds": seconds,
+        "memory": estimator.memory_usage(),
+        "kernel_weights": estimator.kernel_weights_,
+        "history": estimator.history_,
+    }
+    return estimator, metrics
+
+
+def _fit_whole(estimator, stream, arguments):
+    whole = join(list(stream.blocks()))
+    estimator.fit(whole.X, whole.y, **checkpointing(arguments))
+    return whole.n_examples
+
+
+def _fit_in_blocks(estimator, stream, arguments):
+    """Train block by block, on the number of examples and the classes that a pass over the file finds."""
+    n_examples, classes = 0, set()
+    is_classifier = hasattr(estimator, "decision_function")
+    for block in stream.blocks():
+        n_examples += block.n_examples
+        classes.update(np.unique(block.y).tolist() if is_classifier else ())
+    estimator.set_params(n_examples=n_examples or None)
+    declared = {"classes": sorted(classes)} if is_classifier else {}
+    estimator.fit(shuffled(stream, arguments), **declared, **checkpointing(arguments))
+    return n_examples
+
+
+def report(arguments, estimator, metrics, dev_line):
+    """Print what training came to, and write the metrics."""
+    if not arguments.quiet:
+        print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in {metrics['seconds']:.1f} s, "
+              f"loss {estimator.history_[-1]['loss']:.4g} an example in the last.")  # fmt: skip
+        print("\n".join(bar_chart(metrics["kernel_weights"])))
+        if dev_line:
+            print(dev_line)
+        print(f"Saved to {arguments.output}.")
+    write_json(arguments.json, metrics)

@@ -1,0 +1,207 @@
+"""From columns of a table to examples: numbers to arrays, lists to vectors, strings to dicts."""
+
+import numpy as np
+
+from omkl.data.rows import Block
+from omkl.exceptions import InputError, MissingDependencyError
+
+
+def import_pyarrow():
+    """pyarrow, or the sentence that says how to get it."""
+    try:
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingDependencyError(
+            "CSV, Parquet and Arrow files need pyarrow: install it with 'pip install omkl[arrow]'."
+        ) from None
+    return pyarrow
+
+
+class Columns:
+    """Which columns of a table are inputs and which is the output, and what kind each is.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    target : str or int, optional
+        Name or place of the output's column.
+    columns : list of str, optional
+        Columns of the input; all but the target by default.
+    where : str
+        What the table is called in messages.
+
+    Attributes
+    ----------
+    names, target : list of str, str or None
+    kinds : dict of str to {"number", "integer", "string", "vector"}
+        It matters for the output only whether numbers are integers.
+    """
+
+    def __init__(self, schema, target, columns, where):
+        self.pyarrow = import_pyarrow()
+        target = _target(schema.names, target, where)
+        names = [name for name in schema.names if name != target] if columns is None else list(columns)
+        for name in names:
+            if schema.names.count(name) != 1:
+                has = "no column" if name not in schema.names else "several columns"
+                raise InputError(f"{where} has {has} {name!r}; its columns are {_listed(schema.names)}.")
+        if not names or target in names:
+            raise InputError(f"{where} needs a column besides the target {target!r} that is not among columns=.")
+        self.names, self.target = names, target
+        self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
+        self.makes_dicts = "string" in [self.kinds[name] for name in names]
+        self._widths = {}
+
+    @property
+    def all_names(self):
+        return self.names if self.target is None else [*self.names, self.target]
+
+    def _kind(self, field, where):
+        is_type, type = self.pyarrow.types, field.type
+        if is_type.is_dictionary(type):
+            type = type.value_type
+        if is_type.is_integer(type) or is_type.is_boolean(type):
+            return "integer"
+        if is_type.is_floating(type) or is_type.is_decimal(type) or is_type.is_null(type):
+            return "number"
+        if is_type.is_string(type) or is_type.is_large_string(type):
+            return "string"
+        if _is_list(is_type, type) and (is_type.is_integer(type.value_type) or is_type.is_floating(type.value_type)):
+            return "vector"
+        advice = "leave it out with columns=, or write it as numbers or strings"
+        raise InputError(f"Column {field.name!r} of {where} is {type}: {advice}.")
+
+    def block(self, batch, place, skipped):
+        """The examples of a record batch.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+        place : callable
+            ``place(i)`` is the file and the row of row ``i`` of the batch.
+        skipped : omkl.data.skipping.Skipped
+        """
+        reasons = {}
+        found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}
+        if self.target is not None:
+            for i in np.flatnonzero(np.asarray(batch.column(self.target).is_null())).tolist():
+                reasons.setdefault(i, f"there is no {self.target!r}, which is the target.")
+        for i in sorted(reasons):
+            skipped.refuse(f"{place(i)}: {reasons[i]}")
+        y = None if self.target is None else found.pop(self.target)
+        good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
+        if y is not None:
+            y = np.array([value or "" for value in y])[good] if self.kinds[self.target] == "string" else y[good]
+            if self.kinds[self.target] == "integer" and (y == np.floor(y)).all():
+                y = y.astype(np.int64, copy=False)
+        if not self.makes_dicts:
+            return Block(_matrix(list(found.values()))[good], y)
+        rows = [_row(self.names, values) for values in zip(*map(_with_none, found.values()))]
+        return Block([rows[i] for i in good] if reasons else rows, y)
+
+    def _values(self, column, name, reasons):
+        """The column as an array, or a list of strings; ``reasons`` gets rows that are wrong, and why."""
+        pyarrow, kind = self.pyarrow, self.kinds[name]
+        if pyarrow.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if kind == "string":
+            return _strings(column, name, reasons)
+        if kind == "vector":
+            return self._vectors(column, name, reasons)
+        if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):  # of a CSV file
+            column = _numbers(pyarrow, column, name, reasons)
+        if name == self.target and kind == "integer" and not column.null_count:
+            return column.to_numpy(zero_copy_only=False)
+        if not pyarrow.types.is_floating(column.type):
+            column = column.cast(pyarrow.float64())
+        return column.to_numpy(zero_copy_only=False)  # what is missing is NaN
+
+    def _vectors(self, column, name, reasons):
+        lengths = np.asarray(column.value_lengths().fill_null(-1))
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        width = self._widths.setdefault(name, int(lengths[0]) if len(lengths) else 0)
+        for i in np.flatnonzero(lengths != width).tolist():
+            has = "is missing" if lengths[i] < 0 else f"has {lengths[i]} numbers, others {width}"
+            reasons.setdefault(i, f"the list in column {name!r} {has}.")
+        if len(values) == width * len(lengths):
+            return values.reshape(len(lengths), width)
+        vectors = np.zeros((len(lengths), width), values.dtype)
+        vectors[lengths == width] = values[np.repeat(lengths == width, np.maximum(lengths, 0))].reshape(-1, width)
+        return vectors
+
+
+def _target(names, target, where):
+    if isinstance(target, int) and not isinstance(target, bool):
+        if not -len(names) <= target < len(names):
+            raise InputError(f"{where} has {len(names)} columns, and no column {target} for the target.")
+        return names[target]
+    if target is not None and target not in names:
+        raise InputError(f"{where} has no column {target!r} for the target; its columns are {_listed(names)}.")
+    return target
+
+
+def _listed(names):
+    return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _is_list(types, type):
+    return types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type)
+
+
+def _matrix(parts):
+    dtype = np.result_type(np.float32, *(part.dtype for part in parts))
+    if len(parts) == 1 and parts[0].ndim == 2:
+        return parts[0].astype(dtype, copy=False)
+    X = np.empty((len(parts[0]), sum(part.shape[1] if part.ndim == 2 else 1 for part in parts)), dtype)
+    at = 0
+    for part in parts:
+        width = part.shape[1] if part.ndim == 2 else 1
+        X[:, at : at + width] = part.reshape(len(part), width)
+        at += width
+    return X
+
+
+def _row(names, values):
+    """A dict without what is missing."""
+    return {name: value for name, value in zip(names, values) if value is not None}
+
+
+def _with_none(values):
+    """For each row a string, a float, a vector, or None where it is missing."""
+    if isinstance(values, list) or values.ndim == 2:
+        return values
+    return [None if value != value else value for value in values.tolist()]
+
+
+def _strings(column, name, reasons):
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        values = []
+        for i, value in enumerate(column.cast("binary").to_pylist()):
+            try:
+                values.append(None if value is None else value.decode())
+            except UnicodeDecodeError:
+                reasons.setdefault(i, f"what is in column {name!r} is not UTF-8 text.")
+                values.append(None)
+        return values
+
+
+def _numbers(pyarrow, column, name, reasons):
+    """Strings as numbers."""
+    try:
+        return column.cast(pyarrow.float64())
+    except pyarrow.ArrowInvalid:
+        values = []
+        for i, text in enumerate(column.cast("binary").to_pylist()):
+            try:
+                values.append(None if text is None else float(text))
+            except ValueError:
+                shown = text.decode("utf-8", "backslashreplace")[:80]
+                reasons.setdefault(
+                    i, f"{shown!r} in column {name!r} is no number: name the column in categorical= if it is none."
+                )
+                values.append(None)
+        return pyarrow.array(values, pyarrow.float64())

@@ -1,0 +1,147 @@
+"""Rows of whatever holds examples: arrays, sparse matrices, lists and treebanks, cut, chosen and joined alike."""
+
+from numbers import Number
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from omkl.data.treebank import Treebank
+from omkl.exceptions import InputError
+
+
+class Block(NamedTuple):
+    """Some examples of a stream, one after the other.
+
+    Attributes
+    ----------
+    X : array of shape (n, d), scipy CSR matrix, list of n inputs, or Treebank of n sentences
+    y : array of shape (n, ...), list of n outputs, or None
+        None where outputs are part of the inputs, as in treebanks, or there are none.
+
+    >>> Block([{"word": "a"}, {"word": "b"}], [0, 1]).n_examples
+    2
+    """
+
+    X: object
+    y: object = None
+
+    @property
+    def n_examples(self):
+        return n_rows(self.X)
+
+
+def n_rows(X):
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def as_rows(rows):
+    """Rows as this module knows them: what is not one of its kinds becomes an array."""
+    if sparse.issparse(rows):
+        return rows.tocsr()
+    return rows if isinstance(rows, (np.ndarray, list, tuple, Treebank)) else np.asarray(rows)
+
+
+def take(block, chosen):
+    """The examples that a slice (as views, where it can be) or an array of indices chooses."""
+    return Block(_take(block.X, chosen), None if block.y is None else _take(block.y, chosen))
+
+
+def _take(rows, chosen):
+    if isinstance(rows, (list, tuple)):
+        return list(rows[chosen]) if isinstance(chosen, slice) else [rows[i] for i in chosen]
+    return rows[chosen]
+
+
+def join(blocks):
+    """One block of several; their inputs must be of one kind, and treebanks share their strings.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If blocks do not fit together.
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(block.y is None for block in blocks) != all(block.y is None for block in blocks):
+        raise InputError("Some blocks of the stream have outputs y, and others have none: give all of them, or none.")
+    targets = None if blocks[0].y is None else _join([block.y for block in blocks])
+    return Block(_join([block.X for block in blocks]), targets)
+
+
+def _join(parts):
+    first = parts[0]
+    if isinstance(first, Treebank):
+        return Treebank.concatenate(parts)
+    try:
+        if sparse.issparse(first):
+            return sparse.vstack(parts, format="csr")
+        if isinstance(first, np.ndarray):
+            return np.concatenate(parts)
+        return [row for part in parts for row in part]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Blocks of the stream do not fit together: {error}.") from None
+
+
+def regrouped(blocks, size):
+    """The same examples in blocks of exactly ``size``, and a last one of what is left."""
+    pending, n_pending = [], 0
+    for block in blocks:
+        pending.append(block)
+        n_pending += block.n_examples
+        if n_pending >= size:
+            joined = join(pending)
+            whole = n_pending - n_pending % size
+            for low in range(0, whole, size):
+                yield take(joined, slice(low, low + size))
+            n_pending -= whole
+            # the rest is copied when it is joined: until then it is a view that keeps one piece of the file alive
+            pending = [take(joined, slice(whole, None))] if n_pending else []
+    if pending:
+        yield join(pending)
+
+
+def grouped(examples, size):
+    """Blocks of ``size`` single examples ``(x, y)``; vectors are stacked, everything else is listed."""
+    X, y = [], []
+    for example in examples:
+        try:
+            x, target = example
+        except (TypeError, ValueError):
+            raise InputError(f"A stream's examples are pairs (x, y), not {example!r:.80}.") from None
+        X.append(x)
+        y.append(target)
+        if len(X) == size:
+            yield _of_examples(X, y)
+            X, y = [], []
+    if X:
+        yield _of_examples(X, y)
+
+
+def _of_examples(X, y):
+    n_missing = sum(target is None for target in y)
+    if n_missing not in (0, len(y)):
+        raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
+    inputs = _stacked(X)
+    if n_missing:
+        return Block(inputs)
+    is_scalar = isinstance(y[0], (Number, str, np.generic))
+    # a list of labels belongs to a sequence, and stays one
+    return Block(inputs, np.array(y) if is_scalar else y if inputs is X else _stacked(y))
+
+
+def _stacked(rows):
+    """Rows as a matrix if they are vectors, or numbers, and as they are if not."""
+    first = rows[0]
+    if sparse.issparse(first):
+        return sparse.vstack(rows, format="csr")
+    if isinstance(first, Number) or (_is_vector(first)):
+        try:
+            return np.array(rows)
+        except ValueError:
+            raise InputError("The vectors of a stream must all be equally long.") from None
+    return rows
+
+
+def _is_vector(row):
+    return isinstance(row, (np.ndarray, list, tuple)) and len(row) > 0 and isinstance(row[0], Number)

@@ -1,0 +1,233 @@
+"""Streams: examples that are read again and again in blocks, and never held all at once."""
+
+from itertools import chain
+
+from omkl.data.prefetching import prefetched
+from omkl.data.rows import Block, as_rows, grouped, n_rows, regrouped, take
+from omkl.data.shuffling import Seed, shuffled
+from omkl.data.skipping import Skipped
+from omkl.exceptions import InputError
+
+#: Examples in a block.
+BLOCK_SIZE = 1000
+
+
+class Stream:
+    """A source of examples that can be passed over as often as needed, a block at a time.
+
+    Readers such as :func:`~omkl.data.stream_svmlight` return one; :meth:`from_arrays` and :meth:`from_iterable` make
+    one of what is there already. A stream holds no examples and no position: every call of :meth:`blocks` is a pass
+    of its own, and two passes of one epoch give the same blocks. A place in a stream is therefore the number of an
+    epoch and of a block.
+
+    Parameters
+    ----------
+    passes : callable
+        ``passes(epoch)`` returns an iterator over the blocks of a pass. It must give the same blocks whenever it is
+        called with the same number.
+    block_size : int
+        Examples in a block, but for the last one.
+    skipped : omkl.data.skipping.Skipped, optional
+        Where ``passes`` counts what it leaves out.
+    once : bool
+        Whether there can be one pass only.
+
+    Examples
+    --------
+    >>> stream = Stream.from_arrays(["a", "b", "c"], [0, 1, 0], block_size=2)
+    >>> [block.n_examples for block in stream.blocks()]
+    [2, 1]
+    >>> [y for x, y in stream]
+    [0, 1, 0]
+    """
+
+    def __init__(self, passes, block_size=BLOCK_SIZE, skipped=None, once=False):
+        self._passes = passes
+        self.block_size = block_size
+        self.once = once
+        self._skipped = Skipped() if skipped is None else skipped
+
+    def blocks(self, epoch=0):
+        """Pass over the stream.
+
+        Parameters
+        ----------
+        epoch : int
+            Which pass this is, from 0. Only a :meth:`shuffled` stream differs from pass to pass.
+
+        Yields
+        ------
+        Block
+            With ``block_size`` examples, the last one with at least one.
+        """
+        return self._passes(epoch)
+
+    def __iter__(self):
+        """Single examples ``(x, y)`` of epoch 0; of a sparse matrix, x is a matrix of one row."""
+        for X, y in self.blocks():
+            rows = (X[i : i + 1] for i in range(n_rows(X))) if hasattr(X, "indptr") else iter(X)
+            yield from zip(rows, [None] * n_rows(X) if y is None else y)
+
+    @property
+    def skipped(self):
+        """How many records the latest pass has left out so far, for ``on_error="skip"``."""
+        return self._skipped.count
+
+    @property
+    def reasons(self):
+        """Why, for the first of them: file, line and what was wrong."""
+        return list(self._skipped.reasons)
+
+    def shuffled(self, buffer=10_000, random_state=None):
+        """The same examples in a random order, another one every epoch.
+
+        Examples pass through a buffer: when it is full, a random half of it leaves. An example can therefore come at
+        most ``buffer`` places early, and is late by about as many, seldom by several times as many. A file that is
+        sorted (all of one class, then all of another) stays sorted on any larger scale: no buffer helps but one that
+        holds most of the file. Shuffle such a file on disk once.
+
+        Parameters
+        ----------
+        buffer : int
+            How many examples are held at a time, at least 2. Where the whole stream fits, all orders are equally
+            likely.
+        random_state : int, Generator or None
+            With an int the orders are the same in every process: that of epoch k depends on the seed, k and the
+            examples alone, so a run that is resumed in epoch k finds its order. None draws a seed here, once.
+
+        Returns
+        -------
+        Stream
+
+        >>> stream = Stream.from_arrays(list("abcdef")).shuffled(random_state=0)
+        >>> [list(block.X) for epoch in (0, 1, 0) for block in stream.blocks(epoch)]
+        [['f', 'd', 'a', 'b', 'c', 'e'], ['e', 'd', 'c', 'a', 'b', 'f'], ['f', 'd', 'a', 'b', 'c', 'e']]
+        """
+        if buffer < 2:
+            raise InputError(f"A buffer to shuffle in holds at least 2 examples, not {buffer}.")
+        seed = Seed(random_state)
+
+        def passes(epoch):
+            return regrouped(shuffled(self.blocks(epoch), buffer, seed.generator(epoch)), self.block_size)
+
+        return self._derived(passes)
+
+    def prefetched(self, depth=2):
+        """The same blocks, read ahead by a thread while the caller works on the one before.
+
+        Pays where reading and training both take long and leave Python's lock to the other: svmlight text, gz and xz,
+        Parquet, on a machine with a core to spare. Does not pay for arrays, nor for records that Python itself puts
+        together (JSON lines, CRFsuite, dicts of CSV and Parquet).
+
+        Parameters
+        ----------
+        depth : int
+            Blocks that may wait to be used.
+
+        Returns
+        -------
+        Stream
+            An error of the reader is raised at the block where it happened. The thread ends when the pass does, or
+            when its iterator is closed or forgotten.
+        """
+        if depth < 1:
+            raise InputError(f"At least one block is read ahead, not {depth}.")
+        return self._derived(lambda epoch: prefetched(self.blocks(epoch), depth))
+
+    def take(self, n):
+        """The first ``n`` examples of every pass."""
+
+        def passes(epoch):
+            left = n
+            for block in self.blocks(epoch):
+                if left > 0:
+                    yield block if block.n_examples <= left else take(block, slice(0, left))
+                left -= block.n_examples
+                if left <= 0:
+                    return
+
+        return self._derived(passes)
+
+    def mapped(self, function):
+        """What ``function`` makes of each block: a Block, or a pair ``(X, y)``, from a Block."""
+        return self._derived(lambda epoch: (Block(*function(block)) for block in self.blocks(epoch)))
+
+    def _derived(self, passes):
+        return Stream(passes, self.block_size, self._skipped, self.once)
+
+    @classmethod
+    def from_arrays(cls, X, y=None, block_size=BLOCK_SIZE):
+        """A stream over what is in memory, or mapped into it from a file; blocks of arrays are views.
+
+        Parameters
+        ----------
+        X : array or memory map of shape (n, ...), CSR matrix, list of n inputs, or Treebank
+        y : array of shape (n, ...) or list of n outputs, optional
+        block_size : int
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If X and y differ in length.
+        """
+        check_block_size(block_size)
+        X, y = as_rows(X), None if y is None else as_rows(y)
+        if y is not None and n_rows(X) != n_rows(y):
+            raise InputError(f"X has {n_rows(X)} examples, but y has {n_rows(y)}.")
+        whole = Block(X, y)
+        starts = range(0, n_rows(X), block_size)
+        return cls(lambda epoch: (take(whole, slice(i, i + block_size)) for i in starts), block_size)
+
+    @classmethod
+    def from_iterable(cls, examples, block_size=BLOCK_SIZE):
+        """A stream over examples made in Python.
+
+        Parameters
+        ----------
+        examples : iterable, or callable without arguments that returns one
+            Of pairs ``(x, y)``, or of :class:`Block`. A list or a callable can be passed over again, an iterator or a
+            generator only once. Inputs that are vectors are stacked, other ones make a list; y may be None.
+        block_size : int
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            At the second pass over an iterator.
+        """
+        check_block_size(block_size)
+        source = examples if callable(examples) else _Iterable(examples)
+        once = isinstance(source, _Iterable) and source.is_iterator
+        return cls(lambda epoch: _grouped(iter(source()), block_size), block_size, once=once)
+
+
+class _Iterable:
+    """Passes over an iterable: any number of them, but over an iterator only one."""
+
+    def __init__(self, examples):
+        try:
+            self._is_spent, self.is_iterator = False, iter(examples) is examples
+        except TypeError:
+            raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {examples!r:.80}.") from None
+        self._examples = examples
+
+    def __call__(self):
+        if self._is_spent:
+            raise InputError(
+                "This stream comes from an iterator, which can be passed over only once: give a list, or a function "
+                "that returns a new iterator."
+            )
+        self._is_spent = self.is_iterator
+        return self._examples
+
+
+def _grouped(items, size):
+    """Blocks of ``size`` examples, of single examples or of blocks."""
+    for first in items:  # the first tells which they are
+        items = chain([first], items)
+        yield from regrouped(items, size) if isinstance(first, Block) else grouped(items, size)
+        return
+
+
+def check_block_size(block_size):
+    if block_size < 1:
+        raise InputError(f"A block has at least one example, not {block_size}.")

@@ -1,0 +1,118 @@
+"""Streams of svmlight's format, which LIBSVM's data sets are in."""
+
+import numpy as np
+from scipy import sparse
+
+from omkl.data import _jit_svmlight as jit
+from omkl.data.file_streams import stream_files
+from omkl.data.files import after_last_line, chunks, find_files, pieces, without_mark
+from omkl.data.rows import Block
+from omkl.data.skipping import Skipped
+from omkl.data.streams import BLOCK_SIZE
+from omkl.exceptions import DamagedFileError, InputError
+
+#: Bytes of text that are parsed at a time.
+PIECE = 1 << 20
+#: Columns have 32 bits.
+MOST_FEATURES = (1 << 31) - 1
+
+
+def stream_svmlight(path, n_features=None, *, zero_based=False, block_size=BLOCK_SIZE, on_error="raise"):
+    """Stream examples in svmlight's format, also known as LIBSVM's.
+
+    A line is an example, ``label index:value index:value ...``, with indices in rising order; what follows ``#`` is a
+    comment, and ``qid:...`` is passed over. Values are the floats nearest to what is written.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
+    n_features : int, optional
+        Columns of X. None reads all files once to find the largest index: give it where the data is large, comes
+        from a pipe, or must have the columns of other data.
+    zero_based : bool
+        Whether indices count from 0; LIBSVM's count from 1. scikit-learn's "auto" looks for an index 0 in all of the
+        data before it decides, which a stream cannot do.
+    block_size : int
+        Examples in a block.
+    on_error : {"raise", "skip"}
+        What to do with lines that are no example. Skipped ones are counted in ``skipped``, and a warning at the end
+        of a pass says how many they were. A compressed file that is cut short or damaged is read up to there.
+
+    Returns
+    -------
+    Stream
+        X is a CSR array of shape (n, n_features), y a float64 array.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        At once if a file is missing; while it is read, at the first line that is no example, or where a file is cut
+        short or damaged. The message names file and line.
+    """
+    first_index = 0 if zero_based else 1
+    if n_features is not None and not 1 <= n_features <= MOST_FEATURES:
+        raise InputError(f"n_features is a number from 1 to {MOST_FEATURES}, not {n_features}.")
+    paths = find_files(path)
+
+    def read(path, skipped):
+        nonlocal n_features
+        if n_features is None:
+            n_features = count_svmlight_features(paths, zero_based=zero_based)
+        return _read(path, skipped, first_index, n_features)
+
+    return stream_files(paths, read, block_size=block_size, on_error=on_error)
+
+
+def count_svmlight_features(path, *, zero_based=False):
+    """The columns that files in svmlight's format need, found by reading them; lines that are wrong do not count."""
+    n_features = 1
+    for file in find_files(path):
+        try:
+            for block in _read(file, Skipped(), 0 if zero_based else 1, MOST_FEATURES):
+                n_features = max(n_features, int(block.X.indices.max(initial=0)) + 1)
+        except DamagedFileError:
+            pass  # whoever reads the file is told
+    return n_features
+
+
+def _read(path, skipped, first_index, n_features):
+    n_lines = 0
+    for text in pieces(without_mark(chunks(path))[0], PIECE, after_last_line):
+        block, more_lines = _parse(text, first_index, n_features, path, n_lines, skipped)
+        n_lines += more_lines
+        yield block
+
+
+def _parse(text, first_index, n_features, path, n_before, skipped):
+    """The examples of a text, and its number of lines."""
+    text = text if text.endswith(b"\n") else text + b"\n"
+    n_lines, n_colons = text.count(b"\n"), text.count(b":")
+    labels, pointers = np.empty(n_lines), np.empty(n_lines + 1, np.int32)
+    indices, values = np.empty(n_colons, np.int32), np.empty(n_colons)
+    bad, slow = np.empty((n_lines, 3), np.int64), np.empty((n_lines + n_colons, 3), np.int64)
+    data = np.frombuffer(text, np.uint8)
+    n, n_values, _, n_bad, n_slow = jit.parse(
+        data, first_index, n_features, labels, pointers, indices, values, bad, slow
+    )
+    for line, wrong, place in bad[:n_bad].tolist():
+        skipped.refuse(f"{path}, line {n_before + line}: {_explain(text, wrong, place, n_features)}")
+    for place, begin, end in slow[:n_slow].tolist():
+        target, place = (values, place) if place >= 0 else (labels, -1 - place)
+        target[place] = float(text[begin:end])
+    X = sparse.csr_array((values[:n_values], indices[:n_values], pointers[: n + 1]), (n, n_features))
+    X.has_canonical_format = True
+    return Block(X, labels[:n]), n_lines
+
+
+def _explain(text, wrong, place, n_features):
+    token = text[place : place + 80].split(None, 1)[0].decode("utf-8", "backslashreplace")
+    if wrong == jit.BAD_LABEL:
+        return f"{token!r} is no label: an example begins with a number."
+    if wrong == jit.BAD_PAIR:
+        return f"{token!r} is no index:value of two numbers."
+    if wrong == jit.BAD_ORDER:
+        return f"the index of {token!r} is not larger than the one before: sort the indices, and give each once."
+    if wrong == jit.TOO_SMALL:
+        return f"the index of {token!r} is 0, but indices count from 1: read the file with zero_based=True."
+    return f"the index of {token!r} is beyond n_features={n_features}: declare as many as there are."
