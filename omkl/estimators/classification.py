@@ -15,9 +15,9 @@ from omkl.structures import Binary, Multiclass
 class OnlineMKLClassifier(ClassifierMixin, SingleOutputEstimator):
     """Classifier whose combination of kernels is learned online; binary and multiclass.
 
-    ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups), or a list of n dicts as
-    described at :class:`~omkl.SequenceLabeler`, whose parameters it shares. With two classes a single potential is
-    learned, with K > 2 one for each class.
+    ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
+    list of n dicts as described at :class:`~omkl.SequenceLabeler`, whose parameters it shares. With two classes a
+    single potential is learned, with K > 2 one for each class.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class Encoder:
         for name, kernel in named:
             inputs = _select(raw, self.views[name])
             if sparse.issparse(inputs):
-                _refuse_dense_only(name, kernel)
+                _refuse_dense(name, kernel)
             self.kernels[name] = kernel.fit(inputs)
         self.explicit = [name for name in self.kernels if self._is_explicit(name)]
         if is_dicts:
@@ -92,7 +92,7 @@ class Encoder:
                 )
             if sparse.issparse(tokens):
                 for name, kernel in self.kernels.items():
-                    _refuse_dense_only(name, kernel)
+                    _refuse_dense(name, kernel)
             return {PLAIN: tokens}
         used = dict.fromkeys(view.partition("[")[0] for view in self.views.values())
         return {key: _stacked(tokens, key, self.shapes[key]) for key in used}
@@ -275,15 +275,15 @@ def takes_sparse(specs):
         return False
 
 
-def _refuse_dense_only(name, kernel):
+def _reads_sparse(kernel):
+    return isinstance(kernel, (Linear, FourierFeatures)) and kernel.explicit is not False
+
+
+def _refuse_dense(name, kernel):
     if not _reads_sparse(kernel):
         raise InputError(
             f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups and Fourier features."
         )
-
-
-def _reads_sparse(kernel):
-    return isinstance(kernel, (Linear, FourierFeatures)) and kernel.explicit is not False
 
 
 def _is_mapped(kernel):

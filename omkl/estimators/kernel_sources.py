@@ -34,7 +34,7 @@ class ArrayKernels:
 
     def stack(self, dtype, approximate):
         """The kernels on the training samples, held as is cheapest; from now on predictions are with them as held."""
-        held = represent(self.kernels, self.X, dtype, approximate)
+        held = represent(self.names, self.kernels, self.X, dtype, approximate)
         self.kernels, self.ranks = held.kernels, held.ranks
         self.representations = dict(zip(self.names, held.described))
         return held.stack

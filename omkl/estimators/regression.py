@@ -18,7 +18,7 @@ class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
     .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)
         + \frac{1}{C m} R(\theta)
 
-    ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups), or a list of n dicts as
+    ``X`` is an array of shape (n, d), a scipy sparse matrix (as for a classifier), or a list of n dicts as
     described at :class:`~omkl.SequenceLabeler`.
 
     Inputs should be standardised, as for any kernel machine. Targets need not be centred or scaled: the model learns

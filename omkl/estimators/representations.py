@@ -43,11 +43,13 @@ class Representation(NamedTuple):
         return [f"factor of rank {self.ranks[m]}" if m in self.ranks else self.others for m in range(len(self.kernels))]
 
 
-def represent(kernels, X, dtype, approximate):
+def represent(names, kernels, X, dtype, approximate):
     """Hold kernels as is cheapest, and in the memory that there is.
 
     Parameters
     ----------
+    names : list of str
+        What the kernels are called in the warning that says that some do not fit.
     kernels : list of Kernel
         Fitted to their columns of X.
     X : array of shape (N, d)
@@ -71,7 +73,7 @@ def represent(kernels, X, dtype, approximate):
     approximate = approximate and n_landmarks >= LEAST_LANDMARKS
     consequence = "computed anew in every pass over them."
     if approximate:
-        kernels, left_out = _approximations(kernels, ranks, X, n_landmarks)
+        kernels, left_out = _approximations(names, kernels, ranks, X, n_landmarks)
         ranks = {m: _rank(kernel, X) for m, kernel in enumerate(kernels)}
         consequence = (
             f"approximated by the Nyström method on {n_landmarks} landmarks, which leaves out {left_out} (relative, in "
@@ -110,14 +112,14 @@ def _stack(kernels, ranks, form, X, dtype):
     return stacks[0] if len(stacks) == 1 else MixedStack(stacks, others + list(ranks))
 
 
-def _approximations(kernels, ranks, X, n_landmarks):
+def _approximations(names, kernels, ranks, X, n_landmarks):
     """The kernels, those that are no factors by the Nyström method, and what that leaves out of them, in words."""
     approximated, left_out = list(kernels), {}
     for m, kernel in enumerate(kernels):
         if m not in ranks:
             columns = X[:, columns_of(kernel, X.shape[1])]
             approximated[m] = Nystrom(kernel, n_landmarks).fit(columns)
-            left_out[kernel.name] = approximated[m].left_out(columns)
+            left_out[names[m]] = approximated[m].left_out(columns)
     worst = sorted(left_out, key=left_out.get, reverse=True)
-    listed = ", ".join(f"{left_out[name]:.2g} of {name}" for name in worst[:3])
-    return approximated, listed + (", and less of the others" if len(worst) > 3 else "")
+    listed = ", ".join(f"{left_out[name]:.2g} of {name!r}" for name in worst[:3])
+    return approximated, listed + (", less of the others" if len(worst) > 3 else "")

@@ -29,7 +29,9 @@ class SequenceLabeler(LabelEstimator):
         Kernels, by object (:mod:`omkl.kernels`), as a function of two arrays, or by string: ``"linear"``,
         ``"quadratic"``, ``"cubic"``, ``"gaussian:sigma2=5"``, ``"laplacian"``, ``"chi2"``, ``"b1:density=0.05"``,
         ``"precomputed"``. Each is a group; a dict names them. None takes linear, quadratic and Gaussian on arrays,
-        and linear on every array in dicts.
+        and linear on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
+        Fourier features and ``"chi2:features=500"`` by the Nyström method: such a group costs the same on a stream
+        however long it is, while a kernel's grows with its mistakes.
     loss : {"hinge", "crf", "perceptron"} or StructuredLoss
         Structured SVM, conditional random field, or structured perceptron.
     regularizer : str, Regularizer or None
@@ -69,8 +71,9 @@ class SequenceLabeler(LabelEstimator):
         The m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences; in ``partial_fit``,
         the number of sequences seen so far.
     cache_size : float
-        Megabytes for Gram matrices of kernel groups; where they do not fit, their rows are computed on demand. 0
-        computes every kernel value when it is needed, as ``partial_fit`` does.
+        Megabytes for Gram matrices of kernel groups, and as many for the features of approximated kernels; where they
+        do not fit, their rows are computed on demand. 0 computes every kernel value when it is needed, as
+        ``partial_fit`` does.
     dtype : {"auto", "float32", "float64"}
         Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
     callbacks : list of callable, optional

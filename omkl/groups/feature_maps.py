@@ -59,6 +59,12 @@ class FeatureMapBank:
         """Bytes of all arrays: parameters, feature maps, and features computed ahead."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
+    def grow_outputs(self, n_outputs):
+        more = n_outputs - len(self.table)
+        self.table = np.pad(self.table, ((0, more), (0, 0)))
+        self._sums = np.pad(self._sums, ((0, more if self.averaging else 0), (0, 0)))
+        self._touched = np.pad(self._touched, ((0, 0), (0, more)))
+
     def attach(self, ledger):
         self.ledger = ledger
 
@@ -108,16 +114,9 @@ class FeatureMapBank:
     def discount(self, factor):
         self._sums *= factor
 
-    def grow_outputs(self, n_outputs):
-        more = ((0, n_outputs - len(self.table)), (0, 0))
-        self.table, self._touched = np.pad(self.table, more), np.pad(self._touched, more[::-1])
-        self._sums = np.pad(self._sums, more) if self.averaging else self._sums
-
     def recompute_norms(self):
-        self.ledger.square_norms[:] = self._by_group(np.square(self.table).sum(axis=0))
-
-    def _by_group(self, columns):
-        return np.bincount(np.repeat(np.arange(len(self.names)), self.sizes), columns, len(self.names))
+        owners = self._spread(np.arange(len(self.names)))
+        self.ledger.square_norms[:] = np.bincount(owners, np.square(self.table).sum(axis=0), len(self.names))
 
     def _spread(self, values):
         """A value a group as one a column."""

@@ -154,10 +154,9 @@ class Kernel(Part):
             scales = inverse_root(self.raw_diagonal(X))
             if not sparse.issparse(features):
                 return features * scales[:, None]
-            features = sparse.csr_array(features)
             # scaling rows by hand spares scipy's detour by coordinates
-            values = features.data * np.repeat(scales, np.diff(features.indptr))
-            return sparse.csr_array((values, features.indices, features.indptr), features.shape)
+            scaled = features.data * np.repeat(scales, np.diff(features.indptr))
+            return sparse.csr_array((scaled, features.indices, features.indptr), features.shape)
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
 
     def frequencies(self, generator, shape):

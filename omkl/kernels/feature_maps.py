@@ -159,6 +159,11 @@ class Nystrom(FeatureMap):
         Landmarks, all training inputs where there are fewer; the map's dimension is their rank.
     seed : int
 
+    Notes
+    -----
+    On a stream, the training inputs are the first block: its landmarks stand for all that comes. What is held is the
+    landmarks, and a matrix of their number by their rank.
+
     Examples
     --------
     >>> X = np.linspace(0.0, 1.0, 50)[:, None]

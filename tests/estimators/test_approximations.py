@@ -142,7 +142,7 @@ def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[0] > 40e6  # 5000 examples of 1000 features
-    assert peaks[1] < 21e6  # a window of 16 MiB, and the data
+    assert peaks[1] < 26e6  # a window of 16 MiB, a block of temporary arrays, and the data
     assert_array_equal(bounded.decision_function(X), whole.decision_function(X))
 
 
@@ -255,7 +255,7 @@ class TestMoreThanFitsIntoMemory:
     def test_kernels_are_approximated_where_that_is_allowed(self, cancer):
         X, y = cancer
         with pytest.warns(
-            MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of l"
+            MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of 'l'"
         ):
             model = MKLClassifier(self.KERNELS, C=0.3, dtype="float64", tol=1e-5, approximate=True).fit(X, y)
         assert all("factor of rank" in held for held in model.kernel_representations_.values())

@@ -27,6 +27,8 @@ PARAMETERS = [
     {"cache_size": 0, "C": 100.0},
     {"cache_size": 0.005, "C": 100.0},
     {"kernels": ["b1:density=0.3", "gaussian"], "dtype": "float32"},
+    {"kernels": ["gaussian:features=20", "laplacian:features=9,map=nystrom", "linear"], "C": 0.1},
+    {"kernels": ["gaussian:features=20"], "regularizer": "l1", "eta0": 0.5, "cache_size": 0},
     {"early_stopping": True, "n_iter_no_change": 2, "validation_fraction": 0.3},
 ]
 

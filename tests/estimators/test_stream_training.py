@@ -59,10 +59,15 @@ def cases(rng):
         "sparse": (OnlineMKLClassifier(), Stream.from_arrays(sparse.csr_array(X), y, 50), {"classes": [0, 1, 2]}),
         "shuffled": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, y, 20).shuffled(90, random_state=1), {}),
         "growing": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, np.sort(y), 32), {"classes": "growing"}),
-        "fourier": (
-            OnlineMKLClassifier(["gaussian:sigma2=2,features=20", "linear"]),
+        "feature maps": (
+            OnlineMKLClassifier(["gaussian:features=30", "laplacian:features=12,map=nystrom"]),
             Stream.from_arrays(X, np.sort(y), 32),
             {"classes": "growing"},
+        ),
+        "decayed feature maps": (
+            OnlineMKLClassifier(["gaussian:features=30"], average="decayed:half_life=3", eta0=0.1, schedule="constant"),
+            Stream.from_arrays(X, y, 32),
+            {},
         ),
         "own kernel": (OnlineMKLClassifier([cosine, "linear"]), Stream.from_arrays(X, y, 32), {}),
         "regression": (OnlineMKLRegressor(KERNELS), Stream.from_arrays(X, X[:, 0] * X[:, 1], 32), {}),
