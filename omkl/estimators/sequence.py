@@ -108,7 +108,8 @@ class SequenceLabeler(LabelEstimator):
         self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
         schedule=None, average="quadratic", transitions="free", transitions_by_position=False, cost=None,
         radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None,
-        cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
+        budget=None, budget_maintenance="removal", cache_size=4000, dtype="auto", callbacks=None, verbose=True,
+        random_state=None,
     ):  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -128,6 +129,8 @@ class SequenceLabeler(LabelEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_examples = n_examples
+        self.budget = budget
+        self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size
         self.dtype = dtype
         self.callbacks = callbacks

@@ -17,6 +17,7 @@ from omkl.kernels.functions import (
 from omkl.kernels.generators import random_subset_gaussians, variable_kernels
 from omkl.kernels.lazy import LazyStack
 from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack, nystrom_factors
+from omkl.kernels.slots import SupportSlots
 from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Pair",
     "Polynomial",
     "Precomputed",
+    "SupportSlots",
     "as_kernel",
     "checked_gram",
     "compact_stack",

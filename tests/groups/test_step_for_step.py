@@ -11,6 +11,8 @@ from omkl.groups import (
     ExplicitBank,
     Features,
     KernelExpansion,
+    ProjectionExpansion,
+    RemovalExpansion,
     SparseCachedBank,
     Tokens,
     TransitionBank,
@@ -66,6 +68,9 @@ def banks_of(kind, problem, averaging):
     tokens = problem.tokens()
     if kind == "expansion":
         return [KernelExpansion(names, kernels, views, K, averaging)], tokens
+    if kind in ("removal", "projection"):  # with more budget than they need
+        bank = RemovalExpansion if kind == "removal" else ProjectionExpansion
+        return [bank(names, kernels, views, K, 300, averaging)], tokens
     if kind == "sparse":
         banks = [SparseCachedBank([n], [k], ["x"], tokens, K, averaging, np.float64) for n, k in KERNELS.items()]
         return banks, tokens
@@ -73,7 +78,7 @@ def banks_of(kind, problem, averaging):
     return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
 
 
-KINDS = ["explicit", "cached", "on demand", "sparse", "expansion", "mixed"]
+KINDS = ["explicit", "cached", "on demand", "sparse", "expansion", "removal", "projection", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
