@@ -64,7 +64,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
         schedule=None, average="quadratic", fit_intercept=True, cost=None, radius=None, shuffle=True,
         early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None, budget=None,
-        budget_maintenance="removal", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
+        budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
     ):  # fmt: skip
         self.kernels = kernels
         self.loss = loss

@@ -72,7 +72,9 @@ class LabelEstimator(OnlineEstimator):
         kernels = [encoder.kernels[name] for name in encoder.dual]
         for name, kernel in zip(encoder.dual, kernels):
             if isinstance(kernel, Precomputed):
-                raise InputError(f"The kernel {name!r} is precomputed, which has no use for a budget: leave budget out.")
+                raise InputError(
+                    f"The kernel {name!r} is precomputed, which has no use for a budget: leave budget out."
+                )
         views = [encoder.views[name] for name in encoder.dual]
         dtype = np.float64 if self.dtype == "auto" else self.dtype
         return BUDGETED[self.budget_maintenance](

@@ -13,7 +13,7 @@ def append(U, n, values, square, jitter):
     """Add a vector at position n, given its kernel values with the others (overwritten) and with itself.
 
     Returns the jitter on its diagonal entry: the one asked for, or what it takes where the kernel is not positive
-    semidefinite.
+    semidefinite. Such a vector gets so much that neither its row nor the later ones blow up.
     """
     for r in range(n):
         y = values[r] / U[r, r]
@@ -25,7 +25,9 @@ def append(U, n, values, square, jitter):
     for r in range(n):
         U[r, n] = values[r]
         explained += values[r] * values[r]
-    pivot = max(square + jitter - explained, jitter)
+    pivot = square + jitter - explained
+    if pivot < 0.5 * jitter:
+        pivot = max(square, explained)
     U[n, n] = np.sqrt(pivot)
     return pivot + explained - square
 

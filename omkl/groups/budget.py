@@ -264,6 +264,9 @@ class BudgetedExpansion:
 
     def _check(self, state, supports):
         """The number of support vectors, when all arrays of a state fit this bank."""
+        own = {key for key in self.state() if ":" not in key}
+        if own != {key for key in state if ":" not in key}:
+            raise InputError("The arrays do not fit a kernel expansion whose budget is kept in this way.")
         p, n, n_outputs = state["coefficients"].shape
         if n > self.budget:
             raise InputError(f"The state holds {n} support vectors, more than the budget of {self.budget}.")

@@ -92,13 +92,8 @@ class SlotPair(Pair):
         self._slots = slots
         self._rows = rows
         self._columns = columns
-        self.X = X
         self._right = slots.columns[:, columns]
-
-    @property
-    def Y(self):
-        """The columns as vectors, (C, d)."""
-        return self._right.T
+        super().__init__(X, self._right.T)
 
     @cached_property
     def products(self):

@@ -1,5 +1,7 @@
 """Kernel groups on a budget against brute force: the literal algorithm with an explicit feature space."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -203,3 +205,171 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(policy, method, 
     potentials = Chain(K).zeros(len(stream.X))
     frozen.add_potentials(stream.tokens.everything(), potentials)
     assert_allclose(potentials.unary, sum(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
+    chosen = []
+    original = RemovalExpansion._drop
+
+    def watched(bank, slot):
+        A, scales = bank.coefficients, bank.ledger.scales
+        X = np.ascontiguousarray(bank.supports["x"])
+        strengths = sum(s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A))
+        weakest = np.flatnonzero(strengths <= strengths.min() * (1.0 + 1e-12))
+        chosen.append((slot, weakest[np.argmin(bank._ages[weakest])], len(weakest)))
+        original(bank, slot)
+
+    monkeypatch.setattr(RemovalExpansion, "_drop", watched)
+    for method in ("fobos", "rda"):
+        # both diagonals are exactly 1, so that equals are equal to the last bit
+        bank = make_bank("removal", {"gaussian": Gaussian(2.0), "laplacian": Laplacian(2.0)}, 8)
+        trainer = make_trainer(bank, method)
+        for x, y in Stream():
+            trainer.update(x, y)
+    slots, expected, ties = np.array(chosen).T
+    assert_array_equal(slots, expected)
+    assert ties.max() > 1, "dual averaging was meant to give equal coefficients"
+
+
+def test_projection_changes_the_model_the_least():
+    """In each feature space: least squares, and by Pythagoras the norm loses what the others cannot express."""
+    kernels = {"quadratic": Polynomial(2), "linear": Linear(normalize=None)}
+    trainer = make_trainer(make_bank("projection", kernels, 3))
+    n_checked = 0
+    for x, y in Stream():
+        trainer.update(x, y)
+        bank = copy.deepcopy(trainer).banks[0]
+        if bank.n_support < 3:
+            continue
+        before, X, A = bank.ledger.square_norms.copy(), np.array(bank.supports["x"]), bank.coefficients.copy()
+        slot, others = 1, [0, 2]
+        bank._drop(slot)
+        for k, kernel in enumerate(kernels.values()):
+            features = kernel.features(X).toarray()
+            c, *_ = np.linalg.lstsq(features[others].T, features[slot], rcond=None)
+            moved = np.outer(c, A[k, slot])
+            assert_allclose(bank.coefficients[k, others], A[k, others] + moved, rtol=1e-5, atol=1e-6)
+            lost = np.sum((features[slot] - c @ features[others]) ** 2) * np.sum(A[k, slot] ** 2)
+            assert_allclose(bank.ledger.square_norms[k], before[k] - lost, rtol=1e-6, atol=1e-8)
+        n_checked += 1
+    assert n_checked > 20
+
+
+def test_factors_stay_those_of_the_kernel_matrices():
+    kernels = {"gaussian": Gaussian(2.0), "spline": B1Spline(h=3.0), "laplacian": Laplacian(2.0)}
+    bank = make_bank("projection", kernels, 12)
+    trainer = make_trainer(bank)
+    refreshed = 0
+    for x, y in Stream(400):
+        before = bank._n_replaced
+        trainer.update(x, y)
+        refreshed += bank._n_replaced < before
+    assert refreshed, "the stream was meant to be long enough for a refresh"
+    order = bank._order[: bank.n_support]
+    X = np.ascontiguousarray(bank.supports["x"])[order]
+    matrices = [Gaussian(2.0)(X), np.maximum(0.0, 1.0 - cdist(X, X) / 3.0), Laplacian(2.0)(X)]
+    for factor, matrix, jitters in zip(bank._factors, matrices, bank._jitters):
+        U = np.triu(factor[: len(X), : len(X)])
+        assert_allclose(U.T @ U, matrix + np.diag(jitters[order]), atol=1e-12)
+        assert jitters[order].max() < 1e-6
+
+
+def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
+    kernels = {"sigmoid": Custom(lambda X, Y: np.tanh(2.0 * X @ Y.T - 1.0)), "gaussian": Gaussian(2.0)}
+    bank = make_bank("projection", kernels, 40)
+    trainer = make_trainer(bank)
+    for x, y in Stream(200):
+        trainer.update(x, y)
+    assert bank._n_replaced > 100
+    assert np.isfinite(bank.coefficients).all()
+    assert_allclose(bank.ledger.square_norms[1], exact_square_norms(bank)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("policy", BANKS)
+def test_a_vector_that_is_held_takes_no_second_slot(policy):
+    stream = Stream(30)
+    banks = [make_bank(policy, KERNELS, 500), KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 6, K)]
+    for bank in banks:
+        trainer = make_trainer(bank)
+        for _ in range(3):
+            for x, y in stream:
+                trainer.update(x, y)
+        bank.potentials = Chain(K).zeros(len(stream.X))
+        trainer.predictor().banks[0].add_potentials(stream.tokens.everything(), bank.potentials)
+    assert banks[0].n_support <= len(stream.X) < banks[1].n_support
+    # the spline's diagonal has half the digits where it comes from inner products
+    assert_allclose(banks[0].potentials.unary, banks[1].potentials.unary, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=40)
+@given(
+    policy=st.sampled_from(list(BANKS)),
+    method=st.sampled_from(["fobos", "rda"]),
+    loss=st.sampled_from([StructuredHinge(), CRF()]),
+    average=st.sampled_from([None, UniformAverage(), PolynomialAverage(2)]),
+    dtype=st.sampled_from([np.float64, np.float32]),
+    strength=st.sampled_from([0.02, 0.5]),
+    budget=st.integers(1, 12),
+    stop=st.integers(0, 60),
+)
+def test_a_run_continued_from_its_state_has_the_same_bits(policy, method, loss, average, dtype, strength, budget, stop):
+    stream = list(Stream())
+    trainers = []
+    for _ in range(2):
+        bank = make_bank(policy, KERNELS, budget, average is not None, dtype)
+        trainers.append(make_trainer(bank, method, strength, loss, average))
+    whole, resumed = trainers
+    for x, y in stream[:stop]:
+        whole.update(x, y)
+    resumed.load_state({name: np.array(array) for name, array in whole.state().items()})
+    for x, y in stream[stop:]:
+        for trainer in trainers:
+            trainer.update(x, y)
+    one, other = whole.state(), resumed.state()
+    assert one.keys() == other.keys()
+    for name in one:
+        assert_array_equal(one[name], other[name], err_msg=name, strict=True)
+    potentials = [trainer.predictor().potentials(stream[0][0]).unary for trainer in trainers]
+    assert_array_equal(*potentials)
+
+
+def test_a_state_that_does_not_fit_is_refused():
+    bank = make_bank("removal", KERNELS, 12)
+    trainer = make_trainer(bank)
+    for x, y in Stream():
+        trainer.update(x, y)
+    with pytest.raises(InputError, match="12 support vectors, more than the budget of 5"):
+        make_bank("removal", KERNELS, 5).load_state(bank.state())
+    with pytest.raises(InputError, match="do not fit"):
+        make_bank("removal", KERNELS, 12, averaging=True).load_state(bank.state())
+    with pytest.raises(InputError, match="do not fit"):
+        make_bank("projection", KERNELS, 12).load_state(bank.state())
+
+
+@pytest.mark.parametrize("policy", BANKS)
+def test_what_was_frozen_stays_as_it_was(policy):
+    stream = list(Stream())
+    trainer = make_trainer(make_bank(policy, KERNELS, 6, averaging=True), average=UniformAverage())
+    for x, y in stream[:30]:
+        trainer.update(x, y)
+    predictor = Predictor(trainer.banks, trainer.structure)
+    before = predictor.potentials(stream[0][0]).unary.copy()
+    for x, y in stream[30:]:
+        trainer.update(x, y)
+    assert_array_equal(predictor.potentials(stream[0][0]).unary, before)
+
+
+@pytest.mark.parametrize("policy", BANKS)
+def test_memory_is_constant(policy):
+    stream = list(Stream(100))
+    bank = make_bank(policy, KERNELS, 20, averaging=True)
+    trainer = make_trainer(bank, average=UniformAverage())
+    sizes = []
+    for x, y in stream:
+        trainer.update(x, y)
+        sizes.append((bank.nbytes, len(x)))
+    longest_seen = int(np.argmax([m for _, m in sizes]))
+    assert len({nbytes for nbytes, _ in sizes[longest_seen:]}) == 1
+    arrays = [value for value in vars(bank).values() if isinstance(value, np.ndarray)]
+    inside = [array for slots in bank._slots.values() for array in (slots.columns, slots.roots)]
+    assert bank.nbytes == sum(array.nbytes for array in arrays + inside)
