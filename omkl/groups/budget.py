@@ -20,8 +20,10 @@ class BudgetedExpansion:
     All kernels share the support vectors, so each group has at most B. Where a token needs a slot and none is free,
     the support vector that matters least, of the smallest
     :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest of equals), leaves its slot to it. What becomes of
-    its part of the groups is up to the subclass. The token at hand is never the one to go: with decaying rates it
-    often matters least itself, and a model that turned it away would stop learning.
+    its part of the groups is up to the subclass. The token at hand is never the one to go, though with decaying rates
+    it often matters least itself: then the early support vectors stay, which is no loss where examples are all alike,
+    but on a drifting stream they come to describe the past; constant rates help. A token that equals a support vector
+    in the feature space of every kernel takes no second slot.
 
     The budget holds after every token of a sequence, norms are exact after every change, and everything is allocated
     once (but for kernel values among the tokens of the longest sequence so far). A round costs O(m B d) for m tokens
@@ -288,8 +290,8 @@ class RemovalExpansion(BudgetedExpansion):
 
     :math:`\|v - \psi(x_i) \otimes A_i\|^2 = \|v\|^2 - 2 \langle A_i, V(x_i) \rangle + k(x_i, x_i) \|A_i\|^2` with the
     group's potentials :math:`V(x_i)`, which takes the kernel values of the dropped vector with the others: O(B d), the
-    same as scoring one token. They are computed when they are needed; keeping all of them, B^2 a kernel, would save
-    little time, since storing a new vector's values scatters them over as many cache lines.
+    same as scoring one token. They are computed when they are needed: to keep all of them, B^2 a kernel, would take
+    longer, since storing a new vector's values scatters them over as many cache lines.
 
     **What the average is the average of.** Past models are held in terms of the present support only, so a past model
     :math:`\theta_t` counts as :math:`P_t \theta_t`, truncated to those of its support vectors that are still held; a
@@ -300,7 +302,7 @@ class RemovalExpansion(BudgetedExpansion):
 
     the average with weights :math:`w_t f_t` of the truncated models brought up to size, :math:`P_t \theta_t / f_t`.
     Where nothing was dropped it is the usual average; on a long stream it is one over the recent past, as far back as
-    the support reaches.
+    the support reaches. Where nearly every round replaces a support vector, as with a CRF, the last model can be better.
 
     References
     ----------
@@ -359,8 +361,8 @@ class ProjectionExpansion(BudgetedExpansion):
     In every group, :math:`\psi_k(x_i)` is replaced by :math:`\sum_j c_j \psi_k(x_j)` with
     :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)` over the other support vectors; the jitter is
     :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)` with the machine epsilon of the kernels' precision. The Cholesky factor
-    of each kernel's matrix is kept current in O(B^2) a change: it takes 8 p B^2 bytes, and milliseconds a kernel
-    where B = 1000.
+    of each kernel's matrix is kept current in O(B^2) a change: it takes 8 p B^2 bytes, here and in model files, and
+    about a millisecond a kernel where B = 1000.
 
     The average is over all past models, each put through every later projection: like the models themselves, it loses
     only what the span of the support cannot express.
