@@ -302,7 +302,8 @@ class RemovalExpansion(BudgetedExpansion):
 
     the average with weights :math:`w_t f_t` of the truncated models brought up to size, :math:`P_t \theta_t / f_t`.
     Where nothing was dropped it is the usual average; on a long stream it is one over the recent past, as far back as
-    the support reaches. Where nearly every round replaces a support vector, as with a CRF, the last model can be better.
+    the support reaches. Where nearly every round replaces a support vector, as with a CRF, the last model can be
+    better.
 
     References
     ----------
