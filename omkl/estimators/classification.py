@@ -24,7 +24,7 @@ class OnlineMKLClassifier(ClassifierMixin, SingleOutputEstimator):
     kernels : list, dict or None
         None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
     loss, regularizer, C, epochs, method, eta0, schedule, average, radius, early_stopping, validation_fraction, \
-n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_state
+n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     cost : array of shape (K, K), optional
         ``cost[gold, predicted]`` in the order of ``classes_``, for three classes and more.
@@ -57,13 +57,13 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
     def __init__(
         self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
         schedule=None, average="quadratic", fit_intercept=True, cost=None, radius=None, shuffle=True,
-        early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None, cache_size=4000,
-        dtype="auto", callbacks=None, verbose=True, random_state=None,
+        early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None, budget=None,
+        budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
     ):  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, epochs, method, eta0, schedule, average, fit_intercept, radius, shuffle,
-            early_stopping, validation_fraction, n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose,
-            random_state,
+            early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size,
+            dtype, callbacks, verbose, random_state,
         )  # fmt: skip
         self.cost = cost
 

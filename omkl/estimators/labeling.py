@@ -10,12 +10,23 @@ from omkl.estimators.examples import Examples
 from omkl.estimators.labels import Labels
 from omkl.estimators.runs import fingerprint
 from omkl.exceptions import InputError
-from omkl.groups import CachedKernelBank, ExplicitBank, FeatureMapBank, KernelExpansion, SparseCachedBank
+from omkl.groups import (
+    CachedKernelBank,
+    ExplicitBank,
+    FeatureMapBank,
+    KernelExpansion,
+    ProjectionExpansion,
+    RemovalExpansion,
+    SparseCachedBank,
+)
+from omkl.kernels import Precomputed
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
 DOUBLE_UP_TO = 2**26
 #: What ``classes`` is where labels are taken in as they come.
 GROWING = "growing"
+#: How a budget is kept, by the name of it.
+BUDGETED = {"removal": RemovalExpansion, "projection": ProjectionExpansion}
 
 
 class LabelEstimator(OnlineEstimator):
@@ -38,6 +49,12 @@ class LabelEstimator(OnlineEstimator):
 
     def _resolve(self):
         check_number("cache_size", self.cache_size, above=-1)
+        if self.budget is not None:
+            check_number("budget", self.budget, above=0, integer=True)
+        if self.budget_maintenance not in BUDGETED:
+            raise InputError(
+                f"budget_maintenance must be one of {', '.join(BUDGETED)}, not {self.budget_maintenance!r}."
+            )
         return super()._resolve()
 
     def _start(self, encoder, structure, tokens=None, positions=1):
@@ -56,7 +73,9 @@ class LabelEstimator(OnlineEstimator):
             sizes = [encoder.feature_count(name) for name in mapped]
             memory = 0 if tokens is None else int(self.cache_size * 1e6)
             banks.append(FeatureMapBank(mapped, kernels, views, sizes, n_outputs, averaging, memory))
-        for names in _dual_banks(encoder):
+        if self.budget is not None and encoder.dual:
+            banks.append(self._budgeted_bank(encoder, n_outputs))
+        for names in _dual_banks(encoder) if self.budget is None else []:
             kernels = [encoder.kernels[name] for name in names]
             views = [encoder.views[name] for name in names]
             if tokens is None:
@@ -71,6 +90,20 @@ class LabelEstimator(OnlineEstimator):
         trainer = self._trainer_of(banks + regularized, structure, free)
         trainer.positions = positions
         return trainer
+
+    def _budgeted_bank(self, encoder, n_outputs):
+        """All dual kernels on one bounded support, in a fit as on a stream."""
+        kernels = [encoder.kernels[name] for name in encoder.dual]
+        for name, kernel in zip(encoder.dual, kernels):
+            if isinstance(kernel, Precomputed):
+                raise InputError(
+                    f"The kernel {name!r} is precomputed, which has no use for a budget: leave budget out."
+                )
+        views = [encoder.views[name] for name in encoder.dual]
+        dtype = np.float64 if self.dtype == "auto" else self.dtype
+        return BUDGETED[self.budget_maintenance](
+            encoder.dual, kernels, views, n_outputs, int(self.budget), self._averaging, dtype
+        )
 
     def _other_banks(self, structure, n_outputs, positions, averaging):
         """Banks that do not look at the input: ``(regularized ones, free ones)``."""

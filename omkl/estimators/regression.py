@@ -34,7 +34,8 @@ class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
         None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
-    regularizer, C, epochs, method, eta0, schedule, average, radius, n_examples, cache_size, dtype, callbacks, verbose
+    regularizer, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, budget_maintenance, \
+cache_size, dtype, callbacks, verbose
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     early_stopping : bool
         Hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
@@ -75,13 +76,13 @@ class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
     def __init__(
         self, kernels=None, loss="squared", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
         schedule=None, average="quadratic", fit_intercept=True, radius=None, shuffle=True, early_stopping=False,
-        validation_fraction=0.1, n_iter_no_change=5, n_examples=None, cache_size=4000, dtype="auto", callbacks=None,
-        verbose=True, random_state=None,
+        validation_fraction=0.1, n_iter_no_change=5, n_examples=None, budget=None,
+        budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
     ):  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, epochs, method, eta0, schedule, average, fit_intercept, radius, shuffle,
-            early_stopping, validation_fraction, n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose,
-            random_state,
+            early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size,
+            dtype, callbacks, verbose, random_state,
         )  # fmt: skip
 
     def fit(self, X, y=None, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False):

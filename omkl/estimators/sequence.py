@@ -70,10 +70,19 @@ class SequenceLabeler(LabelEstimator):
     n_examples : float, optional
         The m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences; in ``partial_fit``,
         the number of sequences seen so far.
+    budget : int > 0, optional
+        The largest number of support vectors that kernels held as dual expansions may have, all together: memory and
+        the time of a round are then bounded, on streams as in ``fit``. None sets no bound. Kernels with few features,
+        which are held explicitly, need none.
+    budget_maintenance : {"projection", "removal"}
+        What becomes of the support vector that matters least when another needs its place: its part of every group is
+        projected onto the others, or removed. Projection takes O(budget^2) time and memory a kernel, removal
+        O(budget); but a projected model of 200 support vectors is more accurate than one of 1000 with removal, and
+        takes less time.
     cache_size : float
         Megabytes for Gram matrices of kernel groups, and as many for the features of approximated kernels; where they
         do not fit, their rows are computed on demand. 0 computes every kernel value when it is needed, as
-        ``partial_fit`` does.
+        ``partial_fit`` does, and as is done on a budget.
     dtype : {"auto", "float32", "float64"}
         Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
     callbacks : list of callable, optional
@@ -113,7 +122,8 @@ class SequenceLabeler(LabelEstimator):
         self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
         schedule=None, average="quadratic", transitions="free", transitions_by_position=False, cost=None,
         radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None,
-        cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
+        budget=None, budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True,
+        random_state=None,
     ):  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -133,6 +143,8 @@ class SequenceLabeler(LabelEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_examples = n_examples
+        self.budget = budget
+        self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size
         self.dtype = dtype
         self.callbacks = callbacks

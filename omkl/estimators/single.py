@@ -20,8 +20,8 @@ class SingleOutputEstimator(LabelEstimator):
     def __init__(
         self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
         schedule=None, average="quadratic", fit_intercept=True, radius=None, shuffle=True, early_stopping=False,
-        validation_fraction=0.1, n_iter_no_change=5, n_examples=None, cache_size=4000, dtype="auto", callbacks=None,
-        verbose=True, random_state=None,
+        validation_fraction=0.1, n_iter_no_change=5, n_examples=None, budget=None,
+        budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
     ):  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -39,6 +39,8 @@ class SingleOutputEstimator(LabelEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_examples = n_examples
+        self.budget = budget
+        self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size
         self.dtype = dtype
         self.callbacks = callbacks

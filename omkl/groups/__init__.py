@@ -4,6 +4,7 @@ from omkl.groups.arc_features import ArcFeatureHasher
 from omkl.groups.arc_layout import ArcTokens
 from omkl.groups.arcs import ArcTemplateBank
 from omkl.groups.base import GroupBank
+from omkl.groups.budget import ProjectionExpansion, RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
@@ -25,6 +26,8 @@ __all__ = [
     "InterceptBank",
     "KernelExpansion",
     "Ledger",
+    "ProjectionExpansion",
+    "RemovalExpansion",
     "Span",
     "SparseCachedBank",
     "Template",

@@ -18,6 +18,7 @@ from omkl.kernels.functions import (
 from omkl.kernels.generators import random_subset_gaussians, variable_kernels
 from omkl.kernels.lazy import LazyStack
 from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
+from omkl.kernels.slots import SupportSlots
 from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Pair",
     "Polynomial",
     "Precomputed",
+    "SupportSlots",
     "as_kernel",
     "checked_gram",
     "compact_stack",

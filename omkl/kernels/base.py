@@ -61,6 +61,10 @@ class Pair:
         r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
         return -pairwise.additive_chi2_kernel(self.X, self.Y)
 
+    def inverse_roots(self, kernel):
+        """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation."""
+        return inverse_root(kernel.raw_diagonal(self.X)), inverse_root(kernel.raw_diagonal(self.Y))
+
 
 class Kernel(Part):
     """A positive semidefinite function of two vectors.
@@ -121,8 +125,9 @@ class Kernel(Part):
         """Normalised kernel matrix, (n, m)."""
         matrix = self.raw(pair)
         if self.normalize == "diagonal":
-            matrix *= inverse_root(self.raw_diagonal(pair.X)).astype(matrix.dtype)[:, None]
-            matrix *= inverse_root(self.raw_diagonal(pair.Y)).astype(matrix.dtype)[None, :]
+            left, right = pair.inverse_roots(self)
+            matrix *= left.astype(matrix.dtype, copy=False)[:, None]
+            matrix *= right.astype(matrix.dtype, copy=False)[None, :]
         elif self.scale_ is not None:
             matrix *= matrix.dtype.type(self.scale_)
         return matrix

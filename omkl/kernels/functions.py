@@ -222,7 +222,7 @@ class B1Spline(Kernel):
 
     def raw(self, pair):
         # a distance near zero has only half the digits of its square: float32 would leave three
-        exact = Pair(pair.X.astype(np.float64, copy=False), pair.Y.astype(np.float64, copy=False))
+        exact = pair if pair.X.dtype == np.float64 else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
         matrix = np.sqrt(exact.squared_distances)
         matrix *= -1.0 / _known(self.width_, self)
         matrix += 1.0

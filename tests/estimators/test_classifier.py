@@ -21,6 +21,8 @@ from omkl.exceptions import InputError
         omkl.OnlineMKLClassifier(),
         omkl.OnlineMKLClassifier(kernels=["linear"], loss="crf", method="rda"),
         omkl.OnlineMKLClassifier(kernels=["laplacian", "b1"], regularizer="elastic-net", cache_size=0, epochs=5),
+        omkl.OnlineMKLClassifier(kernels=["gaussian"], budget=20, epochs=10),
+        omkl.OnlineMKLClassifier(kernels=["gaussian"], budget=20, budget_maintenance="removal", epochs=10),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

@@ -49,6 +49,7 @@ def tagged(rng, n=60):
 
 
 KERNELS = ["linear", "gaussian:sigma2=2"]
+DUAL = ["laplacian:sigma=3", "gaussian:sigma2=2"]
 
 
 def cases(rng):
@@ -67,6 +68,12 @@ def cases(rng):
         "decayed feature maps": (
             OnlineMKLClassifier(["gaussian:features=30"], average="decayed:half_life=3", eta0=0.1, schedule="constant"),
             Stream.from_arrays(X, y, 32),
+            {},
+        ),
+        "budget": (OnlineMKLClassifier(DUAL, budget=30), Stream.from_arrays(X, np.sort(y), 32), {"classes": "growing"}),
+        "decayed budget": (
+            OnlineMKLRegressor(DUAL, budget=30, budget_maintenance="removal", average="decayed:half_life=5"),
+            Stream.from_arrays(X, X[:, 0], 32),
             {},
         ),
         "own kernel": (OnlineMKLClassifier([cosine, "linear"]), Stream.from_arrays(X, y, 32), {}),

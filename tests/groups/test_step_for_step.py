@@ -12,6 +12,8 @@ from omkl.groups import (
     FeatureMapBank,
     Features,
     KernelExpansion,
+    ProjectionExpansion,
+    RemovalExpansion,
     SparseCachedBank,
     Tokens,
     TransitionBank,
@@ -70,6 +72,9 @@ def banks_of(kind, problem, averaging):
         return [FeatureMapBank(names, kernels, views, sizes, K, averaging)], tokens
     if kind == "expansion":
         return [KernelExpansion(names, kernels, views, K, averaging)], tokens
+    if kind in ("removal", "projection"):  # with more budget than they need
+        bank = RemovalExpansion if kind == "removal" else ProjectionExpansion
+        return [bank(names, kernels, views, K, 300, averaging)], tokens
     if kind == "sparse":
         banks = [SparseCachedBank([n], [k], ["x"], tokens, K, averaging, np.float64) for n, k in KERNELS.items()]
         return banks, tokens
@@ -77,7 +82,7 @@ def banks_of(kind, problem, averaging):
     return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
 
 
-KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "mixed"]
+KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "removal", "projection", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
     "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},

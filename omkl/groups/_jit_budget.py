@@ -1,0 +1,166 @@
+"""Small array work of kernel groups on a budget: p groups, m tokens at hand, n support vectors in numbered slots.
+
+``rows`` (p, m, m + n, within larger arrays) holds kernel values of the tokens at hand with one another and with the
+slots; ``own`` (p, m, K) the groups' potentials of these tokens before scaling. Both are kept current when slots change.
+``coefficients`` and ``sums`` are (p, K, B), so that what runs over all slots runs along contiguous rows.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def inner_product(left, right):
+    """Eight sums side by side: they vectorise, in an order that is always the same."""
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    n = right.shape[0]
+    for block in range(n // 8):
+        i = 8 * block
+        s0 += left[i] * right[i]
+        s1 += left[i + 1] * right[i + 1]
+        s2 += left[i + 2] * right[i + 2]
+        s3 += left[i + 3] * right[i + 3]
+        s4 += left[i + 4] * right[i + 4]
+        s5 += left[i + 5] * right[i + 5]
+        s6 += left[i + 6] * right[i + 6]
+        s7 += left[i + 7] * right[i + 7]
+    for i in range(n // 8 * 8, n):
+        s0 += left[i] * right[i]
+    return ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
+
+
+@njit(cache=True, nogil=True)
+def score(rows, m, n, coefficients, own):
+    """``own[k] = K_k(x, support) A_k``."""
+    for k in range(own.shape[0]):
+        for t in range(m):
+            row = rows[k, t, m : m + n]
+            for j in range(own.shape[2]):
+                own[k, t, j] = inner_product(row, coefficients[k, j, :n])
+
+
+@njit(cache=True, nogil=True)
+def add_scaled(scales, own, m, unary):
+    """``unary += sum_k s_k own_k``."""
+    for k in range(own.shape[0]):
+        if scales[k] != 0.0:
+            for t in range(m):
+                for j in range(unary.shape[1]):
+                    unary[t, j] += scales[k] * own[k, t, j]
+
+
+@njit(cache=True, nogil=True)
+def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square_gradients):
+    """``||g_k||^2`` of every group, and for the empty ones the norm that the step would give them."""
+    for k in range(square_gradients.shape[0]):
+        total = 0.0
+        for a in moving:
+            for b in moving:
+                agreement = 0.0
+                for j in range(gradient.shape[1]):
+                    agreement += gradient[a, j] * gradient[b, j]
+                total += agreement * rows[k, a, b]
+        square_gradients[k] = total
+        if empty[k]:
+            square_norms[k] = rates[k] ** 2 * total
+
+
+@njit(cache=True, nogil=True)
+def weakest(scales, squares, ages, n):
+    """The slot of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``; the oldest of equals."""
+    worst = 0
+    smallest = np.inf
+    for i in range(n):
+        strength = 0.0
+        for k in range(scales.shape[0]):
+            strength += scales[k] * scales[k] * squares[k, i]
+        if strength < smallest or (strength == smallest and ages[i] < ages[worst]):
+            worst = i
+            smallest = strength
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def find(rows, m, t, n, diagonals):
+    """The slot whose vector is token ``t`` in the feature space of every kernel, or -1.
+
+    ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero where the three values agree.
+    """
+    for i in range(n):
+        same = True
+        for k in range(diagonals.shape[0]):
+            if rows[k, t, m + i] != rows[k, t, t] or diagonals[k, i] != rows[k, t, t]:
+                same = False
+                break
+        if same:
+            return i
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def place(rows, m, t, slot, diagonals, coefficients, sums, averaging, squares):
+    """Make token ``t`` the support vector of a slot, with coefficients of zero."""
+    for k in range(coefficients.shape[0]):
+        for other in range(m):
+            rows[k, other, m + slot] = rows[k, other, t]
+        diagonals[k, slot] = rows[k, t, t]
+        squares[k, slot] = 0.0
+        coefficients[k, :, slot] = 0.0
+        if averaging:
+            sums[k, :, slot] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def move(rows, m, t, slot, gradient, chosen, rates, averages, diagonals, coefficients, sums, averaging, squares,
+         own, square_norms):  # fmt: skip
+    """``A_k[slot] -= rate_k D_t`` in the chosen groups, with all that depends on it."""
+    for k in range(coefficients.shape[0]):
+        if not chosen[k]:
+            continue
+        A = coefficients[k, :, slot]
+        strength = 0.0
+        for j in range(gradient.shape[1]):
+            change = -rates[k] * gradient[t, j]
+            if change != 0.0:
+                square_norms[k] += change * (2.0 * own[k, t, j] + change * diagonals[k, slot])
+                A[j] += change
+                if averaging:
+                    sums[k, j, slot] -= averages[k] * change
+                for other in range(m):
+                    own[k, other, j] += rows[k, other, t] * change
+            strength += A[j] * A[j]
+        squares[k, slot] = strength * diagonals[k, slot]
+
+
+@njit(cache=True, nogil=True)
+def remove(rows, m, n, slot, values, diagonals, coefficients, own, square_norms):
+    """Take a support vector's part out of every group, given its kernel values with all slots (p, n)."""
+    for k in range(coefficients.shape[0]):
+        for j in range(coefficients.shape[1]):
+            part = coefficients[k, j, slot]
+            potential = inner_product(values[k], coefficients[k, j, :n])
+            square_norms[k] -= part * (2.0 * potential - diagonals[k, slot] * part)
+            for t in range(m):
+                own[k, t, j] -= rows[k, t, m + slot] * part
+
+
+@njit(cache=True, nogil=True)
+def replace(rows, m, slot, others, c, coefficients, own):
+    """Potentials of the tokens at hand in one group when a slot's part moves onto the others with weights ``c``."""
+    for t in range(m):
+        difference = -rows[t, m + slot]
+        for r in range(others.shape[0]):
+            difference += c[r] * rows[t, m + others[r]]
+        for j in range(own.shape[1]):
+            own[t, j] += difference * coefficients[j, slot]
+
+
+@njit(cache=True, nogil=True)
+def measure_parts(n, diagonals, coefficients, squares):
+    """``||A[i]||^2 k(i, i)`` of one group, for every slot."""
+    squares[:n] = 0.0
+    for j in range(coefficients.shape[0]):
+        for i in range(n):
+            squares[i] += coefficients[j, i] * coefficients[j, i]
+    for i in range(n):
+        squares[i] *= diagonals[i]

@@ -1,0 +1,458 @@
+"""Kernel groups on a budget: never more than B support vectors, so that an endless stream costs constant memory."""
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.groups import _jit_budget as jit
+from omkl.groups import _jit_span as span
+from omkl.groups._jit_kernel import has_gradient
+from omkl.groups.kernel import FrozenExpansion
+from omkl.kernels import SupportSlots
+from omkl.kernels.gram import row_blocks
+
+#: Norms and factors are computed afresh when the support has been replaced this many times over.
+REFRESH_AFTER = 10
+
+
+class BudgetedExpansion:
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
+
+    All kernels share the support vectors, so each group has at most B. Where a token needs a slot and none is free,
+    the support vector that matters least, of the smallest
+    :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest of equals), leaves its slot to it. What becomes of
+    its part of the groups is up to the subclass. The token at hand is never the one to go, though with decaying rates
+    it often matters least itself: then the early support vectors stay, which is no loss where examples are all alike,
+    but on a drifting stream they come to describe the past; constant rates help. A token that equals a support vector
+    in the feature space of every kernel takes no second slot.
+
+    The budget holds after every token of a sequence, norms are exact after every change, and everything is allocated
+    once (but for kernel values among the tokens of the longest sequence so far). A round costs O(m B d) for m tokens
+    in d dimensions.
+
+    Parameters
+    ----------
+    names, kernels, views, n_outputs, averaging, dtype
+        As for :class:`~omkl.groups.KernelExpansion`.
+    budget : int >= 1
+        The largest number of support vectors B.
+    """
+
+    on = "unary"
+
+    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
+        p, n_outputs, budget = len(names), int(n_outputs), int(budget)
+        self.names = list(names)
+        self.kernels = list(kernels)
+        self.views = list(views)
+        self.n_outputs = n_outputs
+        self.budget = budget
+        self.averaging = bool(averaging)
+        self.dtype = np.dtype(dtype)
+        self.n_support = 0
+        self._slots = {}
+        self._coefficients = np.zeros((p, n_outputs, budget))
+        self._sums = np.zeros((p, n_outputs, budget if averaging else 0))
+        self._diagonals = np.zeros((p, budget))
+        self._squares = np.zeros((p, budget))
+        self._ages = np.zeros(budget, dtype=np.int64)
+        self._n_admitted = 0
+        self._n_replaced = 0
+        self._make_room(1)
+
+    def _make_room(self, m):
+        """Buffers for the m tokens at hand."""
+        self._at_hand = None
+        self._rows = np.zeros((len(self.names), m, m + self.budget))
+        self._own = np.zeros((len(self.names), m, self.n_outputs))
+        self._places = np.zeros(m, dtype=np.int64)
+
+    @property
+    def supports(self):
+        """Support vectors by view, (S, d)."""
+        return {view: slots.vectors(self.n_support) for view, slots in self._slots.items()}
+
+    @property
+    def coefficients(self):
+        """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
+        return self._coefficients[:, :, : self.n_support].swapaxes(1, 2)
+
+    @property
+    def sums(self):
+        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
+        return self._sums[:, :, : self.n_support].swapaxes(1, 2)
+
+    @property
+    def nbytes(self):
+        """Bytes of all arrays, free slots included: constant once the longest sequence has been seen."""
+        return sum(array.nbytes for array in self._arrays()) + sum(slots.nbytes for slots in self._slots.values())
+
+    def _arrays(self):
+        return [
+            self._coefficients, self._sums, self._diagonals, self._squares, self._ages, self._rows, self._own,
+            self._places,
+        ]  # fmt: skip
+
+    def attach(self, ledger):
+        self.ledger = ledger
+
+    def grow_outputs(self, n_outputs):
+        more = ((0, 0), (0, n_outputs - self.n_outputs), (0, 0))
+        self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
+        self.n_outputs = n_outputs
+        self._make_room(len(self._places))
+
+    # ---- a round ------------------------------------------------------------------------------------------------
+
+    def add_potentials(self, x, potentials):
+        self._take_up(x)
+        jit.add_scaled(self.ledger.scales, self._own, len(x), potentials.unary)
+
+    def _take_up(self, x):
+        """Have the tokens of ``x`` at hand: their kernel values with one another and the support, their potentials."""
+        m = len(x)
+        if m > len(self._places):
+            self._make_room(m)
+        if not self._slots:
+            self._slots = {view: self._slots_of(view, x.tokens.views[view].shape[1]) for view in self.views}
+        pairs = {
+            view: slots.stage(x.tokens.views[view][x.low : x.high], self.n_support)
+            for view, slots in self._slots.items()
+        }
+        for rows, kernel, view in zip(self._rows, self.kernels, self.views):
+            rows[:m, : m + self.n_support] = kernel.between(pairs[view])
+        jit.score(self._rows, m, self.n_support, self._coefficients, self._own)
+        self._places.fill(-1)
+        self._at_hand = x
+
+    def _slots_of(self, view, n_columns):
+        kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
+        return SupportSlots(kernels, n_columns, self.budget, self.dtype)
+
+    def step(self, x, gradient):
+        ledger = self.ledger
+        if self._n_replaced >= REFRESH_AFTER * self.budget:
+            self._refresh()
+        if self._at_hand is not x:
+            self._take_up(x)
+        moving = has_gradient(gradient.unary)
+        jit.measure_gradients(
+            self._rows, gradient.unary, moving, ledger.empty, ledger.rates,
+            ledger.square_norms, ledger.square_gradients,
+        )  # fmt: skip
+        if not ledger.empty.all():
+            self._move(gradient.unary, moving, ~ledger.empty)
+
+    def _move(self, gradient, moving, groups):
+        """Take the step in some groups, token by token; tokens that have no slot yet get one."""
+        ledger, m = self.ledger, len(self._at_hand)
+        for t in moving.tolist():
+            if self._places[t] < 0:
+                self._places[t] = jit.find(self._rows, m, t, self.n_support, self._diagonals)
+            if self._places[t] < 0:
+                self._admit(t)
+            jit.move(
+                self._rows, m, t, self._places[t], gradient, groups, ledger.rates, ledger.averages, self._diagonals,
+                self._coefficients, self._sums, self.averaging, self._squares, self._own, ledger.square_norms,
+            )  # fmt: skip
+
+    def _admit(self, t):
+        """Give token ``t`` of those at hand a slot, another support vector's if it must be."""
+        m, slot = len(self._at_hand), self.n_support
+        if slot == self.budget:
+            slot = jit.weakest(self.ledger.scales, self._squares, self._ages, self.n_support)
+            self._drop(slot)
+            self._places[self._places == slot] = -1
+            self._n_replaced += 1
+        for slots in self._slots.values():
+            slots.keep(m - t, slot)
+        jit.place(
+            self._rows, m, t, slot, self._diagonals, self._coefficients, self._sums, self.averaging, self._squares
+        )
+        self._enter(t, slot)
+        self.n_support = max(self.n_support, slot + 1)
+        self._places[t] = slot
+        self._ages[slot] = self._n_admitted
+        self._n_admitted += 1
+
+    def _drop(self, slot):
+        """Make a slot's part of every group zero, or worth nothing, and keep norms and potentials current."""
+        raise NotImplementedError
+
+    def _enter(self, t, slot):
+        """Called when token ``t`` of those at hand has got a slot, before it is counted."""
+
+    def settle(self, x, gradient):
+        ledger = self.ledger
+        for k in np.flatnonzero(ledger.died):
+            # before a birth takes somebody's slot: a dead group has nothing to lose
+            self._multiply(k, 0.0)
+        if ledger.born.any():
+            ledger.square_norms[ledger.born] = 0.0
+            if self._at_hand is not x:
+                self._take_up(x)
+            self._move(gradient.unary, has_gradient(gradient.unary), ledger.born)
+        for k, factor in ledger.fold():
+            self._multiply(k, factor)
+
+    def _multiply(self, k, factor):
+        """Multiply ``v_k``; what its average owes to it until now moves into the sums."""
+        if self.averaging:
+            self._sums[k] += self.ledger.averages[k] * self._coefficients[k]
+        self.ledger.averages[k] = 0.0
+        self._coefficients[k] *= factor
+        jit.measure_parts(self.n_support, self._diagonals[k], self._coefficients[k], self._squares[k])
+        self._own[k] *= factor
+
+    # ---- norms and averages -------------------------------------------------------------------------------------
+
+    def _refresh(self):
+        """Compute afresh what is kept current by recursions, all of which drift by rounding."""
+        self.recompute_norms()
+        self._n_replaced = 0
+
+    def recompute_norms(self):
+        self.ledger.square_norms[:] = 0.0
+        for rows in row_blocks(self.n_support, self.n_support, self.dtype):
+            pairs = {view: slots.pair(rows, self.n_support) for view, slots in self._slots.items()}
+            for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
+                scores = kernel.between(pairs[view]).astype(np.float64, copy=False) @ self.coefficients[k]
+                self.ledger.square_norms[k] += np.vdot(self.coefficients[k, rows], scores)
+
+    def discount(self, factor):
+        self._sums *= factor
+
+    def _average_weight(self, total):
+        """What the sum of weighted models is divided by, given the sum of the weights."""
+        return total
+
+    def averaged_coefficients(self):
+        """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
+        averages, total = self.ledger.average_weights()
+        if not self.averaging or total == 0:
+            return self.ledger.scales[:, None, None] * self.coefficients
+        return (averages[:, None, None] * self.coefficients + self.sums) / self._average_weight(total)
+
+    def averaged(self):
+        return FrozenExpansion(
+            self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
+        )
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def state(self):
+        """Every array, in the order of the slots; the next rounds do the same with it, bit for bit."""
+        n = self.n_support
+        arrays = {
+            "coefficients": self.coefficients,
+            "sums": self.sums,
+            "diagonals": self._diagonals[:, :n],
+            "ages": self._ages[:n],
+            "counts": np.array([self._n_admitted, self._n_replaced]),
+        }
+        for view, slots in self._slots.items():
+            arrays[f"support:{view}"], arrays[f"roots:{view}"] = slots.state(n)
+        return arrays
+
+    def load_state(self, state):
+        """The inverse of :meth:`state`."""
+        supports = {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}
+        n = self._check(state, supports)
+        if supports:
+            self.dtype = next(iter(supports.values())).dtype
+        self._slots = {}
+        for view, vectors in supports.items():
+            self._slots[view] = self._slots_of(view, vectors.shape[1])
+            self._slots[view].load_state(vectors, state[f"roots:{view}"])
+        self.n_support = n
+        self.coefficients[:] = state["coefficients"]
+        self.sums[:] = state["sums"]
+        self._diagonals[:, :n] = state["diagonals"]
+        self._ages[:n] = state["ages"]
+        self._n_admitted, self._n_replaced = state["counts"].tolist()
+        for k in range(len(self.names)):
+            jit.measure_parts(n, self._diagonals[k], self._coefficients[k], self._squares[k])
+        self._at_hand = None
+
+    def _check(self, state, supports):
+        """The number of support vectors, when all arrays of a state fit this bank."""
+        own = {key for key in self.state() if ":" not in key}
+        if own != {key for key in state if ":" not in key}:
+            raise InputError("The arrays do not fit a kernel expansion whose budget is kept in this way.")
+        p, n, n_outputs = state["coefficients"].shape
+        if n > self.budget:
+            raise InputError(f"The state holds {n} support vectors, more than the budget of {self.budget}.")
+        fits = (
+            (p, n_outputs) == (len(self.names), self.n_outputs)
+            and state["sums"].shape == (p, n if self.averaging else 0, n_outputs)
+            and state["diagonals"].shape == (p, n)
+            and state["ages"].shape == (n,)
+            and (set(supports) == set(self.views) or n == 0)
+            and all(len(vectors) == n for vectors in supports.values())
+        )
+        if not fits:
+            raise InputError("The arrays of a kernel expansion on a budget do not fit each other, or not the kernels.")
+        return n
+
+
+class RemovalExpansion(BudgetedExpansion):
+    r"""A budget kept by removal: the part of the support vector that matters least is dropped.
+
+    :math:`\|v - \psi(x_i) \otimes A_i\|^2 = \|v\|^2 - 2 \langle A_i, V(x_i) \rangle + k(x_i, x_i) \|A_i\|^2` with the
+    group's potentials :math:`V(x_i)`, which takes the kernel values of the dropped vector with the others: O(B d), the
+    same as scoring one token. They are computed when they are needed: to keep all of them, B^2 a kernel, would take
+    longer, since storing a new vector's values scatters them over as many cache lines.
+
+    **What the average is the average of.** Past models are held in terms of the present support only, so a past model
+    :math:`\theta_t` counts as :math:`P_t \theta_t`, truncated to those of its support vectors that are still held; a
+    plain average of these would fade to nothing beside other banks' groups as the support turns over. So models are
+    weighted with the share :math:`f_t` of their support vectors that is still held,
+
+    .. math:: \bar\theta = \frac{\sum_t w_t P_t \theta_t}{\sum_t w_t f_t},
+
+    the average with weights :math:`w_t f_t` of the truncated models brought up to size, :math:`P_t \theta_t / f_t`.
+    Where nothing was dropped it is the usual average; on a long stream it is one over the recent past, as far back as
+    the support reaches. Where nearly every round replaces a support vector, as with a CRF, the last model can be
+    better.
+
+    References
+    ----------
+    Dekel, Shalev-Shwartz, Singer: *The Forgetron* (2008); Wang, Crammer, Vucetic: *Breaking the curse of
+    kernelization: budgeted stochastic gradient descent for large-scale SVM training* (2012), section 4.1.
+    """
+
+    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
+        super().__init__(names, kernels, views, n_outputs, budget, averaging, dtype)
+        # sum_t w_t f_t = sum_i (share now - share when i entered), the share growing by w_t / n_t a round
+        self._entered = np.zeros(self.budget)
+        self._share = self._without_support = self._seen_weight = 0.0
+
+    def _arrays(self):
+        return [*super()._arrays(), self._entered]
+
+    def _drop(self, slot):
+        values = np.empty((len(self.names), self.n_support))
+        pairs = {view: slots.pair(slice(slot, slot + 1), self.n_support) for view, slots in self._slots.items()}
+        for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
+            values[k] = kernel.between(pairs[view])[0]
+        jit.remove(
+            self._rows, len(self._at_hand), self.n_support, slot, values, self._diagonals, self._coefficients,
+            self._own, self.ledger.square_norms,
+        )  # fmt: skip
+
+    def _enter(self, t, slot):
+        self._share, self._without_support = self._clock()
+        self._seen_weight = self.ledger.ledger.total_weight
+        self._entered[slot] = self._share
+
+    def _clock(self):
+        """Sums over the rounds so far of ``w_t / n_t``, and of ``w_t`` where there was no support."""
+        new = self.ledger.ledger.total_weight - self._seen_weight
+        if self.n_support == 0:
+            return self._share, self._without_support + new
+        return self._share + new / self.n_support, self._without_support
+
+    def discount(self, factor):
+        super().discount(factor)
+        self._entered *= factor
+        self._share, self._without_support = self._share * factor, self._without_support * factor
+        self._seen_weight *= factor
+
+    def _average_weight(self, total):
+        share, without_support = self._clock()
+        return without_support + np.sum(share - self._entered[: self.n_support])
+
+    def state(self):
+        clock = np.array([self._share, self._without_support, self._seen_weight])
+        return {**super().state(), "entered": self._entered[: self.n_support], "clock": clock}
+
+    def load_state(self, state):
+        super().load_state(state)
+        self._entered[: self.n_support] = state["entered"]
+        self._share, self._without_support, self._seen_weight = state["clock"].tolist()
+
+
+class ProjectionExpansion(BudgetedExpansion):
+    r"""A budget kept by projection: the part of the support vector that matters least is projected onto the others.
+
+    In every group, :math:`\psi_k(x_i)` is replaced by :math:`\sum_j c_j \psi_k(x_j)` with
+    :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)` over the other support vectors; the jitter is
+    :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)` with the machine epsilon of the kernels' precision. The Cholesky factor
+    of each kernel's matrix is kept current in O(B^2) a change: it takes 8 p B^2 bytes, here and in model files, and
+    about a millisecond a kernel where B = 1000.
+
+    The average is over all past models, each put through every later projection: like the models themselves, it loses
+    only what the span of the support cannot express.
+
+    References
+    ----------
+    Orabona, Keshet, Caputo: *Bounded kernel-based online learning* (2009), the Projectron; Wang, Crammer, Vucetic:
+    *Breaking the curse of kernelization* (2012), section 4.2.
+    """
+
+    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
+        super().__init__(names, kernels, views, n_outputs, budget, averaging, dtype)
+        p, B = len(self.names), self.budget
+        self._factors = np.zeros((p, B, B))
+        self._jitters = np.zeros((p, B))
+        self._order = np.zeros(B, dtype=np.int64)  # the slot at each position of the factors
+        self._n_factored = 0
+
+    def _arrays(self):
+        return [*super()._arrays(), self._factors, self._jitters, self._order]
+
+    def _drop(self, slot):
+        n, m = self._n_factored, len(self._at_hand)
+        position = int(np.flatnonzero(self._order[:n] == slot)[0])
+        self._order[position : n - 1] = self._order[position + 1 : n]
+        others = self._order[: n - 1]
+        y, c = np.empty(n - 1), np.empty(n - 1)
+        for k, factor in enumerate(self._factors):
+            span.remove(factor, n, position, y)
+            span.combination(factor, n - 1, y, c)
+            jit.replace(self._rows[k], m, slot, others, c, self._coefficients[k], self._own[k])
+            self.ledger.square_norms[k] += span.spread(
+                slot, others, c, y, self._diagonals[k, slot], self._jitters[k], self._coefficients[k], self._sums[k],
+                self.averaging, self._squares[k], self._diagonals[k],
+            )  # fmt: skip
+        self._n_factored = n - 1
+
+    def _enter(self, t, slot):
+        others = len(self._at_hand) + self._order[: self._n_factored]
+        self._append(slot, np.take(self._rows[:, t], others, axis=1))
+
+    def _append(self, slot, values):
+        """Add a slot to the factors, given its kernel values with those there, (p, n)."""
+        n = self._n_factored
+        relative = np.sqrt(np.finfo(self.dtype).eps)
+        for k, factor in enumerate(self._factors):
+            square = self._diagonals[k, slot]
+            jitter = relative * square if square > 0.0 else 1.0
+            self._jitters[k, slot] = span.append(factor, n, values[k], square, jitter)
+        self._order[n] = slot
+        self._n_factored = n + 1
+
+    def _refresh(self):
+        super()._refresh()
+        order = self._order[: self._n_factored].copy()
+        self._n_factored = 0
+        for position, slot in enumerate(order.tolist()):
+            pairs = {view: slots.pair(slice(slot, slot + 1), self.n_support) for view, slots in self._slots.items()}
+            values = [kernel.between(pairs[view])[0] for kernel, view in zip(self.kernels, self.views)]
+            self._append(slot, np.array(values, dtype=np.float64)[:, order[:position]])
+
+    def state(self):
+        n = self.n_support
+        return {
+            **super().state(),
+            "factors": self._factors[:, :n, :n],
+            "jitters": self._jitters[:, :n],
+            "order": self._order[:n],
+        }
+
+    def load_state(self, state):
+        super().load_state(state)
+        n = self.n_support
+        self._factors[:, :n, :n] = state["factors"]
+        self._jitters[:, :n] = state["jitters"]
+        self._order[:n] = state["order"]
+        self._n_factored = n
