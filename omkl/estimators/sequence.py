@@ -77,8 +77,8 @@ class SequenceLabeler(LabelEstimator):
     budget_maintenance : {"projection", "removal"}
         What becomes of the support vector that matters least when another needs its place: its part of every group is
         projected onto the others, or removed. Projection takes O(budget^2) time and memory a kernel, removal
-        O(budget); but a projected model of 200 support vectors is more accurate than one of 1000 with removal, and
-        takes less time.
+        O(budget); but a projected model of 200 support vectors is more accurate than one of 1000 with removal, in
+        about the same time.
     cache_size : float
         Megabytes for Gram matrices of kernel groups, and as many for the features of approximated kernels; where they
         do not fit, their rows are computed on demand. 0 computes every kernel value when it is needed, as

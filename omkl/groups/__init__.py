@@ -4,13 +4,14 @@ from omkl.groups.arc_features import ArcFeatureHasher
 from omkl.groups.arc_layout import ArcTokens
 from omkl.groups.arcs import ArcTemplateBank
 from omkl.groups.base import GroupBank
-from omkl.groups.budget import ProjectionExpansion, RemovalExpansion
+from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.kernel import KernelExpansion
 from omkl.groups.ledger import Ledger
+from omkl.groups.projection import ProjectionExpansion
 from omkl.groups.templates import Template, TemplateSet, distance_name
 from omkl.groups.tokens import Features, Span, Tokens
 

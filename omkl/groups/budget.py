@@ -4,7 +4,6 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_budget as jit
-from omkl.groups import _jit_span as span
 from omkl.groups._jit_kernel import has_gradient
 from omkl.groups.kernel import FrozenExpansion
 from omkl.kernels import SupportSlots
@@ -369,90 +368,3 @@ class RemovalExpansion(BudgetedExpansion):
         super().load_state(state)
         self._entered[: self.n_support] = state["entered"]
         self._share, self._without_support, self._seen_weight = state["clock"].tolist()
-
-
-class ProjectionExpansion(BudgetedExpansion):
-    r"""A budget kept by projection: the part of the support vector that matters least is projected onto the others.
-
-    In every group, :math:`\psi_k(x_i)` is replaced by :math:`\sum_j c_j \psi_k(x_j)` with
-    :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)` over the other support vectors; the jitter is
-    :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)` with the machine epsilon of the kernels' precision. The Cholesky factor
-    of each kernel's matrix is kept current in O(B^2) a change: it takes 8 p B^2 bytes, here and in model files, and
-    about a millisecond a kernel where B = 1000.
-
-    The average is over all past models, each put through every later projection: like the models themselves, it loses
-    only what the span of the support cannot express.
-
-    References
-    ----------
-    Orabona, Keshet, Caputo: *Bounded kernel-based online learning* (2009), the Projectron; Wang, Crammer, Vucetic:
-    *Breaking the curse of kernelization* (2012), section 4.2.
-    """
-
-    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
-        super().__init__(names, kernels, views, n_outputs, budget, averaging, dtype)
-        p, B = len(self.names), self.budget
-        self._factors = np.zeros((p, B, B))
-        self._jitters = np.zeros((p, B))
-        self._order = np.zeros(B, dtype=np.int64)  # the slot at each position of the factors
-        self._n_factored = 0
-
-    def _arrays(self):
-        return [*super()._arrays(), self._factors, self._jitters, self._order]
-
-    def _drop(self, slot):
-        n, m = self._n_factored, len(self._at_hand)
-        position = int(np.flatnonzero(self._order[:n] == slot)[0])
-        self._order[position : n - 1] = self._order[position + 1 : n]
-        others = self._order[: n - 1]
-        y, c = np.empty(n - 1), np.empty(n - 1)
-        for k, factor in enumerate(self._factors):
-            span.remove(factor, n, position, y)
-            span.combination(factor, n - 1, y, c)
-            jit.replace(self._rows[k], m, slot, others, c, self._coefficients[k], self._own[k])
-            self.ledger.square_norms[k] += span.spread(
-                slot, others, c, y, self._diagonals[k, slot], self._jitters[k], self._coefficients[k], self._sums[k],
-                self.averaging, self._squares[k], self._diagonals[k],
-            )  # fmt: skip
-        self._n_factored = n - 1
-
-    def _enter(self, t, slot):
-        others = len(self._at_hand) + self._order[: self._n_factored]
-        self._append(slot, np.take(self._rows[:, t], others, axis=1))
-
-    def _append(self, slot, values):
-        """Add a slot to the factors, given its kernel values with those there, (p, n)."""
-        n = self._n_factored
-        relative = np.sqrt(np.finfo(self.dtype).eps)
-        for k, factor in enumerate(self._factors):
-            square = self._diagonals[k, slot]
-            jitter = relative * square if square > 0.0 else 1.0
-            self._jitters[k, slot] = span.append(factor, n, values[k], square, jitter)
-        self._order[n] = slot
-        self._n_factored = n + 1
-
-    def _refresh(self):
-        super()._refresh()
-        order = self._order[: self._n_factored].copy()
-        self._n_factored = 0
-        for position, slot in enumerate(order.tolist()):
-            pairs = {view: slots.pair(slice(slot, slot + 1), self.n_support) for view, slots in self._slots.items()}
-            values = [kernel.between(pairs[view])[0] for kernel, view in zip(self.kernels, self.views)]
-            self._append(slot, np.array(values, dtype=np.float64)[:, order[:position]])
-
-    def state(self):
-        n = self.n_support
-        return {
-            **super().state(),
-            "factors": self._factors[:, :n, :n],
-            "jitters": self._jitters[:, :n],
-            "order": self._order[:n],
-        }
-
-    def load_state(self, state):
-        super().load_state(state)
-        n = self.n_support
-        self._factors[:, :n, :n] = state["factors"]
-        self._jitters[:, :n] = state["jitters"]
-        self._order[:n] = state["order"]
-        self._n_factored = n

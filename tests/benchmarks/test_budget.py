@@ -68,9 +68,10 @@ def test_stream(benchmark, case, d, policy):
     a_round = min(seconds) / n
     floor = floor_of_a_round(d, len(bank.names))
     print(
-        f"\n{case}, {d} columns, {policy} at {BUDGET}: {1 / a_round:,.0f} examples/s of one core, {a_round * 1e6:.0f} us "
-        f"a round, {share:.0%} of which replaced a support vector; numpy's kernel values {floor * 1e6:.0f} us: "
-        f"{a_round / floor:.1f} x that floor; memory {model.memory_usage()['training'] / 1e6:.1f} MB"
+        f"\n{case}, {d} columns, {policy} at {BUDGET}: {1 / a_round:,.0f} examples/s of one core, "
+        f"{a_round * 1e6:.0f} us a round, {share:.0%} of which replaced a support vector; "
+        f"numpy's kernel values {floor * 1e6:.0f} us: {a_round / floor:.1f} x that floor; "
+        f"memory {model.memory_usage()['training'] / 1e6:.1f} MB"
     )
 
 
