@@ -35,7 +35,7 @@ KERNELS = {f"vector {v + 1}": f"gaussian:sigma2=4,on={4 * v}:{4 * v + 4},feature
 #: The median of the squared length of a vector of four standard normal numbers.
 MEDIAN = 3.3567
 MODELS = {
-    "for streams": {"eta0": 0.3, "schedule": "constant", "average": "decayed:half_life=5000"},
+    "for streams": {"eta0": 0.02, "schedule": "constant", "average": "decayed:half_life=5000"},
     "for finite data": {},
 }
 
