@@ -2,6 +2,7 @@
 
     python examples/stream_mkl.py                          ten million examples, about 15 minutes
     python examples/stream_mkl.py --examples 200000        a look at the same in half a minute
+    python examples/stream_mkl.py --budget 1000            support vectors on a budget instead of Fourier features
 
 Every example is three vectors of four numbers. In the first half of the stream the label says whether the first vector
 is long or short, in the second half whether the second one is; the third never tells anything. One label in twenty is
@@ -31,7 +32,8 @@ from omkl.plots import plot_panels
 BLOCK = 1000
 ERRORS = ("whole stream", "after the drift", "at the end")
 WRONG = 0.05
-KERNELS = {f"vector {v + 1}": f"gaussian:sigma2=4,on={4 * v}:{4 * v + 4},features=100" for v in range(3)}
+KERNELS = {f"vector {v + 1}": f"gaussian:sigma2=4,on={4 * v}:{4 * v + 4}" for v in range(3)}
+FEATURES = 100
 #: The median of the squared length of a vector of four standard normal numbers.
 MEDIAN = 3.3567
 MODELS = {
@@ -73,8 +75,11 @@ class Memory:
 def learn(name, stream, arguments):
     """Train one model on the stream; returns what it came to, record by record."""
     memory, meter = Memory(), ProgressiveValidation(every=max(1, arguments.examples // 200))
+    bounded = {"kernels": KERNELS, "budget": arguments.budget, "budget_maintenance": "removal"}
+    if arguments.budget is None:
+        bounded = {"kernels": {name: f"{kernel},features={FEATURES}" for name, kernel in KERNELS.items()}}
     model = OnlineMKLClassifier(
-        KERNELS, epochs=1, C=100.0, callbacks=[memory, meter], verbose=not arguments.quiet, **MODELS[name]
+        epochs=1, C=100.0, callbacks=[memory, meter], verbose=not arguments.quiet, **bounded, **MODELS[name]
     )
     checkpoint = None if arguments.checkpoint is None else f"{arguments.checkpoint}/{name.replace(' ', '-')}"
     model.fit(stream, classes=[0, 1], checkpoint=checkpoint, resume=checkpoint is not None)
@@ -94,6 +99,7 @@ def learn(name, stream, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--examples", type=int, default=10_000_000)
+    parser.add_argument("--budget", type=int, metavar="B", help="hold kernels by B support vectors")
     parser.add_argument("--json", metavar="FILE", default="stream_mkl.json")
     parser.add_argument("--plot", metavar="FILE", default="stream_mkl.png")
     parser.add_argument("--checkpoint", metavar="DIR", help="keep checkpoints here, and go on from them")

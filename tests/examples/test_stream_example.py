@@ -1,0 +1,23 @@
+"""The example of a drifting stream: the weights follow the kernel that tells."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "stream_mkl.py"
+
+
+@pytest.mark.parametrize("options", [[], ["--budget", "100"]])
+def test_the_weights_follow_the_drift(options, tmp_path):
+    pytest.importorskip("matplotlib")
+    command = [sys.executable, EXAMPLE, "--examples", "8000", "--quiet", *options]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    found = json.loads((tmp_path / "stream_mkl.json").read_text())
+    for model in found["models"]:
+        weights = [record["kernel_weights"] for record in model["records"]]
+        assert max(weights[len(weights) // 2 - 1], key=weights[len(weights) // 2 - 1].get) == "vector 1"
+        assert weights[-1]["vector 2"] > weights[-1]["vector 3"]
+    assert (tmp_path / "stream_mkl.png").stat().st_size > 10_000
