@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from omkl.batch.design_newton import AugmentedLagrangian
-from omkl.batch.design_problem import DesignSolver, LinearModel
+from omkl.batch.design_sweeps import Sweeps
+from omkl.batch.design_problem import DesignSolver, LinearModel, certify_linear
+from omkl.batch.design_screening import DesignNorms
 from omkl.batch.panel import Panel
 from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
@@ -26,6 +28,9 @@ ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
 #: How far proximal weights may grow from the first, and Newton steps of one proximal step.
 LARGEST_GROWTH = 1e6
 NEWTON_STEPS = 50
+ROUNDS = 12
+GUESSED = 3.0
+SLOW = 0.5
 
 
 @dataclass
@@ -72,6 +77,19 @@ class DAL(DesignSolver):
         return search.run(tol, 100 if max_iter is None else max_iter, on_iteration)
 
 
+@dataclass
+class _View:
+    """What a look at the groups says of a model: a certificate, all dual norms, and the relative gap that is likely.
+
+    The dual of a certificate is that of an earlier model unless the look was ``sure``.
+    """
+
+    certificate: Certificate
+    dual_norms: np.ndarray
+    gap: float
+    sure: bool
+
+
 class _Search:
     """The state of one solve: panel, model on the panel, dual point, proximal weight."""
 
@@ -83,6 +101,8 @@ class _Search:
         self.C = np.inf
         self.rho = None
         self.newton_steps = 0
+        self.norms, self.best = DesignNorms(problem), None
+        self.trace=[]
         if start.model is not None:
             self._restore(start.model)
 
@@ -98,24 +118,26 @@ class _Search:
         began = time.perf_counter()
         history, stalled, best = [], 0, np.inf
         for iteration in range(max_iter + 1):
-            certificate, dual_norms = self._certify()
-            gap = certificate.gap
+            view = self._view(tol)
+            gap = view.certificate.gap
             history.append({
-                "seconds": time.perf_counter() - began, "primal": certificate.primal, "dual": certificate.dual,
-                "gap": gap, "active": int(np.count_nonzero(certificate.norms)), "panel": len(self.panel.groups),
-                "newton_steps": self.newton_steps,
+                "seconds": time.perf_counter() - began, "primal": view.certificate.primal,
+                "dual": view.certificate.dual, "gap": gap, "active": int(np.count_nonzero(view.certificate.norms)),
+                "panel": len(self.panel.groups), "passes": self.norms.passes, "newton_steps": self.newton_steps,
             })  # fmt: skip
-            stalled, best = (0 if gap < best else stalled + 1), min(gap, best)
+            if view.sure:
+                stalled, best = (0 if gap < best else stalled + 1), min(gap, best)
             asked_to_stop = on_iteration is not None and on_iteration(history[-1])
             if gap <= tol or asked_to_stop or stalled > 10 or iteration == max_iter:
                 break
-            entered = self._enlarge(dual_norms)
+            entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the panel's own where nothing has entered: solve it better, then
-            fine = max(FINE * tol, min(SHARE * gap, ROUGH)) if entered else SHARE * min(tol, gap)
+            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
             self._solve_panel(ROUGH if self.C > self.problem.C else fine)
         model = self._model()
+        certificate = view.certificate if view.sure else certify_linear(self.problem, model)
         return Solution(
-            model, certificate, iteration, gap <= tol, history, DALStart(model, self.panel, self.growth)
+            model, certificate, iteration, certificate.gap <= tol, history, DALStart(model, self.panel, self.growth)
         )  # fmt: skip
 
     def _model(self):
@@ -127,24 +149,34 @@ class _Search:
 
     def _outputs(self):
         """Predictions at the best intercept, which is set."""
-        support = np.flatnonzero(self.w)
-        outputs = self.panel.matrix[:, support] @ self.w[support]
+        outputs = self.panel.outputs(self.w)
         self.b = self.problem.best_intercept(outputs)
         return outputs + self.b
 
-    def _certify(self):
-        """The certificate, and the dual norms of all groups: the one pass over the design."""
+    def _view(self, tol):
+        """The certificate of the model, and the dual norms of all groups: a pass over the design, or less."""
         problem, panel = self.problem, self.panel
         outputs = self._outputs()
         self.rho = problem.dual_point(outputs)
-        dual_norms = problem.groups.dual_norms(problem.design.correlations(self.rho))
         norms = np.zeros(problem.groups.n_groups)
-        if len(panel.groups):
-            # in double precision, whatever that of the design
-            dual_norms[panel.groups] = panel.blocks.norms(panel.matrix.T @ self.rho)
-            norms[panel.groups] = panel.blocks.norms(self.w)
-        dual, scale = problem.dual(self.rho, dual_norms)
-        return Certificate(problem.primal(outputs, norms), dual, norms, outputs, scale * self.rho), dual_norms
+        norms[panel.groups] = panel.blocks.norms(self.w)
+        primal = problem.primal(outputs, norms)
+        # in double precision, whatever that of the design
+        on_panel = panel.blocks.norms(panel.matrix.T @ self.rho)
+        for sure, look in ((False, self.norms.likely), (True, self.norms.sure)):
+            dual_norms = look(self.rho)
+            if dual_norms is None:
+                continue
+            dual_norms[panel.groups] = on_panel
+            dual, scale = problem.dual(self.rho, dual_norms)
+            gap = (primal - dual) / abs(primal)
+            if sure or gap > GUESSED * tol:
+                break
+        if sure and (self.best is None or dual > self.best.dual):
+            self.best = Certificate(primal, dual, norms, outputs, scale * self.rho)
+        # a lower bound holds for every model
+        dual, rho = (dual, scale * self.rho) if sure else (self.best.dual, self.best.rho)
+        return _View(Certificate(primal, dual, norms, outputs, rho), dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms):
         """Bring in the groups that violate their constraints most, and choose the C to solve for next."""
@@ -166,19 +198,43 @@ class _Search:
         self.C = max(problem.C, min(self.C, CONTINUATION * outside.max(initial=0.0)))
         return len(entrants) > 0
 
+    def _on_panel(self, problem):
+        outputs = self._outputs()
+        rho = problem.dual_point(outputs)
+        primal = problem.primal(outputs, self.panel.blocks.norms(self.w))
+        dual, _ = problem.dual(rho, self.panel.blocks.norms(self.panel.matrix.T @ rho))
+        return primal, (primal - dual) / abs(primal), outputs, rho
+
+    def _sweep(self, problem, tol):
+        sweeps = Sweeps(problem, self.panel)
+        primal, gap, outputs, rho = self._on_panel(problem)
+        for rounds in range(ROUNDS):
+            if gap <= tol:
+                return None
+            before, old, oldgap = self.w, primal, gap
+            self.w = sweeps.round(before, outputs)
+            for _ in range(10):
+                primal, gap, outputs, rho = self._on_panel(problem)
+                if primal <= old:
+                    break
+                self.w = 0.5 * (self.w + before)
+            if rounds >= 2 and gap * SLOW ** (ROUNDS - rounds) > tol and gap > SLOW * oldgap:
+                break
+            self.trace.append((gap, np.count_nonzero(self.w)))
+        return None if gap <= tol else rho
+
     def _solve_panel(self, tol):
         """Proximal steps on the panel, to a relative gap over its columns."""
         problem, panel = replace(self.problem, C=self.C), self.panel
         if not len(panel.groups):
             return
         scale = panel.mean_square
-        rho = self.rho
+        rho = self._sweep(problem, tol)
+        if rho is None:
+            return
         for _ in range(40):
-            outputs = self._outputs()
-            dual_point = problem.dual_point(outputs)
-            primal = problem.primal(outputs, panel.blocks.norms(self.w))
-            dual, _ = problem.dual(dual_point, panel.blocks.norms(panel.matrix.T @ dual_point))
-            if primal - dual <= tol * abs(primal):
+            primal, gap, outputs, _ = self._on_panel(problem)
+            if gap <= tol:
                 # the next panel starts with the weight before the last
                 self.growth = max(1.0, self.growth / self.solver.growth**2)
                 return
