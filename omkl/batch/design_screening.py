@@ -8,6 +8,8 @@ From norms that are known at a point :math:`\rho_0` follow bounds at any other. 
 Groups whose bound fulfils the dual constraint play no part in a certificate, whatever their norm.
 """
 
+from copy import copy
+
 import numpy as np
 
 #: Part of the groups in doubt from which on all are looked at anew.
@@ -36,26 +38,35 @@ class DesignNorms:
         self._problem, self.passes = problem, 0.0
         self._origin = self._at_origin = self._reaches = None
 
+    def of(self, problem):
+        """What is known here, for a problem with the same design and groups."""
+        same = copy(self)
+        same._problem, same.passes = problem, 0.0
+        return same
+
     def sure(self, rho):
-        """Norms (g,) of the groups that violate the constraint; of others the norms, or bounds that fulfil it."""
+        """Norms of all groups (g,): exact where the constraint is violated, else perhaps bounds that fulfil it."""
         bounds = self._bounds(rho, 1.0)
-        doubtful = None if bounds is None else self._violating(bounds)
+        doubtful = None if bounds is None else self._violating(bounds, self._problem.C)
         if doubtful is None or len(doubtful) > MANY * len(bounds):
             return self._look(rho)
         bounds[doubtful] = self._look_at(doubtful, rho)
         return bounds
 
-    def likely(self, rho):
-        """Norms (g,) of the groups that may well violate the constraint, a guess of others; None if those are few."""
+    def likely(self, rho, strength):
+        """Norms of all groups (g,): exact where they may well violate the constraint with that C, else guesses.
+
+        None where most of them may: then all are worth a look.
+        """
         guesses = self._bounds(rho, COSINE)
-        doubtful = None if guesses is None else self._violating(guesses)
+        doubtful = None if guesses is None else self._violating(guesses, strength)
         if doubtful is None or len(doubtful) > MANY * len(guesses):
             return None
         guesses[doubtful] = self._look_at(doubtful, rho)
         return guesses
 
-    def _violating(self, norms):
-        return np.flatnonzero(norms > self._problem.C * self._problem.threshold)
+    def _violating(self, norms, strength):
+        return np.flatnonzero(norms > strength * self._problem.threshold)
 
     def _bounds(self, rho, cosine):
         """Bounds of all norms, with that share of the groups' reach; None where nothing is known."""

@@ -47,9 +47,7 @@ class Sweeps:
             self._curvature, self._bends = curvature, self._bends_of(*self._matrix, self._starts, curvature)
         groups, first = self._groups, None
         for _ in range(MOST_SWEEPS):
-            gained = self._sweep(
-                *self._matrix, self._starts, groups, curvature, self._bends, *self._penalty, w, rho
-            )
+            gained = self._sweep(*self._matrix, self._starts, groups, curvature, self._bends, *self._penalty, w, rho)
             if self._problem.intercept and curvature.any():
                 rho -= curvature * (rho.sum() / curvature.sum())
             first = gained if first is None else first

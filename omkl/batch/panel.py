@@ -5,7 +5,6 @@ from scipy import sparse
 
 from omkl.batch.blocks import Blocks
 
-
 #: Share of the panel's columns from which on a product with all of them is cheaper than a copy of the active ones.
 COPIED = 0.3
 
