@@ -50,6 +50,9 @@ class _Conjugate:
     def second(self, norms):
         return self.regularizer.conjugate_curvature(norms / self.C) / self.C
 
+    def coupling(self, norms):
+        """None: the regularizer is a sum over kernels."""
+
 
 class _Smooth(Restricted):
     """The dual as it is: no proximal term, so no proximal steps."""

@@ -49,7 +49,7 @@ class DualNorms:
         return norms
 
     def exceeds(self, norms):
-        """Where kernels with these norms are active: above the threshold that the proximity operator has."""
+        """Where kernels with these norms may matter: above the threshold that the proximity operator has."""
         return self.problem.regularizer.prox(norms / self.problem.C, 1.0) > 0
 
     def _look(self, rho, which=None):

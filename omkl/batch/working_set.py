@@ -48,11 +48,11 @@ def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_it
     watch.look(start.rho, len(model.active), *evaluate(problem.kernels, model))
     while not watch.over:
         if restricted is None:
-            which = np.union1d(model.active, _most_violating(problem, watch.dual_norms, model.active, FIRST))
+            which = np.union1d(model.active, _most_violating(problem, watch, model.active, FIRST))
             restricted = method(problem, which, start.rho, model, watch.gap)
         else:
             most = max(FIRST, len(restricted.which))
-            restricted.add(_most_violating(problem, watch.dual_norms, restricted.which, most))
+            restricted.add(_most_violating(problem, watch, restricted.which, most))
         steps = restricted.newton_steps
         if not restricted.solve(watch.target()) and restricted.newton_steps == steps:
             break
@@ -118,15 +118,19 @@ class _Watch:
         }
 
 
-def _most_violating(problem, dual_norms, which, most):
-    """Kernels outside ``which`` that violate optimality, the worst of them, in increasing order.
+def _most_violating(problem, watch, which, most):
+    r"""Kernels outside ``which`` that violate optimality, the worst of them, in increasing order.
 
-    A kernel that is zero shall have a dual norm at which the regularizer's proximity operator leaves it at zero. All of
-    them violate this under a regularizer without a threshold.
+    At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K / C)`: a kernel that is zero shall stay so.
+    All of them violate this under a regularizer without a threshold.
     """
-    violations = problem.regularizer.prox(dual_norms / problem.C, 1.0)
+    prox = problem.regularizer.prox
+    violations = prox(watch.certificate.norms + watch.dual_norms / problem.C, 1.0)
     violations[which] = 0.0
-    dense = problem.regularizer.prox(np.full(1, 1e-6), 1.0)[0] > 0
+    if not problem.regularizer.separable and violations.any():
+        # all share one threshold, which those that enter change: the next in line come along
+        violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, watch.dual_norms)
+    dense = prox(np.array([1.0, 1e-6]), 1.0)[1] > 0
     order = np.argsort(-violations, kind="stable")
     order = order[violations[order] > 0]
     return np.sort(order if dense else order[:most])
