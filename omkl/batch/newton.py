@@ -6,8 +6,9 @@ intercept,
 .. math:: \sum_i l^*(y_i, -\rho_i)
           + e\bigl(\|\alpha_1 + \gamma \rho\|_{K_1}, \ldots, \|\alpha_M + \gamma \rho\|_{K_M}\bigr)
 
-with a smooth convex :math:`e`, mostly a sum over kernels, flat up to the threshold below which a kernel is inactive. The equality is a row of the
-Newton system, whose multiplier is the intercept; bounds are kept by a primal-dual barrier (Wright 1997).
+with a smooth convex :math:`e`, mostly a sum over kernels, flat up to the threshold below which a kernel is inactive.
+The equality is a row of the Newton system, whose multiplier is the intercept; bounds are kept by a primal-dual barrier
+(Wright 1997).
 """
 
 from dataclasses import dataclass
