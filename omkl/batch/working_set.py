@@ -17,6 +17,8 @@ from omkl.batch.solver import Solution
 
 #: Kernels in the first working set, and the least number to add to it.
 FIRST = 60
+#: Relative distance of dual points that are one but for rounding.
+ROUNDING = 1e-12
 #: Rounds after which a solver gives up unless told otherwise.
 MOST_ROUNDS = 100
 
@@ -54,7 +56,7 @@ def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_it
             most = max(FIRST, len(restricted.which))
             restricted.add(_most_violating(problem, watch, restricted.which, most))
         steps = restricted.newton_steps
-        if not restricted.solve(watch.target()) and restricted.newton_steps == steps:
+        if not restricted.solve(watch.target(restricted.share)) and restricted.newton_steps == steps:
             break
         watch.look(restricted.rho, *restricted.state(), restricted)
     if restricted is not None:
@@ -77,16 +79,20 @@ class _Watch:
         """Absolute gap."""
         return self.certificate.primal - self.certificate.dual
 
-    def target(self):
-        """The absolute gap worth reaching on the working set: a part of what is left, and of what is asked for."""
+    def target(self, share):
+        """The absolute gap worth reaching on the working set: that share of what is left, or a part of what is asked."""
         wanted = self.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
-        return max(0.3 * wanted, 0.05 * self.gap)
+        return max(0.3 * wanted, share * self.gap)
 
     def look(self, rho, n_active, norms, outputs, restricted=None):
         """One full pass, or less: certify a model, given by the norms of its parts and its predictions."""
         problem, best = self.problem, self.certificate
-        rho = problem.inside(rho)
-        self.dual_norms = self._norms_of(rho, np.inf if best is None else best.gap)
+        given, rho = rho, problem.inside(rho)
+        gap = np.inf if best is None else best.gap
+        if restricted is None or np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
+            self.dual_norms = self._norms_of(rho, gap)
+        else:
+            self.dual_norms = self._norms_of(rho, gap, restricted.which, restricted.dual_norms())
         scale = problem.regularizer.dual_scale(self.dual_norms / problem.C)
         dual, rho = problem.dual(scale * rho, scale * self.dual_norms), scale * rho
         if best is not None and best.dual > dual:
