@@ -80,7 +80,7 @@ class _Watch:
         return self.certificate.primal - self.certificate.dual
 
     def target(self, share):
-        """The absolute gap worth reaching on the working set: that share of what is left, or a part of what is asked."""
+        """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
         wanted = self.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
         return max(0.3 * wanted, share * self.gap)
 
