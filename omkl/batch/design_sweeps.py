@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch._jit_sweeps import dense_bends, sparse_bends, sweep_dense, sweep_sparse
-from omkl.batch.design_problem import slope_at_zero
+from omkl.batch.design_problem import loss_curvature, slope_at_zero
 
 #: Sweeps over the active groups that follow one over all of them, while they gain this share of what it did.
 MOST_SWEEPS, WORTH = 5, 0.02
@@ -55,14 +55,6 @@ class Sweeps:
                 break
             groups = np.flatnonzero(self._blocks.norms(w))
         return w
-
-
-def loss_curvature(loss, y, rho):
-    """Second derivative of a smooth loss at the prediction with this dual point, (m,): 0 where the loss is straight."""
-    low, high = loss.domain(y)
-    curved = (rho > low) & (rho < high)
-    inverse = loss.conjugate_curvature(y, np.where(curved, rho, 0.5 * y))
-    return np.where(curved, 1.0 / inverse, 0.0)
 
 
 def ridge_of(regularizer):

@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design
-from omkl.batch.design_sweeps import Sweeps, loss_curvature, ridge_of
+from omkl.batch.design_problem import loss_curvature
+from omkl.batch.design_sweeps import Sweeps, ridge_of
 from omkl.batch.panel import Panel
 from omkl.losses import Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet
