@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
 from omkl import OnlineMKLClassifier
-from omkl.batch import HessianMKL, Problem
+from omkl.batch import Problem, Spicy
 from omkl.cli.common import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import Gaussian, Linear, PackedStack
@@ -81,7 +81,7 @@ def main():
         PackedStack.from_kernels(kernels.values(), X, np.float64), y, Hinge(), SquaredL21(), 1.0 / arguments.C
     )
     started = time.process_time()
-    optimum = HessianMKL().solve(problem, tol=1e-6).certificate
+    optimum = Spicy().solve(problem, tol=1e-6).certificate
     seconds = time.process_time() - started
     print(f"{len(kernels)} kernels, {len(y)} samples")
     print(f"batch optimum {optimum.primal:.6f}, relative gap {optimum.gap:.0e}, {seconds:.2f} s")

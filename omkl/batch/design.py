@@ -1,8 +1,11 @@
 r"""DAL on a design matrix: proximal minimisation through the dual, on a working set of columns.
 
-The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels. Each outer
-iteration makes one pass :math:`A^\top \rho` over all columns. The pass certifies the model, and tells which columns
-violate the dual constraints and so enter the panel of columns on which the next model is found.
+The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels, with what
+it takes to be fast on designs of all kinds. Each outer iteration looks at :math:`A^\top \rho`, over all columns or
+those that may matter. That certifies the model, and tells which columns violate the dual constraints and so enter the
+panel of columns on which the next model is found. There sweeps of coordinate descent find most of the support, which
+they do for less than a Newton step; where they are slow, as on badly conditioned designs, proximal steps minimised by
+Newton's method in the dual take over, whose systems then are as small as the support.
 """
 
 import time
@@ -11,7 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from omkl.batch.design_newton import AugmentedLagrangian
-from omkl.batch.design_problem import DesignSolver, LinearModel
+from omkl.batch.design_problem import DesignSolver, LinearModel, certify_linear
+from omkl.batch.design_screening import DesignNorms
+from omkl.batch.design_sweeps import Sweeps
 from omkl.batch.panel import Panel
 from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
@@ -20,24 +25,29 @@ from omkl.exceptions import InputError
 #: Columns of the first panel, and groups that may enter later: as many as are active, but no fewer than this.
 FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 64
 #: While many groups outside violate the constraints by far, a larger C is solved for: this share of the worst.
-CONTINUATION = 0.4
+CONTINUATION = 0.3
 #: Relative gaps of panels: while C is larger than asked for; as shares of the tolerance, and of the gap.
 ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
-#: How far proximal weights may grow from the first, and Newton steps of one proximal step.
+#: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
+GUESSED = 3.0
+#: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled.
+MOST_ROUNDS, HALVINGS = 8, 10
+#: How far proximal weights may grow from the first; proximal steps of one panel, and Newton steps of one of them.
 LARGEST_GROWTH = 1e6
-NEWTON_STEPS = 50
+PROXIMAL_STEPS, NEWTON_STEPS = 40, 50
 
 
 @dataclass
 class DALStart:
-    """What :class:`DAL` can start from: a model, and where it is known the panel and the proximal weight it came from.
+    """What :class:`DAL` can start from: a model, and where they are known the panel, the proximal weight and the norms.
 
-    The panel is that of one design and its groups; C, loss, regularizer and y of the new problem may differ.
+    Panel and norms are those of one design and its groups; C, loss, regularizer and y of the new problem may differ.
     """
 
     model: LinearModel
     panel: Panel | None = None
     growth: float = 1.0
+    norms: DesignNorms | None = None
 
 
 class DAL(DesignSolver):
@@ -72,6 +82,29 @@ class DAL(DesignSolver):
         return search.run(tol, 100 if max_iter is None else max_iter, on_iteration)
 
 
+@dataclass
+class _View:
+    """What a look at the groups says of a model: a certificate, all dual norms, and the relative gap that is likely.
+
+    The dual of a certificate is that of an earlier model unless the look was ``sure``.
+    """
+
+    certificate: Certificate
+    dual_norms: np.ndarray
+    gap: float
+    sure: bool
+
+
+@dataclass
+class _Place:
+    """A model on the panel: its predictions, its dual point, its objective, and its relative gap over the panel."""
+
+    outputs: np.ndarray
+    rho: np.ndarray
+    primal: float
+    gap: float
+
+
 class _Search:
     """The state of one solve: panel, model on the panel, dual point, proximal weight."""
 
@@ -83,6 +116,8 @@ class _Search:
         self.C = np.inf
         self.rho = None
         self.newton_steps = 0
+        self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
+        self.best = None
         if start.model is not None:
             self._restore(start.model)
 
@@ -98,25 +133,26 @@ class _Search:
         began = time.perf_counter()
         history, stalled, best = [], 0, np.inf
         for iteration in range(max_iter + 1):
-            certificate, dual_norms = self._certify()
-            gap = certificate.gap
+            view = self._view(tol)
+            gap = view.certificate.gap
             history.append({
-                "seconds": time.perf_counter() - began, "primal": certificate.primal, "dual": certificate.dual,
-                "gap": gap, "active": int(np.count_nonzero(certificate.norms)), "panel": len(self.panel.groups),
-                "newton_steps": self.newton_steps,
+                "seconds": time.perf_counter() - began, "primal": view.certificate.primal,
+                "dual": view.certificate.dual, "gap": gap, "active": int(np.count_nonzero(view.certificate.norms)),
+                "panel": len(self.panel.groups), "passes": self.norms.passes, "newton_steps": self.newton_steps,
             })  # fmt: skip
-            stalled, best = (0 if gap < best else stalled + 1), min(gap, best)
+            if view.sure:
+                stalled, best = (0 if gap < best else stalled + 1), min(gap, best)
             asked_to_stop = on_iteration is not None and on_iteration(history[-1])
             if gap <= tol or asked_to_stop or stalled > 10 or iteration == max_iter:
                 break
-            entered = self._enlarge(dual_norms)
+            entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the panel's own where nothing has entered: solve it better, then
-            fine = max(FINE * tol, min(SHARE * gap, ROUGH)) if entered else SHARE * min(tol, gap)
+            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
             self._solve_panel(ROUGH if self.C > self.problem.C else fine)
         model = self._model()
-        return Solution(
-            model, certificate, iteration, gap <= tol, history, DALStart(model, self.panel, self.growth)
-        )  # fmt: skip
+        certificate = view.certificate if view.sure else certify_linear(self.problem, model)
+        start = DALStart(model, self.panel, self.growth, self.norms)
+        return Solution(model, certificate, iteration, certificate.gap <= tol, history, start)
 
     def _model(self):
         support = np.flatnonzero(self.w)
@@ -127,24 +163,36 @@ class _Search:
 
     def _outputs(self):
         """Predictions at the best intercept, which is set."""
-        support = np.flatnonzero(self.w)
-        outputs = self.panel.matrix[:, support] @ self.w[support]
+        outputs = self.panel.outputs(self.w)
         self.b = self.problem.best_intercept(outputs)
         return outputs + self.b
 
-    def _certify(self):
-        """The certificate, and the dual norms of all groups: the one pass over the design."""
+    def _view(self, tol):
+        """The certificate of the model, and the dual norms of all groups: a pass over the design, or less."""
         problem, panel = self.problem, self.panel
         outputs = self._outputs()
         self.rho = problem.dual_point(outputs)
-        dual_norms = problem.groups.dual_norms(problem.design.correlations(self.rho))
         norms = np.zeros(problem.groups.n_groups)
-        if len(panel.groups):
-            # in double precision, whatever that of the design
-            dual_norms[panel.groups] = panel.blocks.norms(panel.matrix.T @ self.rho)
-            norms[panel.groups] = panel.blocks.norms(self.w)
-        dual, scale = problem.dual(self.rho, dual_norms)
-        return Certificate(problem.primal(outputs, norms), dual, norms, outputs, scale * self.rho), dual_norms
+        norms[panel.groups] = panel.blocks.norms(self.w)
+        primal = problem.primal(outputs, norms)
+        # in double precision, whatever that of the design
+        on_panel = panel.blocks.norms(panel.matrix.T @ self.rho)
+        # C falls by no more than this with the next panel
+        strength = max(problem.C, CONTINUATION * self.C)
+        for sure in (True,) if self.best is None else (False, True):
+            dual_norms = self.norms.sure(self.rho) if sure else self.norms.likely(self.rho, strength)
+            if dual_norms is None:
+                continue
+            dual_norms[panel.groups] = on_panel
+            dual, scale = problem.dual(self.rho, dual_norms)
+            gap = (primal - dual) / abs(primal)
+            if gap > GUESSED * tol:
+                break
+        if sure and (self.best is None or dual > self.best.dual):
+            self.best = Certificate(primal, dual, norms, outputs, scale * self.rho)
+        # a lower bound holds for every model
+        dual, rho = (dual, scale * self.rho) if sure else (self.best.dual, self.best.rho)
+        return _View(Certificate(primal, dual, norms, outputs, rho), dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms):
         """Bring in the groups that violate their constraints most, and choose the C to solve for next."""
@@ -167,25 +215,50 @@ class _Search:
         return len(entrants) > 0
 
     def _solve_panel(self, tol):
-        """Proximal steps on the panel, to a relative gap over its columns."""
-        problem, panel = replace(self.problem, C=self.C), self.panel
-        if not len(panel.groups):
-            return
-        scale = panel.mean_square
-        rho = self.rho
-        for _ in range(40):
-            outputs = self._outputs()
-            dual_point = problem.dual_point(outputs)
-            primal = problem.primal(outputs, panel.blocks.norms(self.w))
-            dual, _ = problem.dual(dual_point, panel.blocks.norms(panel.matrix.T @ dual_point))
-            if primal - dual <= tol * abs(primal):
+        """Solve on the panel, to a relative gap over its columns: sweeps, and Newton steps where those are slow."""
+        if len(self.panel.groups):
+            problem = replace(self.problem, C=self.C)
+            place = self._sweep(problem, tol)
+            if place.gap > tol:
+                self._step_by_newton(problem, tol, place.rho)
+
+    def _place(self, problem):
+        """Where the model is on the panel."""
+        outputs = self._outputs()
+        rho = problem.dual_point(outputs)
+        primal = problem.primal(outputs, self.panel.blocks.norms(self.w))
+        dual, _ = problem.dual(rho, self.panel.blocks.norms(self.panel.matrix.T @ rho))
+        return _Place(outputs, rho, primal, (primal - dual) / abs(primal))
+
+    def _sweep(self, problem, tol):
+        """Rounds of coordinate descent, as long as few more of them promise the gap; the place that they end at."""
+        sweeps, places = Sweeps(problem, self.panel), [self._place(problem)]
+        while places[-1].gap > tol and not _slow([place.gap for place in places], tol):
+            before = self.w
+            self.w = sweeps.round(before, places[-1].outputs)
+            place = self._place(problem)
+            for _ in range(HALVINGS):
+                if place.primal <= places[-1].primal:
+                    break
+                self.w = 0.5 * (self.w + before)
+                place = self._place(problem)
+            places.append(place)
+        return places[-1]
+
+    def _step_by_newton(self, problem, tol, rho):
+        """Proximal steps, each minimised by Newton's method in the dual, from a model and a dual point near it."""
+        panel, scale = self.panel, self.panel.mean_square
+        for _ in range(PROXIMAL_STEPS):
+            place = self._place(problem)
+            if place.gap <= tol:
                 # the next panel starts with the weight before the last
                 self.growth = max(1.0, self.growth / self.solver.growth**2)
                 return
             weight = self.solver.gamma * self.growth
             step = AugmentedLagrangian(problem, panel, self.w, self.b, weight / scale, 10.0 * weight / len(rho))
             distance = FINE * tol * self.C * problem.threshold / np.sqrt(scale)
-            point, used = step.minimise(step.at(step.inside(rho)), FINE * tol * abs(primal), distance, NEWTON_STEPS)
+            slack = FINE * tol * abs(place.primal)
+            point, used = step.minimise(step.at(step.inside(rho)), slack, distance, NEWTON_STEPS)
             self.newton_steps += used
             rho = point.rho
             if used == NEWTON_STEPS:
@@ -194,3 +267,11 @@ class _Search:
             else:
                 self.growth = min(self.growth * self.solver.growth, LARGEST_GROWTH)
                 self.w, self.b = point.x, point.u
+
+
+def _slow(gaps, tol):
+    """Whether rounds with these gaps have many more to go before they reach ``tol``, at the rate of the last two."""
+    if len(gaps) < 3:
+        return False
+    rate = np.sqrt(gaps[-1] / gaps[-3])
+    return rate >= 1.0 or np.log(tol / gaps[-1]) < MOST_ROUNDS * np.log(rate)

@@ -191,17 +191,22 @@ def slope_at_zero(regularizer):
     )
 
 
+def loss_curvature(loss, y, rho):
+    """Second derivative of a smooth loss at the prediction with this dual point, (m,): 0 where the loss is straight."""
+    low, high = loss.domain(y)
+    curved = (rho > low) & (rho < high)
+    inverse = loss.conjugate_curvature(y, np.where(curved, rho, 0.5 * y))
+    return np.where(curved, 1.0 / inverse, 0.0)
+
+
 def _best_shift(loss, y, outputs):
     """Root of the summed derivative of a smooth loss, by Newton steps kept inside a bracket."""
-    lowest, highest = loss.domain(y)
     low, high, shift, width = -np.inf, np.inf, 0.0, 1.0
     for _ in range(200):
         rho = -loss.gradient(y, outputs + shift)
         slope = -rho.sum()
         low, high = (shift, high) if slope < 0 else (low, shift)
-        # where rho is at the boundary of the domain the loss is straight
-        curved = (rho > lowest) & (rho < highest)
-        curvature = np.sum(1.0 / loss.conjugate_curvature(y, np.where(curved, rho, 0.5 * y))[curved])
+        curvature = loss_curvature(loss, y, rho).sum()
         target = shift - slope / curvature if curvature > 0 else np.nan
         if not low < target < high:
             target = 0.5 * (low + high) if np.isfinite(high - low) else shift - np.sign(slope) * width

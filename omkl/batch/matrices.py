@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from omkl.batch._jit_columns import dense_products, dense_products_and_squares, sparse_products
 from omkl.exceptions import InputError
 
 
@@ -13,7 +14,12 @@ class Design:
     Attributes
     ----------
     shape : (m, n)
+    selective : bool
+        Whether a few columns can be looked at for less than all: then ``some_correlations`` and
+        ``correlations_and_norms`` are there.
     """
+
+    selective = False
 
     def __init__(self, matrix):
         self.matrix = matrix
@@ -22,6 +28,14 @@ class Design:
     def correlations(self, rho):
         r""":math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass."""
         return np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+
+    def some_correlations(self, indices, rho):
+        """Those of the columns that ``indices`` names alone."""
+        raise NotImplementedError
+
+    def correlations_and_norms(self, rho):
+        """Correlations with all columns, and the columns' norms: two arrays (n,)."""
+        raise NotImplementedError
 
     def columns(self, indices):
         """Those columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design."""
@@ -44,6 +58,14 @@ class DenseDesign(Design):
     def __init__(self, matrix):
         super().__init__(matrix)
         self._transposed = matrix.T
+        self.selective = matrix.flags.f_contiguous
+
+    def some_correlations(self, indices, rho):
+        return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
+
+    def correlations_and_norms(self, rho):
+        found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
+        return found, np.sqrt(squares)
 
     def columns(self, indices):
         if self.matrix.flags.f_contiguous:
@@ -57,6 +79,14 @@ class SparseDesign(Design):
     def __init__(self, matrix):
         super().__init__(matrix)
         self._transposed = matrix.T
+        self.selective = matrix.format == "csc"
+
+    def some_correlations(self, indices, rho):
+        return sparse_products(self.matrix.data, self.matrix.indices, self.matrix.indptr, indices, rho)
+
+    def correlations_and_norms(self, rho):
+        squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
+        return self.correlations(rho), np.sqrt(squares)
 
     def columns(self, indices):
         return sparse.csc_matrix(self.matrix[:, indices], dtype=np.float64)

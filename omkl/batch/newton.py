@@ -3,10 +3,12 @@ r"""An interior-point Newton method for the smooth duals that proximal and one-s
 Both minimise, over :math:`\rho` in the domain of the loss and with :math:`\sum_i \rho_i = 0` where there is an
 intercept,
 
-.. math:: \sum_i l^*(y_i, -\rho_i) + \sum_m e(\|\alpha_m + \gamma \rho\|_{K_m})
+.. math:: \sum_i l^*(y_i, -\rho_i)
+          + e\bigl(\|\alpha_1 + \gamma \rho\|_{K_1}, \ldots, \|\alpha_M + \gamma \rho\|_{K_M}\bigr)
 
-with a smooth convex :math:`e`, flat up to the threshold below which a kernel is inactive. The equality is a row of the
-Newton system, whose multiplier is the intercept; bounds are kept by a primal-dual barrier (Wright 1997).
+with a smooth convex :math:`e`, mostly a sum over kernels, flat up to the threshold below which a kernel is inactive.
+The equality is a row of the Newton system, whose multiplier is the intercept; bounds are kept by a primal-dual barrier
+(Wright 1997).
 """
 
 from dataclasses import dataclass
@@ -22,14 +24,15 @@ ARMIJO = 1e-4
 
 
 class KernelTerm:
-    r"""The second sum, over a working set, at a current :math:`\rho`; it knows what a move along a line does to it.
+    r"""The second term, over a working set, at a current :math:`\rho`; it knows what a move along a line does to it.
 
     Parameters
     ----------
     kernels : KernelStack
     which : int array of shape (k,)
     curve : object
-        ``value(norms)``, ``first(norms)`` and ``second(norms)``: the sum of ``gamma e``, and its derivatives.
+        ``value(norms)``, ``first(norms)``, ``second(norms)`` and ``coupling(norms)``: ``gamma e`` of all norms, its
+        gradient, and its Hessian ``diag(second) - coupling coupling'``, in which None stands for no coupling.
     rho, images : arrays of shapes (N,) and (k, N)
         The point, and :math:`K_m \rho`.
     alpha_images, alpha_squares : arrays of shapes (k, N) and (k,)
@@ -64,6 +67,10 @@ class KernelTerm:
         ratios, which = self.ratios[active], self.which[active]
         bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
         images = self.point_images[active]
+        coupling = self.curve.coupling(self.norms)
+        if coupling is not None:
+            images = np.vstack([images, (coupling[active] / self.norms[active]) @ images])
+            bends = np.append(bends, -self.gamma)
         if len(self.rho) >= LARGE:
             return Curvature(self._same_sum(self.kernels.summed, self.gamma * ratios, which), images, bends)
         if not np.any(bends != 0):

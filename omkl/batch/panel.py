@@ -5,6 +5,9 @@ from scipy import sparse
 
 from omkl.batch.blocks import Blocks
 
+#: Share of the panel's columns from which on a product with all of them is cheaper than a copy of the active ones.
+COPIED = 0.3
+
 
 class Panel:
     r"""Columns of some groups, divided by their groups' weights, so that every group weighs 1 here.
@@ -34,6 +37,7 @@ class Panel:
         self._known = np.empty(0, dtype=np.int64)
         self._places = np.empty(0, dtype=np.int64)
         self._gram = np.empty((0, 0))
+        self._square = 0.0
 
     def extend(self, groups):
         """Bring in more groups, behind those that are there."""
@@ -48,6 +52,7 @@ class Panel:
             self._scales = np.concatenate([self._scales, scales])
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
         self._means = np.concatenate([self._means, self._center(found)])
+        self._square += float(np.square(found.data if sparse.issparse(found) else found).sum())
         self._places = np.concatenate([self._places, np.full(len(columns), -1)])
         self._append(found)
 
@@ -76,11 +81,17 @@ class Panel:
         self._store[:, k - found.shape[1] : k] = found
         self.matrix = self._store[:, :k]
 
+    def outputs(self, w):
+        """Predictions of coefficients w (k,), without an intercept."""
+        support = np.flatnonzero(w)
+        if len(support) > COPIED * len(w):
+            return self.matrix @ w
+        return self.matrix[:, support] @ w[support]
+
     @property
     def mean_square(self):
         """Mean of the squared norms of the columns; 1 where all are zero."""
-        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
-        return float(np.square(entries).sum()) / max(len(self.columns), 1) or 1.0
+        return self._square / max(len(self.columns), 1) or 1.0
 
     def scaled(self, coefficients):
         """Coefficients of the panel from those of the design's columns."""

@@ -56,6 +56,8 @@ class Restricted:
 
     #: Weight of the dual point beside the coefficients.
     gamma = 1.0
+    #: Gap that a working set is solved to, as a share of the gap over all kernels.
+    share = 0.05
 
     @property
     def rho(self):
@@ -93,6 +95,10 @@ class Restricted:
             stalled = step == 0.0
         return False
 
+    def dual_norms(self):
+        r"""Norms of :math:`\rho` in the kernels of the working set, (k,)."""
+        return np.sqrt(np.maximum(self.term.images @ self.term.rho, 0.0))
+
     def state(self):
         """Number of active kernels, norms of all kernels' parts (M,), and predictions (N,), with the best intercept."""
         problem, term = self.problem, self.term
@@ -128,7 +134,7 @@ class Restricted:
         losses = problem.loss.value(problem.y, outputs)
         conjugates = problem.loss.conjugate(problem.y, term.rho)
         loss_gap = float((losses + conjugates + term.rho * outputs).sum())
-        dual_norms = np.sqrt(np.maximum(term.images @ term.rho, 0.0))
+        dual_norms = self.dual_norms()
         scale = problem.regularizer.dual_scale(dual_norms / problem.C)
         primal = float(losses.sum()) + problem.C * problem.regularizer.value(norms)
         return primal - problem.dual(scale * term.rho, scale * dual_norms), loss_gap

@@ -12,6 +12,8 @@ import numpy as np
 TIGHT = 1e-3
 #: Part of the kernels in doubt from which on all are looked at, and remembered, anew.
 MANY = 0.3
+#: No kernels.
+NONE = np.arange(0)
 #: Kernels are stored with rounding, which their bounds must allow for.
 SAFETY = 1.0 + 1e-6
 
@@ -33,15 +35,22 @@ class DualNorms:
         self.problem, self.passes = problem, 0.0
         self._origin = self._at_origin = self._reaches = None
 
-    def __call__(self, rho, gap):
-        """Norms of ``rho`` in all kernels (M,); ``gap`` is the relative gap that was reached before."""
+    def __call__(self, rho, gap, which=NONE, known=NONE):
+        """Norms of ``rho`` in all kernels (M,).
+
+        ``gap`` is the relative gap that was reached before; in the kernels ``which`` the norms are ``known``.
+        """
         if self._origin is not None:
             bounds = SAFETY * (self._at_origin + self._reaches * np.linalg.norm(rho - self._origin))
-            doubtful = np.flatnonzero(self.exceeds(bounds))
+            bounds[which] = known
+            doubtful = np.setdiff1d(np.flatnonzero(self.exceeds(bounds)), which)
             if len(doubtful) < MANY * len(bounds):
                 bounds[doubtful] = self._look(rho, doubtful)
                 return bounds
-        norms = self._look(rho)
+        norms = np.empty(self.problem.kernels.n_kernels)
+        norms[which] = known
+        others = np.setdiff1d(np.arange(len(norms)), which)
+        norms[others] = self._look(rho, others)
         if gap < TIGHT:
             if self._reaches is None:
                 self._reaches = np.sqrt(self.problem.kernels.traces())
@@ -49,10 +58,10 @@ class DualNorms:
         return norms
 
     def exceeds(self, norms):
-        """Where kernels with these norms are active: above the threshold that the proximity operator has."""
+        """Where kernels with these norms may matter: above the threshold that the proximity operator has."""
         return self.problem.regularizer.prox(norms / self.problem.C, 1.0) > 0
 
-    def _look(self, rho, which=None):
+    def _look(self, rho, which):
         kernels = self.problem.kernels
-        self.passes += 1.0 if which is None else len(which) / kernels.n_kernels
+        self.passes += len(which) / kernels.n_kernels
         return np.sqrt(kernels.quadratics(rho, which))

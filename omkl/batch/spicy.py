@@ -13,13 +13,13 @@ GROWTH = 4.0
 
 
 class Spicy(Solver):
-    r"""SpicyMKL for any pointwise loss and any regularizer that is a sum over kernels.
+    r"""SpicyMKL for any pointwise loss, and any regularizer that is a sum over kernels or the square of one ("mkl").
 
     Each proximal step minimises the objective plus :math:`\sum_m \|f_m - f_m^{(t)}\|^2 / (2 \gamma)`, through its dual
     (Eq. 25 of Suzuki and Tomioka 2011), whose Hessian needs the active kernels alone:
 
     .. math:: \min_\rho\ \sum_i l^*(y_i, -\rho_i)
-              + \frac1\gamma \sum_m M\bigl(\|\alpha_m + \gamma \rho\|_{K_m}\bigr)
+              + \frac1\gamma M\bigl(\|\alpha_1 + \gamma \rho\|_{K_1}, \ldots\bigr)
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
     with :math:`M` the Moreau envelope of :math:`(\gamma C \psi)^*`, followed by
@@ -35,10 +35,10 @@ class Spicy(Solver):
     short_names = {"spicy": {}}
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
-        if not problem.regularizer.separable:
+        if not problem.regularizer.differentiable_prox:
             raise InputError(
                 f'The solver "spicy" needs a regularizer that is a sum over kernels, such as "block1", "elastic-net", '
-                f'"block-q" or "uniform", not {problem.regularizer!r}.'
+                f'"block-q" or "uniform", or the squared block 1-norm "mkl", not {problem.regularizer!r}.'
             )
         return solve_by_working_sets(problem, _Proximal, tol, max_iter, start, on_iteration)
 
@@ -59,6 +59,9 @@ class _Envelope:
 
     def second(self, norms):
         return self.regularizer.prox_slope(norms, self.weight)
+
+    def coupling(self, norms):
+        return self.regularizer.prox_coupling(norms, self.weight)
 
 
 class _Proximal(Restricted):

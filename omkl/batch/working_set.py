@@ -17,6 +17,8 @@ from omkl.batch.solver import Solution
 
 #: Kernels in the first working set, and the least number to add to it.
 FIRST = 60
+#: Relative distance of dual points that are one but for rounding.
+ROUNDING = 1e-12
 #: Rounds after which a solver gives up unless told otherwise.
 MOST_ROUNDS = 100
 
@@ -48,13 +50,13 @@ def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_it
     watch.look(start.rho, len(model.active), *evaluate(problem.kernels, model))
     while not watch.over:
         if restricted is None:
-            which = np.union1d(model.active, _most_violating(problem, watch.dual_norms, model.active, FIRST))
+            which = np.union1d(model.active, _most_violating(problem, watch, model.active, FIRST))
             restricted = method(problem, which, start.rho, model, watch.gap)
         else:
             most = max(FIRST, len(restricted.which))
-            restricted.add(_most_violating(problem, watch.dual_norms, restricted.which, most))
+            restricted.add(_most_violating(problem, watch, restricted.which, most))
         steps = restricted.newton_steps
-        if not restricted.solve(watch.target()) and restricted.newton_steps == steps:
+        if not restricted.solve(watch.target(restricted.share)) and restricted.newton_steps == steps:
             break
         watch.look(restricted.rho, *restricted.state(), restricted)
     if restricted is not None:
@@ -77,16 +79,20 @@ class _Watch:
         """Absolute gap."""
         return self.certificate.primal - self.certificate.dual
 
-    def target(self):
-        """The absolute gap worth reaching on the working set: a part of what is left, and of what is asked for."""
+    def target(self, share):
+        """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
         wanted = self.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
-        return max(0.3 * wanted, 0.05 * self.gap)
+        return max(0.3 * wanted, share * self.gap)
 
     def look(self, rho, n_active, norms, outputs, restricted=None):
         """One full pass, or less: certify a model, given by the norms of its parts and its predictions."""
         problem, best = self.problem, self.certificate
-        rho = problem.inside(rho)
-        self.dual_norms = self._norms_of(rho, np.inf if best is None else best.gap)
+        given, rho = rho, problem.inside(rho)
+        gap = np.inf if best is None else best.gap
+        if restricted is None or np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
+            self.dual_norms = self._norms_of(rho, gap)
+        else:
+            self.dual_norms = self._norms_of(rho, gap, restricted.which, restricted.dual_norms())
         scale = problem.regularizer.dual_scale(self.dual_norms / problem.C)
         dual, rho = problem.dual(scale * rho, scale * self.dual_norms), scale * rho
         if best is not None and best.dual > dual:
@@ -118,15 +124,19 @@ class _Watch:
         }
 
 
-def _most_violating(problem, dual_norms, which, most):
-    """Kernels outside ``which`` that violate optimality, the worst of them, in increasing order.
+def _most_violating(problem, watch, which, most):
+    r"""Kernels outside ``which`` that violate optimality, the worst of them, in increasing order.
 
-    A kernel that is zero shall have a dual norm at which the regularizer's proximity operator leaves it at zero. All of
-    them violate this under a regularizer without a threshold.
+    At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K / C)`: a kernel that is zero shall stay so.
+    All of them violate this under a regularizer without a threshold.
     """
-    violations = problem.regularizer.prox(dual_norms / problem.C, 1.0)
+    prox = problem.regularizer.prox
+    violations = prox(watch.certificate.norms + watch.dual_norms / problem.C, 1.0)
     violations[which] = 0.0
-    dense = problem.regularizer.prox(np.full(1, 1e-6), 1.0)[0] > 0
+    if not problem.regularizer.separable and violations.any():
+        # all share one threshold, which those that enter change: the next in line come along
+        violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, watch.dual_norms)
+    dense = prox(np.array([1.0, 1e-6]), 1.0)[1] > 0
     order = np.argsort(-violations, kind="stable")
     order = order[violations[order] > 0]
     return np.sort(order if dense else order[:most])

@@ -227,8 +227,9 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
         The function :math:`\psi` of the norms. "block1" is sparse, "uniform" keeps all kernels alike; "mkl" is the
-        squared block 1-norm that SimpleMKL and its relatives solve. None takes what the solver is for: "block1" for
-        most, "mkl" for these, "elastic-net" for "one-step", "elastic-net-weights" for "gmkl".
+        squared block 1-norm of online MKL, which "spicy" solves as SimpleMKL and its relatives do. None
+        takes what the solver is for: "block1" for most, "mkl" for these, "elastic-net" for "one-step",
+        "elastic-net-weights" for "gmkl".
     C : float > 0
         Strength of the regularizer on the summed loss: the larger, the fewer kernels.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}

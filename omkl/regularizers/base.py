@@ -25,7 +25,7 @@ class Regularizer(Part):
     on_coordinates: ClassVar[bool] = False
     #: Place in an ordered composite: terms with a smaller rank take their proximal step first.
     rank: ClassVar[int] = 2
-    #: A sum over groups: :math:`\\psi(b) = \\sum_k \\psi_k(b_k)`. Batch solvers need the derivatives below of those.
+    #: A sum over groups: :math:`\\psi(b) = \\sum_k \\psi_k(b_k)`.
     separable: ClassVar[bool] = False
     #: Positively homogeneous (``psi(c x) = c psi(x)``): a ridge term after it composes exactly.
     homogeneous: ClassVar[bool] = False
@@ -54,9 +54,22 @@ class Regularizer(Part):
         r"""The largest factor in (0, 1] at which :math:`\psi^*` is finite: it makes a dual point feasible."""
         return 1.0
 
+    @property
+    def differentiable_prox(self):
+        """Whether the two methods below are there, which Newton's method for proximal steps needs."""
+        return self.separable
+
     def prox_slope(self, norms, step):
-        r"""Derivative of each :math:`\mathrm{prox}_{t \psi_k}` at ``b_k >= 0``, in [0, 1]: separable regularizers."""
+        r"""Diagonal s of the Jacobian of :math:`\mathrm{prox}_{t \psi}` at ``b >= 0``, but for its coupling; in [0, 1].
+
+        The whole is :math:`\mathrm{diag}(s) - c c^\top` with the coupling c. Of a sum over groups these are the
+        derivatives of :math:`\mathrm{prox}_{t \psi_k}`.
+        """
         raise NotImplementedError
+
+    def prox_coupling(self, norms, step):
+        """The vector c of :meth:`prox_slope`; None for a sum over groups, which has none."""
+        return None
 
     def conjugate_gradient(self, dual_norms):
         r"""Derivative of each :math:`\psi_k^*` at ``y_k >= 0``; only where :math:`\psi_k^*` is smooth."""
@@ -134,8 +147,15 @@ class Scaled(Regularizer):
     def dual_scale(self, dual_norms):
         return self.regularizer.dual_scale(np.asarray(dual_norms) / self.factor)
 
+    @property
+    def differentiable_prox(self):
+        return self.regularizer.differentiable_prox
+
     def prox_slope(self, norms, step):
         return self.regularizer.prox_slope(norms, self.factor * step)
+
+    def prox_coupling(self, norms, step):
+        return self.regularizer.prox_coupling(norms, self.factor * step)
 
     def conjugate_gradient(self, dual_norms):
         return self.regularizer.conjugate_gradient(np.asarray(dual_norms) / self.factor)

@@ -68,6 +68,16 @@ class SquaredL21(Regularizer):
     def prox(self, norms, step):
         return prox_squared_l1(as_vector(norms), step)
 
+    differentiable_prox = True
+
+    def prox_slope(self, norms, step):
+        return (self.prox(norms, step) > 0).astype(np.float64)
+
+    def prox_coupling(self, norms, step):
+        # p = b - t s on the active set, and s = sum p = sum b / (1 + t |active|)
+        active = self.prox_slope(norms, step)
+        return np.sqrt(step / (1.0 + step * active.sum())) * active
+
     def conjugate(self, dual_norms):
         return 0.5 * float(np.abs(dual_norms).max(initial=0.0)) ** 2
 

@@ -7,7 +7,7 @@ import pytest
 from omkl.batch import Expansion, Problem
 from omkl.kernels import DenseStack
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
 N, M = 14, 4
 LOSSES = {
@@ -23,6 +23,7 @@ REGULARIZERS = {
     "elastic net": (ElasticNet(0.4), lambda b: 0.6 * cp.sum(b) + 0.2 * cp.sum_squares(b)),
     "block q-norm": (LqNorm(1.5), lambda b: cp.sum(cp.power(b, 1.5)) / 1.5),
     "uniform": (Ridge(), lambda b: 0.5 * cp.sum_squares(b)),
+    "squared block 1-norm": (SquaredL21(), lambda b: 0.5 * cp.square(cp.sum(b))),
 }
 
 

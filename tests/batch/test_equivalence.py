@@ -29,6 +29,9 @@ def test_spicy_solves_the_squared_problem_at_the_mapped_strength(stack_and_targe
     assert total > 0
     squared = Problem(kernels, y, Hinge(), SquaredL21(), C / total)
     assert certify(squared, solution.model, solution.certificate.rho).gap < 1e-5
+    directly = Spicy().solve(squared, tol=1e-8)
+    assert directly.converged
+    np.testing.assert_allclose(directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total)
 
 
 @pytest.mark.parametrize("C", [0.3, 2.0])

@@ -10,7 +10,7 @@ from omkl.batch.screening import DualNorms
 from omkl.exceptions import InputError
 from omkl.kernels import DenseStack, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, PointwiseLoss, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, ScalarPenalty, SquaredL21
+from omkl.regularizers import L21, ElasticNet, ScalarPenalty, SquaredL21, SquaredLq
 
 SPARSE = "block 1-norm"
 
@@ -51,7 +51,7 @@ def test_the_certificate_is_that_of_the_returned_model(random_problem, loss, reg
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
-@pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.2)])
+@pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.2), SquaredL21()])
 def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, monkeypatch):
     kernels, y = many_kernels()
     problem = Problem(kernels, y, loss, regularizer, C=0.05)
@@ -184,12 +184,21 @@ def test_iterations_are_told_and_can_be_stopped():
     assert not stopped.converged
 
 
-def test_a_regularizer_that_is_no_sum_is_refused():
+def test_a_regularizer_that_a_method_is_not_for_is_refused():
     kernels, y = many_kernels(3)
     with pytest.raises(InputError, match="sum over kernels"):
-        Spicy().solve(Problem(kernels, y, Logistic(), SquaredL21(), 1.0))
+        Spicy().solve(Problem(kernels, y, Logistic(), SquaredLq(1.5), 1.0))
     with pytest.raises(InputError, match="smooth dual"):
         OneStep().solve(Problem(kernels, y, Logistic(), L21(), 1.0))
+
+
+def test_a_multiple_of_the_squared_norm_is_a_larger_C():
+    kernels, y = many_kernels(60)
+    plain, multiple = (
+        Spicy().solve(Problem(kernels, y, Logistic(), regularizer, C), tol=1e-9).certificate.primal
+        for regularizer, C in ((SquaredL21(), 0.06), (3 * SquaredL21(), 0.02))
+    )
+    assert multiple == pytest.approx(plain, rel=1e-8)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])

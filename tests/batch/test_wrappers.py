@@ -254,3 +254,12 @@ def test_constant_targets_are_no_harm_to_regression():
         solution = HessianMKL().solve(constant, tol=1e-6)
         assert len(solution.model.active) == 0
         assert abs(solution.model.intercept - 2.0) <= 0.1 + 1e-9
+
+
+def test_hessian_mkl_goes_on_where_its_quadratic_program_finds_no_way_down(monkeypatch):
+    problem, factors = small_problem("hinge", "mkl")
+    stay = np.full(problem.kernels.n_kernels, 1.0 / problem.kernels.n_kernels)
+    monkeypatch.setattr("omkl.batch.hessian_mkl.minimize_on_simplex", lambda *_: stay)
+    solution = HessianMKL().solve(problem, tol=1e-3)
+    assert solution.converged
+    assert_allclose(solution.certificate.primal, generic_optimum(problem, factors, "hinge", "mkl"), rtol=1e-3)

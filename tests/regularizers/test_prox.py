@@ -176,6 +176,19 @@ def test_prox_slope_is_the_derivative_of_the_prox(regularizer):
     assert_allclose(regularizer.prox_slope(SMOOTH_POINTS, 0.6), slope, atol=1e-5)
 
 
+@pytest.mark.parametrize("regularizer", [SquaredL21(), 0.25 * SquaredL21(), ElasticNet(0.3)], ids=repr)
+def test_slope_and_coupling_make_the_jacobian_of_the_prox(regularizer):
+    width = 1e-6
+    jacobian = np.array([
+        (regularizer.prox(SMOOTH_POINTS + e, 0.6) - regularizer.prox(SMOOTH_POINTS - e, 0.6)) / (2 * width)
+        for e in width * np.eye(len(SMOOTH_POINTS))
+    ])  # fmt: skip
+    coupling = regularizer.prox_coupling(SMOOTH_POINTS, 0.6)
+    coupling = np.zeros_like(SMOOTH_POINTS) if coupling is None else coupling
+    ours = np.diag(regularizer.prox_slope(SMOOTH_POINTS, 0.6)) - np.outer(coupling, coupling)
+    assert_allclose(ours, jacobian, atol=1e-5)
+
+
 @smooth_conjugate
 def test_derivatives_of_a_smooth_conjugate(regularizer):
     width = 1e-5
