@@ -6,7 +6,7 @@ import numpy as np
 
 from omkl.estimators.encoding import named_kernels
 from omkl.exceptions import InputError, MemoryWarning
-from omkl.kernels import Gaussian, LazyStack, PackedStack
+from omkl.kernels import DistributedStack, Gaussian, LazyStack, PackedStack
 from omkl.kernels.checks import packed_bytes_fit
 from omkl.kernels.gram import cross_matrices, row_blocks
 from omkl.kernels.packing import columns_of
@@ -35,6 +35,10 @@ class ArrayKernels:
     def n_samples(self):
         """Number of training samples, N."""
         return len(self.X)
+
+    def distributed_stack(self, dtype, client):
+        """The Gram matrices on the training samples, on the workers of a Dask client."""
+        return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
 
     def stack(self, dtype):
         """The Gram matrices on the training samples: in memory, or where they do not fit computed in every pass."""
@@ -105,6 +109,10 @@ class GivenMatrices:
                 f"(M, {n_samples}, {n_samples}), for {n_samples} targets; the first has shape {shape}."
             )
         self.names = [f"kernel {m}" for m in range(len(grams))]
+
+    def distributed_stack(self, dtype, client):
+        """The matrices, checked and packed, on the workers of a Dask client."""
+        return DistributedStack.from_grams(self.matrices, client, dtype)
 
     def stack(self, dtype):
         """The matrices, checked and packed."""

@@ -2,6 +2,7 @@
 
 from omkl.kernels.base import Kernel, Pair
 from omkl.kernels.checks import checked_gram
+from omkl.kernels.distributed import DistributedStack
 from omkl.kernels.functions import (
     Average,
     B1Spline,
@@ -25,6 +26,7 @@ __all__ = [
     "ChiSquared",
     "Custom",
     "DenseStack",
+    "DistributedStack",
     "FactoredStack",
     "Gaussian",
     "Kernel",
