@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from sklearn.datasets import load_iris
 
 import omkl
 from omkl import MKLClassifier, MKLRegressor
-from omkl.batch import IterativeSoftThresholding, OneStep, Problem, SimpleMKL, Spicy, regularization_path
+from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
     Custom,
@@ -30,7 +29,7 @@ from omkl.kernels import (
 )
 from omkl.kernels.packing import packed_kernels
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
-from omkl.regularizers import L21, ElasticNet, Ridge, SquaredL21
+from omkl.regularizers import L21, ElasticNet, Ridge
 
 distributed = pytest.importorskip("distributed")
 
@@ -59,7 +58,7 @@ def packed():
     return PackedStack.from_kernels(KERNELS, X)
 
 
-@pytest.fixture(scope="module", params=[2**26, 20 * ROW, 0], ids=["kept", "some kept", "none kept"])
+@pytest.fixture(scope="module", params=[2**26, 0], ids=["kept", "none kept"])
 def stack(request, client):
     client.wait_for_workers(2)
     return DistributedStack.from_kernels(KERNELS, X, client, budget=request.param)
@@ -112,20 +111,18 @@ CASES = [
 ]
 
 
-def assert_same_solution(found, expected, stack, close=None):
-    """To 1e-10; to the last bit where the kernels that were worked on are all kept here."""
+def assert_same_solution(found, expected, stack):
+    """To 1e-10; to the last bit where the kernels that were worked on are kept here."""
     assert expected.converged
     assert len(expected.model.active) > 3
-    if close is None:
-        close = 0.0 if expected.history[-1]["working_set"] <= stack.kept_bytes // ROW else 1e-10
     assert_array_equal(found.model.active, expected.model.active)
-    if close:
-        assert_allclose(found.certificate.primal, expected.certificate.primal, rtol=close)
-        assert_allclose(found.certificate.norms, expected.certificate.norms, atol=close)
-        assert_allclose(found.certificate.outputs, expected.certificate.outputs, atol=close)
-    else:
+    if stack.kept_bytes:
         assert found.certificate.primal == expected.certificate.primal
         assert_array_equal(found.model.coefficients, expected.model.coefficients)
+    else:
+        assert_allclose(found.certificate.primal, expected.certificate.primal, rtol=1e-10)
+        assert_allclose(found.certificate.norms, expected.certificate.norms, atol=1e-10)
+        assert_allclose(found.certificate.outputs, expected.certificate.outputs, atol=1e-10)
 
 
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
@@ -143,11 +140,10 @@ def test_so_it_does_by_iterations(stack, packed, solver, loss, regularizer, C, m
     assert_same_solution(found, expected, stack)
 
 
-@pytest.mark.parametrize(("solver", "regularizer"), [(IterativeSoftThresholding(), L21()), (SimpleMKL(), SquaredL21())])
-def test_other_solvers_work_too(stack, packed, solver, regularizer):
-    loss = Logistic() if isinstance(regularizer, L21) else Hinge()
-    found, expected = (solver.solve(Problem(k, Y, loss, regularizer, 0.1), 1e-2) for k in (stack, packed))
-    assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-8)
+def test_other_solvers_work_too(stack, packed):
+    solver = IterativeSoftThresholding()
+    found, expected = (solver.solve(Problem(k, Y, Logistic(), L21(), 0.1), 1e-2) for k in (stack, packed))
+    assert_same_solution(found, expected, stack)
 
 
 def test_a_path_is_that_of_one_machine(stack, packed):
@@ -194,10 +190,10 @@ def test_fewer_kernels_than_workers(client):
 def test_workers_are_left_with_nothing(client):
     stack = DistributedStack.from_kernels(KERNELS[:9], X, client)
     stack.products(Y, np.arange(4))
-    others = sum(client.run(n_actors).values()) - 2
+    before = sum(client.run(n_actors).values())
     del stack
     gc.collect()
-    assert eventually(lambda: sum(client.run(n_actors).values()) == others)
+    assert eventually(lambda: sum(client.run(n_actors).values()) <= before - 2)
 
 
 def n_actors(dask_worker):
@@ -214,46 +210,39 @@ def eventually(condition, seconds=20):
 # ---- workers that die -------------------------------------------------------------------------------------------
 
 
-def kill(client, workers):
-    for pid in client.run(os.getpid, workers=workers).values():
-        os.kill(pid, signal.SIGKILL)
+def kill(client, worker):
+    os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("budget", [2**26, 0], ids=["kept", "none kept"])
-@pytest.mark.parametrize("n_killed", [1, 2])
-def test_workers_that_die_in_the_middle_change_nothing(client, packed, budget, n_killed):
+def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
+    monkeypatch.setattr(worker_shares, "GRACE", 60.0)
     client.wait_for_workers(2)
-    stack = DistributedStack.from_kernels(KERNELS, X, client, budget=budget)
+    stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
+    victim = sorted(client.nthreads())[0]
     rounds = []
 
     def murder(record):
         rounds.append(record)
         if len(rounds) == 2:
-            kill(client, sorted(client.nthreads())[:n_killed])
+            kill(client, victim)
 
     problem = Problem(stack, Y, Hinge(), L21(), 0.05)
     found = Spicy().solve(problem, 1e-4, on_iteration=murder)
     expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 0.05), 1e-4)
     assert len(rounds) > 2
-    assert_same_solution(found, expected, stack, close=0.0 if budget else 1e-10)
-    assert sum(stack.share_bytes().values()) == packed.nbytes
-
-
-def test_a_worker_that_dies_while_it_waits_is_replaced_by_one_without_a_share(client, packed):
-    client.wait_for_workers(2)
-    stack = DistributedStack.from_kernels(KERNELS, X, client)
-    kill(client, sorted(client.nthreads())[:1])
-    assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
-    client.wait_for_workers(2)
-    assert len(stack.share_bytes()) == 2
+    assert_same_solution(found, expected, stack)
+    # its successor is the one that has no share yet, not the survivor
+    shares = stack.share_bytes()
+    assert victim not in shares
+    assert len(shares) == 2
+    assert sum(shares.values()) == packed.nbytes
 
 
 def test_a_worker_that_dies_while_it_computes_its_share(client, packed):
     client.wait_for_workers(2)
     slow = [Custom(slow_kernel, normalize=None) for _ in range(6)]
     victim = sorted(client.nthreads())[0]
-    pid = client.run(os.getpid, workers=[victim])[victim]
-    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
+    threading.Timer(0.5, kill, (client, victim)).start()
     stack = DistributedStack.from_kernels(slow, X, client)
     assert victim not in client.nthreads()
     assert_allclose(stack.quadratics(Y), 6 * [np.square(X.T @ Y).sum()], rtol=1e-6)
@@ -265,10 +254,8 @@ def slow_kernel(left, right):
 
 
 def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
-    monkeypatch.setattr(worker_shares, "MOST_LOSSES", 1)
-    client.wait_for_workers(2)
-    with pytest.raises(DistributionError, match=r"lost with its worker 2 times.*memory"):
-        DistributedStack.from_kernels([Custom(deadly_kernel)] * 2, X, client)
+    monkeypatch.setattr(worker_shares, "MOST_LOSSES", 0)
+    refuse(DistributionError, r"lost with its worker 1 times.*memory", client, [Custom(deadly_kernel)])
 
 
 def deadly_kernel(left, right):
@@ -289,7 +276,7 @@ def test_clients_that_are_none(client, monkeypatch):
         refuse(InputError, "client must be a dask.distributed.Client", other)
     closed = distributed.Client(client.scheduler.address)
     closed.close()
-    refuse(DistributionError, "client is closed: connect a new one", closed)
+    refuse(DistributionError, "is closed: connect a new one", closed)
     monkeypatch.setitem(sys.modules, "distributed", None)
     refuse(MissingDependencyError, r"pip install omkl\[dask\]", client)
 
@@ -381,11 +368,3 @@ def test_a_regressor_on_given_matrices_and_a_path(client):
     assert_array_equal(there, here)
     here, there = (model.path(grams, X[:, 0], C=3, **on) for on in ({}, {"client": client}))
     assert [record["objective"] for record in there] == [record["objective"] for record in here]
-
-
-def test_an_address_that_nobody_listens_at():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(OSError, match="Timed out"):
-        distributed.Client(f"tcp://127.0.0.1:{port}", timeout=0.2)
