@@ -83,16 +83,21 @@ class WorkerShares:
     def _send(self, s, call):
         """The future of a method's answer; None where the share is known to be lost."""
         method, *arguments = call
-        try:
-            if self._actors[s] is None:
+        if self._actors[s] is None:
+            try:
                 self._actors[s] = self._result(s, self._futures[s])
+            except _ShareLostError:
+                return None
+        try:
             return getattr(self._actors[s], method)(*arguments)
-        except (_ShareLostError, RuntimeError):
+        except RuntimeError:
+            # Dask has seen the worker go
             return None
 
     def _result(self, s, pending):
         """The result of a future of share ``s``, unless its worker is lost."""
         from distributed import CancelledError, KilledWorker
+        from distributed.comm import CommClosedError
 
         while pending is not None:
             try:
@@ -100,8 +105,13 @@ class WorkerShares:
             except TimeoutError:
                 if self._futures[s].status not in ("finished", "pending") or self._homes[s] not in _alive(self.client):
                     break
-            except (OSError, CancelledError, KilledWorker):
+            except (CancelledError, KilledWorker, CommClosedError):
                 break
+            except OSError as error:
+                # what Dask raises where it cannot reach a worker; any other is the user's kernel's own
+                if type(error) is OSError:
+                    break
+                raise
             except OmklError as error:
                 raise InputError(f"The worker {self._homes[s]} cannot do its part. {error}") from None
             except ImportError as error:
@@ -124,7 +134,7 @@ class WorkerShares:
                 continue
             return
         raise DistributionError(
-            f"A share of the kernels was lost with its worker {MOST_LOSSES + 1} times, the last one "
+            f"A share of the kernels was lost with its worker {MOST_LOSSES + 1} times, the last "
             f"{self._homes[s]}: look at the workers' logs, they may lack memory."
         )
 

@@ -307,12 +307,12 @@ def test_kernels(client):
     )
     lock = threading.Lock()
     refuse(InputError, "cannot be sent to workers", client, [Custom(lambda left, right: lock and left @ right.T)])
-    with pytest.raises(ValueError, match="of my own"):
+    with pytest.raises(FileNotFoundError, match="of my own"):
         DistributedStack.from_kernels([Custom(broken_kernel)], X, client)
 
 
 def broken_kernel(left, right):
-    raise ValueError("of my own")
+    raise FileNotFoundError("of my own")
 
 
 def test_matrices_that_are_no_kernels_are_named(client):
