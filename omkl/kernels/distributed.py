@@ -18,6 +18,7 @@ from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import pack, unpack
 from omkl.kernels.checks import checked_gram
 from omkl.kernels.functions import as_kernel
+from omkl.kernels.share import OnData
 from omkl.kernels.stack import PackedStack
 from omkl.kernels.worker_shares import WorkerShares, workers_of
 
@@ -73,14 +74,14 @@ class DistributedStack:
         client, dtype, budget
             As for the class.
         """
-        kernels, X, dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X, np.float64), np.dtype(dtype)
+        given = OnData([as_kernel(kernel) for kernel in kernels], np.asarray(X, np.float64), np.dtype(dtype))
         workers_of(client)
-        _require_sendable(kernels)
+        _require_sendable(given)
 
         def recipe(part):
-            yield "compute", kernels, X, dtype, part
+            yield "compute", given, part
 
-        return cls(client, len(kernels), len(X), dtype, recipe, budget)
+        return cls(client, len(given.kernels), len(given.X), dtype, recipe, budget)
 
     @classmethod
     def from_grams(cls, grams, client, dtype=np.float32, budget=2**26):
@@ -274,11 +275,11 @@ class _Kept:
         return np.array([self._places[kernel] for kernel in which], dtype=np.int64)
 
 
-def _require_sendable(kernels):
+def _require_sendable(given):
     """Raise an InputError where kernels cannot be sent; Dask would wait for an answer for ever."""
     from distributed.protocol import serialize
 
     try:
-        serialize(kernels, on_error="raise")
+        serialize(given, on_error="raise")
     except Exception as error:
         raise InputError(f"The kernels cannot be sent to workers ({error}): define them in a module.") from None

@@ -1,5 +1,7 @@
 """What one worker of a cluster holds: its share of the kernels of a stack."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from omkl.exceptions import InputError
@@ -9,6 +11,15 @@ from omkl.kernels.stack import PackedStack
 
 #: Part of a worker's memory limit that may be in use: beyond, Dask ends the worker.
 USABLE = 0.9
+
+
+@dataclass(frozen=True)
+class OnData:
+    """Kernels on the rows of X (N, d): one object, as Dask takes long over a list of thousands."""
+
+    kernels: list
+    X: np.ndarray
+    dtype: np.dtype
 
 
 class Share:
@@ -24,10 +35,10 @@ class Share:
 
     # ---- getting the kernels ------------------------------------------------------------------------------------
 
-    def compute(self, kernels, X, dtype, part):
-        """Compute kernels ``part``, a range, of all of these on the rows of X."""
-        _require_worker_memory(packed_bytes(len(part), len(X), dtype))
-        self._hold(packed_kernels(kernels, X, dtype, part))
+    def compute(self, given, part):
+        """Compute some of the kernels of an :class:`OnData`: those of a range."""
+        _require_worker_memory(packed_bytes(len(part), len(given.X), given.dtype))
+        self._hold(packed_kernels(given.kernels, given.X, given.dtype, part))
 
     def reserve(self, n_kernels, n_samples, dtype):
         """Make room for kernels that :meth:`fill` brings."""
