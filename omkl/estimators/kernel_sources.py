@@ -7,7 +7,7 @@ import numpy as np
 from omkl.estimators.encoding import named_kernels
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
-from omkl.kernels import Gaussian, PackedStack
+from omkl.kernels import DistributedStack, Gaussian, PackedStack
 from omkl.kernels.gram import cross_matrices, row_blocks
 from omkl.kernels.packing import columns_of
 
@@ -38,6 +38,11 @@ class ArrayKernels:
         self.kernels, self.ranks = held.kernels, held.ranks
         self.representations = dict(zip(self.names, held.described))
         return held.stack
+
+    def distributed_stack(self, dtype, client):
+        """The Gram matrices on the training samples, on the workers of a Dask client."""
+        self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
+        return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
 
     def n_rows(self, X):
         """Number of samples to predict."""
@@ -119,6 +124,10 @@ class GivenMatrices:
             )
         self.names = [f"kernel {m}" for m in range(len(grams))]
         self.representations = dict.fromkeys(self.names, "dense")
+
+    def distributed_stack(self, dtype, client):
+        """The matrices, checked and packed, on the workers of a Dask client."""
+        return DistributedStack.from_grams(self.matrices, client, dtype)
 
     def stack(self, dtype, approximate):
         """The matrices, checked and packed."""

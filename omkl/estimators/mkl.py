@@ -68,11 +68,15 @@ class BatchMKL(CertifiedEstimator):
             source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X)
         return source, y
 
-    def _solve(self, source, targets):
+    def _stack(self, source, client):
+        dtype = np.dtype(self.dtype)
+        return source.stack(dtype, self.approximate) if client is None else source.distributed_stack(dtype, client)
+
+    def _solve(self, source, targets, client):
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
         loss, regularizer, solver = self._resolve()
         models, duals, history, weights, gaps, iterations = [], [], [], [], [], []
-        stack = source.stack(np.dtype(self.dtype), self.approximate)
+        stack = self._stack(source, client)
         for rows, target in targets:
             kernels = stack if rows is None else _restricted(stack, rows)
             problem = Problem(kernels, target, loss, regularizer, float(self.C), self.fit_intercept)
@@ -93,7 +97,7 @@ class BatchMKL(CertifiedEstimator):
         self.dual_gap_ = max(gaps)
         self.n_iter_ = max(iterations)
 
-    def path(self, X, y, C=20):
+    def path(self, X, y, C=20, client=None):
         """Solve for a sequence of strengths, each from the solution of the one before.
 
         Parameters
@@ -103,6 +107,8 @@ class BatchMKL(CertifiedEstimator):
         C : int or array
             The strengths; a number of them is spread evenly in the logarithm over three decades below the smallest
             strength at which no kernel is active under the block 1-norm.
+        client
+            As for :meth:`fit`.
 
         Returns
         -------
@@ -111,9 +117,9 @@ class BatchMKL(CertifiedEstimator):
             (number of kernels), ``dual_gap`` (relative), ``objective``, ``intercept``, ``n_iter``, ``seconds``.
         """
         # what is fitted stays as it is
-        return clone(self)._path(X, y, C)
+        return clone(self)._path(X, y, C, client)
 
-    def _path(self, X, y, C):
+    def _path(self, X, y, C, client):
         loss, regularizer, solver = self._resolve()
         source, y = self._read(X, y)
         targets = self._targets(y)
@@ -122,8 +128,7 @@ class BatchMKL(CertifiedEstimator):
                 f"A path is for two classes, but y holds {len(self.classes_)}: choose one against the rest."
             )
         ((_, target),) = targets
-        kernels = source.stack(np.dtype(self.dtype), self.approximate)
-        problem = Problem(kernels, target, loss, regularizer, 1.0, self.fit_intercept)
+        problem = Problem(self._stack(source, client), target, loss, regularizer, 1.0, self.fit_intercept)
         records = regularization_path(solver, problem, C, self.tol, self.max_iter)
         worst = max(records, key=lambda record: record["dual_gap"])
         self._warn_above_tolerance(worst["dual_gap"], worst["n_iter"])
@@ -297,13 +302,16 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         )
         self.multiclass = multiclass
 
-    def fit(self, X, y):
+    def fit(self, X, y, client=None):
         """Learn kernels and classifier.
 
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` a list of M Gram matrices (N, N) or one array
         y : array of shape (N,)
+        client : dask.distributed.Client, optional
+            Partition the kernels over the workers of its cluster: the model is the same, and prediction needs no
+            cluster. Meant for the solvers "spicy" and "one-step". A worker that dies costs time only.
 
         Returns
         -------
@@ -313,13 +321,19 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         ------
         omkl.exceptions.InputError
             If a parameter is not as described, there is one class only, or a matrix is not a kernel.
+        omkl.exceptions.DistributionError
+            If the cluster cannot be reached, has no workers, or loses them again and again.
         """
         if self.multiclass not in ("ovr", "ovo"):
             raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
         self._resolve()
         source, y = self._read(X, y)
         targets = self._targets(y)
-        self._solve(source, targets)
+        if client is not None and targets[0][0] is not None:
+            raise InputError(
+                'multiclass="ovo" needs the kernels on one machine: choose "ovr", or leave out the client.'
+            )
+        self._solve(source, targets, client)
         return self
 
     def _targets(self, y):
@@ -407,13 +421,16 @@ history_
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
         )
 
-    def fit(self, X, y):
+    def fit(self, X, y, client=None):
         """Learn kernels and regression function.
 
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` a list of M Gram matrices (N, N) or one array
         y : array of shape (N,)
+        client : dask.distributed.Client, optional
+            Partition the kernels over the workers of its cluster: the model is the same, and prediction needs no
+            cluster. Meant for the solvers "spicy" and "one-step". A worker that dies costs time only.
 
         Returns
         -------
@@ -423,10 +440,12 @@ history_
         ------
         omkl.exceptions.InputError
             If a parameter is not as described, or a matrix is not a kernel.
+        omkl.exceptions.DistributionError
+            As for :meth:`MKLClassifier.fit`.
         """
         self._resolve()
         source, y = self._read(X, y)
-        self._solve(source, self._targets(y))
+        self._solve(source, self._targets(y), client)
         return self
 
     def _targets(self, y):

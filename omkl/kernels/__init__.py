@@ -2,6 +2,7 @@
 
 from omkl.kernels.base import Kernel, Pair
 from omkl.kernels.checks import checked_gram
+from omkl.kernels.distributed import DistributedStack
 from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
     Average,
@@ -27,6 +28,7 @@ __all__ = [
     "ChiSquared",
     "Custom",
     "DenseStack",
+    "DistributedStack",
     "FactoredStack",
     "FeatureMap",
     "FourierFeatures",

@@ -39,15 +39,25 @@ def columns_of(kernel, n_columns):
     return columns
 
 
-def packed_kernels(kernels, X, dtype):
-    """Packed kernels (M, N (N + 1) / 2) of X (N, d)."""
+def packed_kernels(kernels, X, dtype, part=None):
+    """Packed kernels (M, N (N + 1) / 2) of X (N, d); or a part of them, with the bits that they have among all.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel or str
+    X : array of shape (N, d)
+    dtype : {numpy.float32, numpy.float64}
+    part : range, optional
+        The kernels to compute, of step 1; all by default.
+    """
     kernels, X = [as_kernel(kernel) for kernel in kernels], np.ascontiguousarray(X, dtype=np.float64)
+    part = range(len(kernels)) if part is None else part
     n, d = X.shape
-    require_memory(len(kernels), n, dtype)
-    rows = np.empty((len(kernels), n * (n + 1) // 2), dtype=dtype)
+    require_memory(len(part), n, dtype)
+    rows = np.empty((len(part), n * (n + 1) // 2), dtype=dtype)
     gaussians, widths, scales = [], [], []
     views = {}
-    for k, kernel in enumerate(kernels):
+    for k, kernel in enumerate(kernels, start=-part.start):
         columns = columns_of(kernel, d)
         key = columns.tobytes()
         if type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None:
@@ -56,6 +66,8 @@ def packed_kernels(kernels, X, dtype):
             gaussians.append(k)
             widths.append(exponents)
             scales.append({None: 1.0, "average": 1.0, "trace": 1.0 / n}[kernel.normalize])
+            continue
+        if not 0 <= k < len(part):
             continue
         if key not in views:
             # kernels on the same columns tend to follow one another: keep what they share, and nothing else
@@ -67,7 +79,11 @@ def packed_kernels(kernels, X, dtype):
 
 
 def _pack_gaussians(widths, scales, X, places, rows):
-    """``scale exp(width . squared differences)`` for each row of ``widths`` (k, d), into ``rows[places]``."""
+    """``scale exp(width . squared differences)`` for each row of ``widths`` (k, d), into ``rows[places]``.
+
+    Places outside the rows are left out, but not of the products, whose rounding depends on their shape.
+    """
+    wanted = (places >= 0) & (places < len(rows))
     first_row = 0
     while first_row < len(X):
         # whole rows of the triangle, about PAIRS entries
@@ -79,11 +95,15 @@ def _pack_gaussians(widths, scales, X, places, rows):
         differences = (np.square(X[i] - X[j]).T).astype(rows.dtype, order="C")
         for low in range(0, len(places), KERNELS):
             block = slice(low, low + KERNELS)
+            chosen = wanted[block]
+            if not chosen.any():
+                continue
             exponents = widths[block].astype(rows.dtype) @ differences
+            exponents = exponents if chosen.all() else exponents[chosen]
             np.maximum(exponents, SMALLEST_EXPONENT, out=exponents)
             np.exp(exponents, out=exponents)
-            exponents *= scales[block, None].astype(rows.dtype)
-            rows[places[block], _start(first_row) : _start(last_row)] = exponents
+            exponents *= scales[block][chosen, None].astype(rows.dtype)
+            rows[places[block][chosen], _start(first_row) : _start(last_row)] = exponents
         first_row = last_row
 
 
