@@ -210,7 +210,7 @@ def test_the_gap_is_that_of_the_stored_model(cancer):
         ({"loss": "squared"}, "loss of regression"),
         ({"loss": "log"}, "Unknown loss"),
         ({"solver": "newton"}, "Unknown solver"),
-        ({"regularizer": "mkl"}, "sum over kernels"),
+        ({"regularizer": "lp-norm"}, "sum over kernels"),
         ({"solver": "one-step", "regularizer": "block1"}, "smooth dual"),
         ({"solver": "simplemkl", "regularizer": "block1", "loss": "hinge"}, "simplex"),
         ({"multiclass": "all"}, "multiclass"),
