@@ -56,7 +56,7 @@ class WeightConstrained(Alternating):
 
 
 class LpNormMKL(Alternating):
-    r"""MKL with kernel weights in an lp ball, by the closed-form update of Kloft et al. (2011, Algorithm 1).
+    r"""MKL with kernel weights in an lp ball, by the closed-form update of Kloft et al. (2011).
 
     The ball is the regularizer's: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p + 1)`;
     :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge` uniform weights.

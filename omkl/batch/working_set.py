@@ -4,7 +4,6 @@ Kernels outside the working set are zero. One full pass gives :math:`\|\rho\|_{K
 them violate optimality, and certifies the model. The method that solves on the working set sees no other kernel.
 """
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from omkl.batch.intercept import constant_model
 from omkl.batch.linear_system import system_of
 from omkl.batch.problem import Certificate, Expansion, evaluate
+from omkl.batch.progress import Progress
 from omkl.batch.screening import DualNorms
 from omkl.batch.solver import Solution
 
@@ -63,16 +63,17 @@ def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_it
         model = restricted.model()
     certificate = watch.recomputed(model)
     converged = certificate.gap <= tol
-    return Solution(model, certificate, len(watch.history) - 1, converged, watch.history, Start(model, certificate.rho))
+    history = watch.progress.history
+    return Solution(model, certificate, len(history) - 1, converged, history, Start(model, certificate.rho))
 
 
 class _Watch:
     """Certificates of the models on the way, from one full pass each, and the record of them."""
 
     def __init__(self, problem, tol, max_iter, on_iteration):
-        self.problem, self.tol, self.max_iter, self.on_iteration = problem, tol, max_iter, on_iteration
-        self.begin = time.perf_counter()
-        self.history, self.certificate, self._norms_of = [], None, DualNorms(problem)
+        # the start is a record, too
+        self.problem, self.progress = problem, Progress(tol, max_iter + 1, on_iteration)
+        self.certificate, self._norms_of = None, DualNorms(problem)
 
     @property
     def gap(self):
@@ -81,7 +82,7 @@ class _Watch:
 
     def target(self, share):
         """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
-        wanted = self.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
+        wanted = self.progress.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
         return max(0.3 * wanted, share * self.gap)
 
     def look(self, rho, n_active, norms, outputs, restricted=None):
@@ -99,29 +100,22 @@ class _Watch:
             # a lower bound holds for every model
             dual, rho = best.dual, best.rho
         self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
-        self.history.append(self._record(n_active, restricted))
-        stop = self.on_iteration is not None and bool(self.on_iteration(self.history[-1]))
-        self.over = stop or self.certificate.gap <= self.tol or len(self.history) > self.max_iter
+        self.over = self.progress.ends(
+            self.certificate.primal,
+            dual,
+            n_active,
+            working_set=0 if restricted is None else len(restricted.which),
+            full_passes=self._norms_of.passes,
+            newton_steps=0 if restricted is None else restricted.newton_steps,
+            proximal_steps=0 if restricted is None else restricted.proximal_steps,
+            system=system_of(problem.kernels),
+        )
 
     def recomputed(self, model):
         """The certificate of the model as it is returned: norms and predictions from its coefficients."""
         norms, outputs = evaluate(self.problem.kernels, model)
         best = self.certificate
         return Certificate(self.problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
-
-    def _record(self, n_active, restricted):
-        return {
-            "seconds": time.perf_counter() - self.begin,
-            "primal": self.certificate.primal,
-            "dual": self.certificate.dual,
-            "gap": self.certificate.gap,
-            "active": n_active,
-            "working_set": 0 if restricted is None else len(restricted.which),
-            "full_passes": self._norms_of.passes,
-            "newton_steps": 0 if restricted is None else restricted.newton_steps,
-            "proximal_steps": 0 if restricted is None else restricted.proximal_steps,
-            "system": system_of(self.problem.kernels),
-        }
 
 
 def _most_violating(problem, watch, which, most):
