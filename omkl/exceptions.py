@@ -31,6 +31,10 @@ class MissingDependencyError(OmklError, ImportError):
     """An optional dependency is needed and not installed; the message names the extra to install."""
 
 
+class DistributionError(OmklError):
+    """A cluster cannot be reached, or has lost its workers."""
+
+
 class DivergenceError(OmklError):
     """Training has left the finite numbers: the message names the round, and what to change."""
 

@@ -1,6 +1,7 @@
 """What the online estimators share: parameters, training, the frozen predictor, model files."""
 
 import math
+from functools import partial
 from importlib.metadata import version
 
 import numpy as np
@@ -84,8 +85,8 @@ class OnlineEstimator(BaseEstimator):
         """Whether banks must keep averaged parameters."""
         return self.average not in (None, "last")
 
-    def _train(self, trainer, training, validation, rng, callbacks=()):
-        """Make the epochs of ``fit`` on examples that know their ``total_weight``; sets ``history_``."""
+    def _train(self, trainer, training, validation, rng, callbacks=(), mixing=None):
+        """Make the epochs of ``fit`` on examples that know their ``total_weight``, in shards where there is mixing."""
         m = training.total_weight if self.n_examples is None else self.n_examples
         trainer.strength = 1.0 / (self.C * m)
         trainer.radius = self._radius(trainer, training)
@@ -94,7 +95,8 @@ class OnlineEstimator(BaseEstimator):
         if validation is not None:
             stopping = EarlyStopping(validation, self.n_iter_no_change)
             callbacks.insert(0, stopping)
-        history = trainer.fit(
+        fit = trainer.fit if mixing is None else partial(mixing.fit, trainer)
+        history = fit(
             training, epochs=self.epochs, rng=rng if self.shuffle else None, callbacks=callbacks, progress=self.verbose
         )
         if stopping is not None:

@@ -15,6 +15,7 @@ from omkl.estimators.encoding import takes_sparse
 from omkl.estimators.examples import Examples, check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
 from omkl.groups import InterceptBank
+from omkl.online import ParameterMixing
 from omkl.structures import Binary, Multiclass
 
 
@@ -89,7 +90,7 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, client=None, shards=None):
         """Train from scratch.
 
         Parameters
@@ -98,12 +99,15 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             How often each example counts: an integer is that many copies.
+        client, shards
+            As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
         -------
         self
         """
         self._resolve()
+        mixing = ParameterMixing.over(client, shards)
         X, y = self._validate_pair(X, y, reset=True)
         weights = check_sample_weight(sample_weight, len(y))
         if weights is not None:
@@ -113,7 +117,7 @@ n_iter_no_change, n_examples, cache_size, dtype, callbacks, verbose, random_stat
             order, first = _order_by_content(X, y)
             X, y, weights = X[order], y[order], None if weights is None else weights[order]
             distinct = X[first]
-        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, distinct)
+        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, mixing)
         return self
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):

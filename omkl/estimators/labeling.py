@@ -58,10 +58,11 @@ class LabelEstimator(OnlineEstimator):
             return np.dtype(self.dtype)
         return np.dtype(np.float64 if n_kernels * n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    def _fit(self, inputs, offsets, labels, weights, distinct=None):
+    def _fit(self, inputs, offsets, labels, weights, distinct=None, mixing=None):
         """Train from scratch on inputs with a label each, and set the learned attributes.
 
-        Kernels learn their widths from ``distinct`` inputs, all of them by default.
+        Kernels learn their widths from ``distinct`` inputs, all of them by default. ``mixing`` trains in shards, whose
+        kernels cannot be cached: the support goes from shard to shard.
         """
         started = time.perf_counter()
         known = Labels(labels)
@@ -71,9 +72,10 @@ class LabelEstimator(OnlineEstimator):
         structure = self._structure(known)
         rng = self._rng()
         longest = int(np.diff(tokens.offsets).max())
-        trainer = self._start(encoder, structure, tokens if self.cache_size > 0 else None, longest)
+        cached = tokens if self.cache_size > 0 and mixing is None else None
+        trainer = self._start(encoder, structure, cached, longest)
         training, validation = self._split(tokens, gold, weights, rng)
-        history = self._train(trainer, training, validation, rng)
+        history = self._train(trainer, training, validation, rng, mixing=mixing)
         self.n_iter_ = len(history)
         self.history_ = history
         self.fit_seconds_ = time.perf_counter() - started

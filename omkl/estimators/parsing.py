@@ -17,7 +17,7 @@ from omkl.estimators.treebanks import as_treebank, check_trees, only_projective,
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.losses import CRF, StructuredLoss
-from omkl.online import MeanPolyak
+from omkl.online import MeanPolyak, ParameterMixing
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
 #: Features of each template that a parser remembers by name.
@@ -131,7 +131,7 @@ class DependencyParser(OnlineEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, client=None, shards=None):
         """Train from scratch.
 
         Parameters
@@ -140,6 +140,11 @@ class DependencyParser(OnlineEstimator):
             Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008.
         y : ignored
             The trees are in ``X``.
+        client : dask.distributed.Client, optional
+            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.online.mixing`.
+        shards : int, optional
+            Number of shards; the number of the client's workers by default. Without a client the same shards are
+            trained here, one after the other, to the same bits.
 
         Returns
         -------
@@ -151,6 +156,7 @@ class DependencyParser(OnlineEstimator):
             If a parameter or a sentence is not as described; the parser stays what it was.
         """
         self._resolve()
+        mixing = ParameterMixing.over(client, shards)
         started = time.perf_counter()
         treebank, templates = self._trees(X)
         rng = self._rng()
@@ -161,11 +167,11 @@ class DependencyParser(OnlineEstimator):
         )
         trainer = self._trainer_of([bank], self._tree())
         validation = None if held_out is None else examples.only(held_out)
-        history = self._train(trainer, examples.only(chosen), validation, rng)
+        history = self._train(trainer, examples.only(chosen), validation, rng, mixing=mixing)
         relations = None
         if self.labeled:
             relations = RelationLabeler.for_treebank(treebank)
-            relations.fit(treebank[chosen], self.C, len(history), rng, self.verbose)
+            relations.fit(treebank[chosen], self.C, len(history), rng, self.verbose, mixing)
         features = strongest_features(trainer.banks[0], treebank, examples, TOP)
         self._adopt(templates, trainer, relations, features)
         self.n_iter_, self.history_ = len(history), history

@@ -1,9 +1,11 @@
 """The relation of each arc, once the tree is known: a linear classifier on templates of the arc."""
 
+from functools import partial
+
 import numpy as np
 
 from omkl.data import Strings
-from omkl.estimators.arcs import encode
+from omkl.estimators.arcs import ArcExamples, encode
 from omkl.estimators.treebanks import absent_fields
 from omkl.exceptions import InputError
 from omkl.groups import ArcFeatureHasher, ExplicitBank, TemplateSet
@@ -56,10 +58,11 @@ class RelationLabeler:
         absent = set(absent_fields(treebank, templates.fields))
         return cls(treebank.strings["deprels"].copy(), TemplateSet([t for t in templates if not t.fields & absent]))
 
-    def fit(self, treebank, C, epochs, rng, progress):
-        """Train on gold trees; returns the history."""
+    def fit(self, treebank, C, epochs, rng, progress, mixing=None):
+        """Train on gold trees, in shards with a :class:`~omkl.online.ParameterMixing`; returns the history."""
         self.trainer.strength = 1.0 / (C * len(treebank))
-        return self.trainer.fit(_Arcs(self, treebank, treebank.deprels), epochs=epochs, rng=rng, progress=progress)
+        fit = self.trainer.fit if mixing is None else partial(mixing.fit, self.trainer)
+        return fit(_Arcs.of(self, treebank, treebank.deprels), epochs=epochs, rng=rng, progress=progress)
 
     def partial_fit(self, treebank, strength):
         """One round for each sentence. Relations that the first call did not know are no part of its classes."""
@@ -68,7 +71,7 @@ class RelationLabeler:
             unknown = treebank.strings["deprels"][treebank.deprels[np.argmin(codes)]]
             raise InputError(f"The relation {unknown!r} was not in the first call of partial_fit, which fixes them.")
         self.trainer.strength = strength
-        arcs = _Arcs(self, treebank, codes)
+        arcs = _Arcs.of(self, treebank, codes)
         for s in range(len(arcs)):
             self.trainer.update(*arcs[s])
 
@@ -101,17 +104,25 @@ class RelationLabeler:
 class _Arcs:
     """The gold arcs of a treebank as training examples, listed when asked for: all of them would be large."""
 
-    def __init__(self, labeler, treebank, relations):
-        self._hasher = labeler._hasher
-        self._tokens = labeler.encode(treebank)
-        self._heads = treebank.heads.astype(np.int64)
-        self._relations = relations.astype(np.int64)
-        self._offsets = treebank.offsets
+    def __init__(self, templates, trees, relations):
+        self._templates = templates
+        self._hasher = ArcFeatureHasher(templates, ROWS)
+        self._trees = trees
+        self._relations = relations
+
+    @classmethod
+    def of(cls, labeler, treebank, relations):
+        return cls(labeler.templates, ArcExamples.of(treebank, labeler.templates), relations.astype(np.int64))
+
+    def part(self, places):
+        offsets = self._trees.offsets
+        words = [np.arange(offsets[s], offsets[s + 1]) for s in places]
+        return _Arcs(self._templates, self._trees.part(places), self._relations[np.concatenate(words)])
 
     def __len__(self):
-        return len(self._tokens)
+        return len(self._trees)
 
     def __getitem__(self, s):
-        low, high = self._offsets[s], self._offsets[s + 1]
-        arcs = self._hasher.tokens(self._tokens.sentence(s), self._heads[low:high])
-        return Example(arcs.everything(), self._relations[low:high])
+        x, heads, _ = self._trees[s]
+        arcs = self._hasher.tokens(x, heads)
+        return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])])

@@ -10,6 +10,7 @@ from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
+from omkl.online import ParameterMixing
 from omkl.structures import Chain
 
 
@@ -134,7 +135,7 @@ class SequenceLabeler(LabelEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, client=None, shards=None):
         """Train on sequences, from scratch.
 
         Parameters
@@ -143,6 +144,12 @@ class SequenceLabeler(LabelEstimator):
         y : list of sequences of labels
         sample_weight : array of shape (number of sequences,), optional
             How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`.
+        client : dask.distributed.Client, optional
+            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.online.mixing`.
+        shards : int, optional
+            Number of shards; the number of the client's workers by default. Without a client the same shards are
+            trained here, one after the other, to the same bits. Kernels that
+            are held as dual expansions are then computed when they are needed, as with ``cache_size=0``.
 
         Returns
         -------
@@ -156,7 +163,7 @@ class SequenceLabeler(LabelEstimator):
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit(tokens, offsets, flat, weights)
+        self._fit(tokens, offsets, flat, weights, mixing=ParameterMixing.over(client, shards))
         return self
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):

@@ -1,11 +1,14 @@
 """Groups of dependency arcs: feature templates, hashed on the fly."""
 
+from functools import partial
+
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as jit
 from omkl.groups._jit_arc_features import find_examples
 from omkl.groups.arc_layout import TemplateLayout
+from omkl.groups.mixing import TableLayout, mix_table, table_changes
 from omkl.groups.templates import TemplateSet
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
@@ -225,6 +228,24 @@ class ArcTemplateBank:
         )  # fmt: skip
         seen = [(float(weights.flat[o]), *place) for o, place in zip(order, found.tolist()) if place[0] >= 0]
         return seen[:n]
+
+    def blueprint(self):
+        return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
+
+    def changes(self, since):
+        changes = table_changes(
+            self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger
+        )
+        return {**changes, "stored": self._stored}
+
+    def mix(self, changes, mixture):
+        mix_table(self._places(), self.table, self._sums, changes, mixture)
+        self.recompute_norms()
+        self._stored[:] = np.any([change["stored"] for change in changes], axis=0) & (self.ledger.square_norms > 0)
+
+    def _places(self):
+        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return TableLayout(owners, self._layout.groups, np.array([*jit.FIRST_SLOT, jit.LINE]))
 
     def state(self):
         return {

@@ -2,6 +2,8 @@
 
 from omkl.online.averaging import Average, PolynomialAverage, UniformAverage
 from omkl.online.diagnostics import RegretMonitor, regret_bound
+from omkl.online.executors import DaskExecutor
+from omkl.online.mixing import ParameterMixing
 from omkl.online.predictor import Predictor
 from omkl.online.schedules import (
     Constant,
@@ -17,6 +19,7 @@ from omkl.online.trainer import Example, OnlineTrainer, Step
 __all__ = [
     "Average",
     "Constant",
+    "DaskExecutor",
     "DistanceOverGradients",
     "Example",
     "InverseSqrt",
@@ -24,6 +27,7 @@ __all__ = [
     "LinearDecay",
     "MeanPolyak",
     "OnlineTrainer",
+    "ParameterMixing",
     "PolynomialAverage",
     "Predictor",
     "RegretMonitor",
