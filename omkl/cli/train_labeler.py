@@ -3,10 +3,12 @@
 import time
 
 from omkl.cli.common import (
+    add_cluster_options,
     add_input_options,
     add_output_options,
     add_training_options,
     bar_chart,
+    training_cluster,
     training_parameters,
     write_json,
 )
@@ -31,12 +33,18 @@ def add_parser(kinds):
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_cluster_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Train and save a sequence labeler."""
+    with training_cluster(arguments) as cluster:
+        _run(arguments, cluster)
+
+
+def _run(arguments, cluster):
     say = (lambda *_: None) if arguments.quiet else print
     X, y = _labelled(arguments.train, arguments)
     dev = _labelled(arguments.dev, arguments) if arguments.dev else None
@@ -45,7 +53,7 @@ def run(arguments):
         early_stopping=arguments.early_stopping, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    labeler.fit(X, y)
+    labeler.fit(X, y, **cluster)
     seconds = time.perf_counter() - started
     labeler.save(arguments.output)
     n_tokens = sum(map(len, X))

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from omkl.cli.common import (
+    add_cluster_options,
     add_output_options,
     add_training_options,
     add_treebank_options,
     bar_chart,
     peak_memory,
+    training_cluster,
     training_parameters,
     write_json,
 )
@@ -39,12 +41,18 @@ def add_parser(kinds):
     parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="for parameters (default 140)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     add_treebank_options(parser)
+    add_cluster_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Train and save a parser."""
+    with training_cluster(arguments) as cluster:
+        _run(arguments, cluster)
+
+
+def _run(arguments, cluster):
     say = (lambda *_: None) if arguments.quiet else print
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
@@ -59,7 +67,7 @@ def run(arguments):
     )  # fmt: skip
     started = time.perf_counter()
     with _ending_on_interrupt(report):
-        parser.fit(treebank)
+        parser.fit(treebank, **cluster)
     seconds = time.perf_counter() - started
     parser.save(arguments.output)
     metrics = {
@@ -114,6 +122,7 @@ class _Report:
             self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, {alive} of "
                       f"{len(record['norms'])} templates active, "
                       f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
+        return self.interrupted  # shards are asked after every epoch only
 
     def on_round(self, trainer, step):
         return self.interrupted

@@ -233,9 +233,7 @@ class ArcTemplateBank:
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
 
     def changes(self, since):
-        changes = table_changes(
-            self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger
-        )
+        changes = table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger)
         return {**changes, "stored": self._stored}
 
     def mix(self, changes, mixture):
