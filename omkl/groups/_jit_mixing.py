@@ -2,11 +2,16 @@
 
 A table is (rows, slots). ``owners[row]`` and the block of slots ``edges[b] : edges[b + 1]`` say which group a weight is
 of, ``groups[owners[row], b]``; -1 is none. Which weights moved is one bit a weight, in the order of the table; their
-values follow in that order without gaps.
+values follow in that order without gaps, and one more value follows them: which weights moved is hardly predictable,
+so the loops take no branches, and read (or write) one value too far.
 """
 
 import numpy as np
 from numba import njit
+
+_ONE = np.uint64(1)
+_THREE = np.uint64(3)
+_SEVEN = np.uint64(7)
 
 
 @njit(cache=True, nogil=True)
@@ -17,7 +22,6 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, kept, gi
     """
     n_rows, n_slots = table.shape
     averaging = sums.shape[0] > 0
-    scaled, shifted = np.empty(1, table.dtype), np.empty(1, sums.dtype)
     count = 0
     for row in range(n_rows):
         for b in range(edges.shape[0] - 1):
@@ -25,38 +29,31 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, kept, gi
             if k < 0:
                 continue
             for slot in range(edges[b], edges[b + 1]):
-                scaled[0] = kept[k] * before[row, slot]
-                differs = table[row, slot] != scaled[0]
+                start = before[row, slot]
+                differs = table[row, slot] != table.dtype.type(kept[k] * start)
                 if averaging:
-                    shifted[0] = before_sums[row, slot] + given[k] * before[row, slot]
-                    differs |= sums[row, slot] != shifted[0]
-                if differs:
-                    place = row * n_slots + slot
-                    moved[place >> 3] |= np.uint8(1 << (place & 7))
-                    count += 1
+                    differs |= sums[row, slot] != sums.dtype.type(before_sums[row, slot] + given[k] * start)
+                place = row * n_slots + slot
+                moved[place >> 3] |= np.uint8(differs) << np.uint8(place & 7)
+                count += differs
     return count
 
 
 @njit(cache=True, nogil=True)
 def gather(moved, table, out):
     """The marked weights of a table, one after the other."""
-    n_slots = table.shape[1]
+    n_rows, n_slots = table.shape
     count = 0
-    for byte in range(moved.shape[0]):
-        bits = moved[byte]
-        place = byte << 3
-        while bits:
-            if bits & 1:
-                out[count] = table[place // n_slots, place % n_slots]
-                count += 1
-            bits >>= 1
-            place += 1
-    return count
+    for row in range(n_rows):
+        for slot in range(n_slots):
+            place = row * n_slots + slot
+            out[count] = table[row, slot]
+            count += (moved[place >> 3] >> (place & 7)) & 1
 
 
 @njit(cache=True, nogil=True)
 def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners, groups, edges, weight, points, pasts,
-              kept, given, point, past, touched):  # fmt: skip
+              kept, given, point, past):  # fmt: skip
     """Add what one shard moved in the rows ``low .. high - 1``; returns how many of its values are used up by now.
 
     ``point`` gains ``w s (v' - kept v)`` and ``past`` ``w (a v' + u' - a kept v - given v - u)``: what a weight's part
@@ -69,40 +66,43 @@ def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners,
             k = groups[owners[row], b]
             if k < 0:
                 continue
+            mine, ours, still = points[k], pasts[k], pasts[k] * kept[k] + weight * given[k]
             for slot in range(edges[b], edges[b + 1]):
-                place = row * n_slots + slot
-                if not (moved[place >> 3] >> (place & 7)) & 1:
-                    continue
+                place = np.uint64(row * n_slots + slot)
+                bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
                 start, value = np.float64(table[row, slot]), np.float64(values[cursor])
-                point[row - low, slot] += points[k] * (value - kept[k] * start)
+                gain = mine * (value - kept[k] * start)
+                point[row - low, slot] += gain if bit else 0.0
                 if averaging:
-                    own = pasts[k] * value + weight * np.float64(value_sums[cursor])
-                    still = (pasts[k] * kept[k] + weight * given[k]) * start + weight * np.float64(sums[row, slot])
-                    past[row - low, slot] += own - still
-                touched[row - low, slot] = True
-                cursor += 1
+                    gain = ours * value - still * start
+                    gain += weight * (np.float64(value_sums[cursor]) - np.float64(sums[row, slot]))
+                    past[row - low, slot] += gain if bit else 0.0
+                cursor += bit
     return cursor
 
 
 @njit(cache=True, nogil=True)
-def settle_rows(low, high, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past, touched):
-    """Give the rows ``low .. high - 1`` their mixed weights, from what :func:`add_shard` has added up."""
+def settle_rows(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
+    """Give the rows ``low .. high - 1`` their mixed weights, from what :func:`add_shard` has added up.
+
+    Those that no shard has ``moved`` are scaled with their group, if it is.
+    """
+    n_slots = table.shape[1]
     averaging = sums.shape[0] > 0
     for row in range(low, high):
         for b in range(edges.shape[0] - 1):
             k = groups[owners[row], b]
             if k < 0:
                 continue
-            rescaled = factors[k] != 1.0 or shifts[k] != 0.0
+            whole, every = scales[k] * factors[k], averages[k] + shifts[k]
+            scale, average, factor, shift = scales[k], averages[k], factors[k], shifts[k]
             for slot in range(edges[b], edges[b + 1]):
-                if touched[row - low, slot]:
-                    start = np.float64(table[row, slot])
-                    table[row, slot] = (scales[k] * factors[k] * start + point[row - low, slot]) / scales[k]
-                    if averaging:
-                        total = (averages[k] + shifts[k]) * start + sums[row, slot] + past[row - low, slot]
-                        sums[row, slot] = total - averages[k] * table[row, slot]
-                elif rescaled:
-                    start = np.float64(table[row, slot])
-                    table[row, slot] = factors[k] * start
-                    if averaging:
-                        sums[row, slot] += shifts[k] * start
+                place = np.uint64(row * n_slots + slot)
+                bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
+                start = np.float64(table[row, slot])
+                mixed = (whole * start + point[row - low, slot]) / scale
+                weight = table.dtype.type(mixed if bit else factor * start)
+                table[row, slot] = weight
+                if averaging:
+                    total = every * start + sums[row, slot] + past[row - low, slot] - average * weight
+                    sums[row, slot] = total if bit else sums[row, slot] + shift * start

@@ -78,10 +78,10 @@ def table_changes(layout, table, sums, before, before_sums, ledger):
     """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
     moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
     count = jit.find_moved(table, sums, before, before_sums, *layout, ledger.kept, ledger.given, moved)
-    changes = {"moved": moved, "values": np.empty(count, table.dtype), "sums": np.empty(count, sums.dtype)}
+    changes = {"moved": moved, "values": np.zeros(count + 1, table.dtype)}
+    changes["sums"] = np.zeros(count + 1 if len(sums) else 0, sums.dtype)
     jit.gather(moved, table, changes["values"])
-    if len(sums):
-        jit.gather(moved, sums, changes["sums"])
+    jit.gather(moved, sums, changes["sums"])
     return changes
 
 
@@ -90,18 +90,18 @@ def mix_table(layout, table, sums, changes, mixture):
     n_rows, n_slots = table.shape
     n_block = max(BLOCK // max(n_slots, 1), 1)
     point, past = np.zeros((n_block, n_slots)), np.zeros((n_block if len(sums) else 0, n_slots))
-    touched = np.zeros((n_block, n_slots), dtype=bool)
-    cursors = [0] * len(changes)
+    anywhere = np.bitwise_or.reduce([change["moved"] for change in changes])
+    cursors = np.zeros(len(changes), dtype=np.uint64)
     for low in range(0, n_rows, n_block):
         rows = low, min(low + n_block, n_rows)
         for j, change in enumerate(changes):
             cursors[j] = jit.add_shard(
                 *rows, cursors[j], change["moved"], change["values"], change["sums"], table, sums, *layout,
                 mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.kept[j], mixture.given[j],
-                point, past, touched,
+                point, past,
             )  # fmt: skip
         jit.settle_rows(
-            *rows, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
-            point, past, touched,
+            *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
+            point, past,
         )  # fmt: skip
-        point[:], past[:], touched[:] = 0.0, 0.0, False
+        point[:], past[:] = 0.0, 0.0

@@ -13,6 +13,8 @@ INTERVAL = 0.5
 ATTEMPTS = 5
 #: Seconds to wait for a worker where there is none left.
 PATIENCE = 30
+#: Seconds until the scheduler has noticed that a worker died.
+PAUSE = 1.0
 
 
 class SerialExecutor:
@@ -60,10 +62,14 @@ class DaskExecutor:
                 missing = [j for j, result in enumerate(results) if result is None]
                 if not missing:
                     return results
-                for j, result in self._attempt(task, state, orders, topic, missing):
-                    results[j] = result
+                try:
+                    for j, result in self._attempt(task, state, orders, topic, missing):
+                        results[j] = result
+                except (OSError, TimeoutError):  # a worker died while data was sent to it
+                    self._places = [None] * len(self._shards)
+                    time.sleep(PAUSE)
         raise DistributionError(
-            f"Workers died {ATTEMPTS} times during one epoch: look at their logs, they may lack memory."
+            f"Workers, or the scheduler, were lost {ATTEMPTS} times in one epoch: their logs tell why; it may be memory."
         )
 
     def _attempt(self, task, state, orders, topic, chosen):
@@ -71,12 +77,12 @@ class DaskExecutor:
         from distributed import CancelledError, KilledWorker, as_completed
 
         workers = workers_of(self._client)
-        shared = self._client.scatter(state, broadcast=True, hash=False)
+        [shared] = self._client.scatter([state], broadcast=True, hash=False)
         passes = {}
         for j in chosen:
             worker = workers[j % len(workers)]
             if self._places[j] is None:
-                self._places[j] = self._client.scatter(self._shards[j], workers=[worker], hash=False)
+                [self._places[j]] = self._client.scatter([self._shards[j]], workers=[worker], hash=False)
             future = self._client.submit(
                 _report_to, task, topic, j, shared, self._places[j], orders[j], pure=False, workers=[worker],
                 allow_other_workers=True,
@@ -126,7 +132,7 @@ class Reporter:
 
     def __call__(self, count, loss):
         if count % 16 == 0 and time.monotonic() >= self._next:
-            self._tell(count, loss)
+            self._tell(count, float(loss))  # a number that any message can hold
             self._next = time.monotonic() + INTERVAL
 
 

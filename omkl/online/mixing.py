@@ -80,8 +80,8 @@ class ParameterMixing:
         Returns
         -------
         history : list of dict
-            The records have ``shard_losses`` and ``shard_seconds`` (of CPU) too, ``bytes`` that the shards sent back,
-            and ``mixing_seconds``.
+            The records have more: ``shard_losses``, ``shard_seconds`` (of each pass: those that passed, those of
+            CPU), ``mixing_seconds``, and the ``bytes`` that the shards sent back.
         """
         self._check(trainer, examples)
         sizes = [len(range(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
@@ -108,7 +108,7 @@ class ParameterMixing:
                 record = trainer._record(epoch, sum(losses) / len(examples), time.perf_counter() - started)
                 record |= {
                     "shard_losses": [loss / n for loss, n in zip(losses, sizes)],
-                    "shard_seconds": [float(change["seconds"]) for change in changes],
+                    "shard_seconds": [change["seconds"].tolist() for change in changes],
                     "mixing_seconds": time.perf_counter() - passed,
                     "examples": len(examples),
                     "bytes": sum(array.nbytes for change in changes for array in change.values()),
@@ -162,9 +162,10 @@ def pass_over_shard(make_trainer, alone, state, shard, order, report):
     Returns
     -------
     dict of str to array
-        What changed, or all of the state where the shard is alone; with the sum of the losses and the CPU seconds.
+        What changed, or all of the state where the shard is alone; with the sum of the losses, and the seconds that
+        passed and those of CPU.
     """
-    started = time.process_time()
+    started, cpu_started = time.perf_counter(), time.process_time()
     trainer = make_trainer()
     trainer.load_state(state)
     loss = 0.0
@@ -172,7 +173,8 @@ def pass_over_shard(make_trainer, alone, state, shard, order, report):
         loss += trainer.update(*shard[i]).loss
         report(count, loss)
     changes = trainer.state() if alone else trainer.changes(state)
-    return {**changes, "loss": np.array(loss), "seconds": np.array(time.process_time() - started)}
+    seconds = time.perf_counter() - started, time.process_time() - cpu_started
+    return {**changes, "loss": np.array(loss), "seconds": np.array(seconds)}
 
 
 class _Progress:
