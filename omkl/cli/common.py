@@ -77,7 +77,9 @@ def training_cluster(arguments):
     if arguments.workers < 1:
         raise InputError(f"--workers must be a whole number > 0, not {arguments.workers}.")
     with (
-        LocalCluster(arguments.workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR") as cluster,
+        LocalCluster(
+            arguments.workers, threads_per_worker=1, dashboard_address="localhost:0", silence_logs="ERROR"
+        ) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
         yield {"client": client, "shards": arguments.shards}

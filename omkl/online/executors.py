@@ -69,7 +69,7 @@ class DaskExecutor:
                     self._places = [None] * len(self._shards)
                     time.sleep(PAUSE)
         raise DistributionError(
-            f"Workers, or the scheduler, were lost {ATTEMPTS} times in one epoch: their logs tell why; it may be memory."
+            f"Workers, or the scheduler, were lost {ATTEMPTS} times in one epoch: their logs may tell why."
         )
 
     def _attempt(self, task, state, orders, topic, chosen):
