@@ -105,3 +105,31 @@ def mix_table(layout, table, sums, changes, mixture):
             point, past,
         )  # fmt: skip
         point[:], past[:] = 0.0, 0.0
+
+
+def with_rows_moved(changes, n_rows, rows, places):
+    """Changes of a table whose ``rows`` belong to other ``places``, which no shard has used for anything else.
+
+    Parameters
+    ----------
+    changes : dict
+        As :func:`table_changes` made it.
+    n_rows : int
+        Rows of the table.
+    rows, places : int arrays of the same length
+    """
+    bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
+    counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
+    source = np.arange(n_rows)
+    source[rows] = n_rows  # nothing has moved there, unless something comes from elsewhere
+    source[places] = rows
+    starts = np.cumsum(counts) - counts
+    counts = counts[source]
+    order = np.repeat(starts[source] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    order = np.append(order, 0)  # the value that follows the last
+    bits = np.concatenate([bits, np.zeros((1, bits.shape[1]), np.uint8)])[source]
+    return {
+        "moved": np.packbits(bits, bitorder="little"),
+        "values": changes["values"][order],
+        "sums": changes["sums"][order if len(changes["sums"]) else []],
+    }
