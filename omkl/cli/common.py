@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,11 +79,17 @@ def training_cluster(arguments):
         raise InputError(f"--workers must be a whole number > 0, not {arguments.workers}.")
     with (
         LocalCluster(
-            arguments.workers, threads_per_worker=1, dashboard_address="localhost:0", silence_logs="ERROR"
+            n_workers=arguments.workers, threads_per_worker=1, dashboard_address="localhost:0", silence_logs="ERROR"
         ) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
+        client.run(_leave_interrupts_to_caller)
         yield {"client": client, "shards": arguments.shards}
+
+
+def _leave_interrupts_to_caller():
+    """Ctrl-C in a terminal reaches the workers as well, which must end their passes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _connected(client, address):

@@ -38,7 +38,9 @@ def test_epoch_of_two_workers(benchmark, treebank):
     def run():
         for n_workers in (1, 2):
             with (
-                LocalCluster(n_workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR") as cluster,
+                LocalCluster(
+                    n_workers=n_workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR"
+                ) as cluster,
                 Client(cluster, direct_to_workers=True) as client,
             ):
                 parser = DependencyParser(regularizer="l2", labeled=False, epochs=EPOCHS, random_state=0, verbose=False)

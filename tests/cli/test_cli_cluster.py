@@ -38,7 +38,9 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
     if where == "--workers":
         assert train(treebank, out, "--workers", "2") == 0
     else:
-        with distributed.LocalCluster(1, dashboard_address=None, silence_logs="CRITICAL") as cluster:
+        with distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+        ) as cluster:
             assert train(treebank, out, "--scheduler", cluster.scheduler_address, "--shards", "2") == 0
     assert "epoch   2: loss" in capsys.readouterr().out
     for name, array in omkl.load(out)._trainer.state().items():

@@ -1,4 +1,4 @@
-"""Tables of arc templates, mixed: scores are linear in the parameters, so the mix scores as the shards do on average."""
+"""Tables of arc templates, mixed: scores are linear in parameters, so the mix scores as the shards do on average."""
 
 import numpy as np
 import pytest

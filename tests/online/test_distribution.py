@@ -26,7 +26,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
