@@ -80,15 +80,14 @@ class ParameterMixing:
         Returns
         -------
         history : list of dict
-            The records have more: ``shard_losses``, ``shard_seconds`` (of each pass: those that passed, those of
-            CPU), ``mixing_seconds``, and the ``bytes`` that the shards sent back.
+            The records have more: ``examples``, ``shard_losses``, ``shard_seconds`` (of each pass: those that passed,
+            those of CPU), ``mixing_seconds``, and the ``bytes`` that the shards sent back.
         """
         self._check(trainer, examples)
         sizes = [len(range(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
         shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
         executor = self.executor(shards)
         task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
-        weights = np.array(sizes) / sum(sizes) if self.weighting == "size" else np.full(len(sizes), 1 / len(sizes))
         trainer.schedule.plan(trainer.round + epochs * max(sizes))
         for callback in callbacks:
             getattr(callback, "on_start", _nothing)(trainer, examples)
@@ -99,25 +98,21 @@ class ParameterMixing:
                 orders = [np.arange(n) if rng is None else rng.permutation(n) for n in sizes]
                 changes = executor.run(task, trainer.state(), orders, bar.report)
                 passed = time.perf_counter()
-                if self.n_shards == 1:
-                    trainer.load_state(changes[0])
-                    trainer.recompute_norms()
-                else:
-                    trainer.mix(changes, weights)
-                losses = [float(change["loss"]) for change in changes]
-                record = trainer._record(epoch, sum(losses) / len(examples), time.perf_counter() - started)
-                record |= {
-                    "shard_losses": [loss / n for loss, n in zip(losses, sizes)],
-                    "shard_seconds": [change["seconds"].tolist() for change in changes],
-                    "mixing_seconds": time.perf_counter() - passed,
-                    "examples": len(examples),
-                    "bytes": sum(array.nbytes for change in changes for array in change.values()),
-                }
-                history.append(record)
-                bar.end_epoch(epoch, record, np.count_nonzero(trainer.norms))
-                if any([callback(trainer, record) for callback in callbacks]):
+                self._mix(trainer, changes, np.array(sizes))
+                now = time.perf_counter()
+                history.append(_record(trainer, epoch, changes, sizes, now - started, now - passed))
+                bar.end_epoch(history[-1], np.count_nonzero(trainer.norms))
+                if any([callback(trainer, history[-1]) for callback in callbacks]):
                     break
         return history
+
+    def _mix(self, trainer, changes, sizes):
+        if self.n_shards == 1:
+            trainer.load_state(changes[0])
+            trainer.recompute_norms()
+        else:
+            sizes = sizes if self.weighting == "size" else np.ones(self.n_shards)
+            trainer.mix(changes, sizes / sizes.sum())
 
     def _check(self, trainer, examples):
         if self.n_shards > len(examples):
@@ -177,6 +172,18 @@ def pass_over_shard(make_trainer, alone, state, shard, order, report):
     return {**changes, "loss": np.array(loss), "seconds": np.array(seconds)}
 
 
+def _record(trainer, epoch, changes, sizes, seconds, mixing_seconds):
+    losses = [float(change["loss"]) for change in changes]
+    return {
+        **trainer._record(epoch, sum(losses) / sum(sizes), seconds),
+        "examples": sum(sizes),
+        "shard_losses": [loss / n for loss, n in zip(losses, sizes)],
+        "shard_seconds": [change["seconds"].tolist() for change in changes],
+        "mixing_seconds": mixing_seconds,
+        "bytes": sum(array.nbytes for change in changes for array in change.values()),
+    }
+
+
 class _Progress:
     """One progress bar over the examples of all shards."""
 
@@ -192,11 +199,11 @@ class _Progress:
         self._bar.n = self._before + done
         self._bar.set_postfix(loss=f"{losses / max(done, 1):.4g}")
 
-    def end_epoch(self, epoch, record, groups):
+    def end_epoch(self, record, groups):
         self._done = {}
         self._before += record["examples"]
         self._bar.n = self._before
-        self._bar.set_postfix(epoch=epoch, loss=f"{record['loss']:.4g}", groups=groups)
+        self._bar.set_postfix(epoch=record["epoch"], loss=f"{record['loss']:.4g}", groups=groups)
 
     def __enter__(self):
         return self

@@ -330,10 +330,11 @@ class OnlineTrainer:
 
         counters = np.array([change["counters"] for change in changes])
         self.round = int(counters[:, 0].max())
-        self._coordinate_step, taken = (weights @ counters[:, 1:3]).tolist()
+        self._coordinate_step, taken = (weights[:, None] * counters[:, 1:3]).sum(axis=0).tolist()
         self.schedule.mix(counters[:, 3:], weights)
 
-        rate, removed = self.schedule(self.round), weights @ [change["ledger/removed"] for change in changes]
+        rate = self.schedule(self.round)
+        removed = (weights[:, None] * [change["ledger/removed"] for change in changes]).sum(axis=0)
         step, given_back = self.method.open_mix(ledger, rate, self.round, self.current_strength, taken, removed)
         before = ledger.measure()[: self._n_penalized]
         norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)

@@ -12,7 +12,7 @@ from omkl.estimators.arcs import ArcExamples
 from omkl.online.mixing import blueprint, pass_over_shard
 
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-EPOCHS = 3
+EPOCHS = 2
 
 
 @pytest.fixture(scope="module")

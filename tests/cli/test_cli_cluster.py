@@ -37,6 +37,7 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
     out = tmp_path / "m.npz"
     if where == "--workers":
         assert train(treebank, out, "--workers", "2") == 0
+        assert [len(record["shard_losses"]) for record in omkl.load(out).history_] == [2, 2]
     else:
         with distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
@@ -45,6 +46,15 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
     assert "epoch   2: loss" in capsys.readouterr().out
     for name, array in omkl.load(out)._trainer.state().items():
         assert_array_equal(array, serial[name], err_msg=name)
+
+
+def test_one_worker_makes_the_parser_that_plain_training_does(treebank, tmp_path):
+    assert train(treebank, tmp_path / "plain.npz") == 0
+    assert train(treebank, tmp_path / "m.npz", "--workers", "1") == 0
+    plain, found = omkl.load(tmp_path / "plain.npz"), omkl.load(tmp_path / "m.npz")
+    assert len(found.history_[0]["shard_losses"]) == 1
+    for name, array in found._trainer.state().items():
+        assert_array_equal(array, plain._trainer.state()[name], err_msg=name)
 
 
 def test_a_scheduler_that_cannot_be_reached_is_one_sentence(treebank, tmp_path, capsys):
