@@ -1,6 +1,8 @@
 """Fixtures that several rooms share."""
 
+import importlib.util
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +35,15 @@ def real_data():
 @pytest.fixture(scope="session")
 def ocr(real_data):
     return read_ocr(real_data("ocr/letter.data.gz"))
+
+
+@pytest.fixture(scope="session")
+def naive_model():
+    """The literal implementation of ``groups/naive.py``."""
+    spec = importlib.util.spec_from_file_location("naive", Path(__file__).parent / "groups" / "naive.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.NaiveModel
 
 
 @pytest.fixture

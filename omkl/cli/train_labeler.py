@@ -4,6 +4,7 @@ import time
 
 from omkl.cli.common import (
     add_checkpoint_options,
+    add_cluster_options,
     add_folds_option,
     add_format_option,
     add_output_options,
@@ -12,6 +13,7 @@ from omkl.cli.common import (
     bar_chart,
     checkpointing,
     shuffled,
+    training_cluster,
     training_parameters,
     write_json,
 )
@@ -40,12 +42,18 @@ def add_parser(kinds):
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
     add_stream_option(parser)
     add_checkpoint_options(parser)
+    add_cluster_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Train and save a sequence labeler."""
+    with training_cluster(arguments) as cluster:
+        _run(arguments, cluster)
+
+
+def _run(arguments, cluster):
     say = (lambda *_: None) if arguments.quiet else print
     dev = _labelled(arguments.dev, arguments) if arguments.dev else None
     labeler = SequenceLabeler(
@@ -53,7 +61,7 @@ def run(arguments):
         early_stopping=arguments.early_stopping, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments)
+    learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, cluster)
     seconds = time.perf_counter() - started
     labeler.save(arguments.output)
     metrics = {
@@ -75,13 +83,13 @@ def run(arguments):
     write_json(arguments.json, metrics)
 
 
-def _fit_whole(labeler, arguments):
+def _fit_whole(labeler, arguments, cluster):
     X, y = _labelled(arguments.train, arguments)
-    labeler.fit(X, y, **checkpointing(arguments))
+    labeler.fit(X, y, **checkpointing(arguments), **cluster)
     return {"sequences": len(X), "tokens": sum(map(len, X))}
 
 
-def _fit_stream(labeler, arguments):
+def _fit_stream(labeler, arguments, cluster):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
     stream = stream_sequences(arguments.train, arguments.format)
     labels, n_sequences, n_tokens = {}, 0, 0
@@ -91,7 +99,7 @@ def _fit_stream(labeler, arguments):
     if not labels:
         raise DataFileError(f"{arguments.train} holds no labels.")
     labeler.set_params(n_examples=n_sequences)
-    labeler.fit(shuffled(stream, arguments), classes=list(labels), **checkpointing(arguments))
+    labeler.fit(shuffled(stream, arguments), classes=list(labels), **checkpointing(arguments), **cluster)
     return {"sequences": n_sequences, "tokens": n_tokens}
 
 

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from omkl.cli.common import (
     add_checkpoint_options,
+    add_cluster_options,
     add_output_options,
     add_stream_option,
     add_training_options,
@@ -17,6 +18,7 @@ from omkl.cli.common import (
     checkpointing,
     peak_memory,
     shuffled,
+    training_cluster,
     training_parameters,
     write_json,
 )
@@ -46,12 +48,18 @@ def add_parser(kinds):
     add_treebank_options(parser)
     add_stream_option(parser)
     add_checkpoint_options(parser)
+    add_cluster_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Train and save a parser."""
+    with training_cluster(arguments) as cluster:
+        _run(arguments, cluster)
+
+
+def _run(arguments, cluster):
     say = (lambda *_: None) if arguments.quiet else print
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
@@ -66,7 +74,7 @@ def run(arguments):
     )  # fmt: skip
     started = time.perf_counter()
     with _ending_on_interrupt(report):
-        parser.fit(trees, **checkpointing(arguments))
+        parser.fit(trees, **checkpointing(arguments), **cluster)
     seconds = time.perf_counter() - started
     parser.save(arguments.output)
     metrics = {
@@ -137,6 +145,7 @@ class _Report:
             self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, {alive} of "
                       f"{len(record['norms'])} templates active, "
                       f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
+        return self.interrupted  # shards are asked after every epoch only
 
     def on_round(self, trainer, step):
         return self.interrupted

@@ -6,6 +6,7 @@ from sklearn.base import is_classifier
 
 from omkl.cli.common import (
     add_checkpoint_options,
+    add_cluster_options,
     add_format_option,
     add_output_options,
     add_row_options,
@@ -14,6 +15,7 @@ from omkl.cli.common import (
     bar_chart,
     checkpointing,
     shuffled,
+    training_cluster,
     training_parameters,
     write_json,
 )
@@ -34,6 +36,7 @@ def add_options(parser, losses):
     add_stream_option(parser)
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
     add_checkpoint_options(parser)
+    add_cluster_options(parser)
     add_output_options(parser)
 
 
@@ -44,8 +47,9 @@ def train(estimator_class, arguments):
     )
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()
-    with naming(arguments.train):
-        n_examples = (_fit_stream if arguments.stream else _fit_whole)(estimator, stream, arguments)
+    with training_cluster(arguments) as cluster, naming(arguments.train):
+        options = {**checkpointing(arguments), **cluster}
+        n_examples = (_fit_stream if arguments.stream else _fit_whole)(estimator, stream, arguments, options)
     seconds = time.perf_counter() - started
     estimator.save(arguments.output)
     metrics = {
@@ -59,13 +63,13 @@ def train(estimator_class, arguments):
     return estimator, metrics
 
 
-def _fit_whole(estimator, stream, arguments):
+def _fit_whole(estimator, stream, arguments, options):
     whole = join(list(stream.blocks()))
-    estimator.fit(whole.X, whole.y, **checkpointing(arguments))
+    estimator.fit(whole.X, whole.y, **options)
     return whole.n_examples
 
 
-def _fit_stream(estimator, stream, arguments):
+def _fit_stream(estimator, stream, arguments, options):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
     n_examples, classes = 0, set()
     for block in stream.blocks():
@@ -73,7 +77,7 @@ def _fit_stream(estimator, stream, arguments):
         classes.update(block.y.tolist() if is_classifier(estimator) else ())
     estimator.set_params(n_examples=n_examples or None)
     declared = {"classes": sorted(classes)} if is_classifier(estimator) else {}
-    estimator.fit(shuffled(stream, arguments), **declared, **checkpointing(arguments))
+    estimator.fit(shuffled(stream, arguments), **declared, **options)
     return n_examples
 
 

@@ -101,6 +101,14 @@ class ArcExamples:
         """The same sentences, of which only these take part."""
         return ArcExamples(self.tokens, self.heads, self.offsets, chosen)
 
+    def part(self, places):
+        """Some of the examples, by their places, as a sequence of its own that holds no others."""
+        chosen = self.chosen[places]
+        lengths = self.tokens.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return ArcExamples(self.tokens.only(chosen), self.heads[words], offsets, np.arange(len(chosen)))
+
     def __len__(self):
         return len(self.chosen)
 

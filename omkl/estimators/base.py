@@ -100,9 +100,9 @@ class OnlineEstimator(BaseEstimator):
         if validation is not None:
             stopping = EarlyStopping(validation, self.n_iter_no_change, self._validation_score)
             callbacks.insert(0, stopping)
-        history = trainer.fit(
-            training, epochs=self.epochs, rng=run.rng if self.shuffle else None, callbacks=callbacks,
-            progress=self.verbose, keeper=run.phase("model"),
+        history = run.fit(
+            "model", trainer, training, epochs=self.epochs, shuffle=self.shuffle, callbacks=callbacks,
+            progress=self.verbose,
         )  # fmt: skip
         if stopping is not None:
             stopping.restore_best(trainer)
@@ -120,10 +120,10 @@ class OnlineEstimator(BaseEstimator):
     #: Examples in a pass over the stream that ``fit`` learns from, where it has been over it once.
     _n_streamed = None
 
-    def _fit_stream(self, stream, options, checkpointing):
+    def _fit_stream(self, stream, options, running):
         """Train from scratch on a stream; sets the learned attributes when all has gone well."""
         self._resolve()
-        learner = StreamFit(self, stream, options, checkpointing).run()
+        learner = StreamFit(self, stream, options, running).run()
         parameters = self.get_params(deep=False)
         vars(self).update({name: value for name, value in vars(learner).items() if name not in parameters})
         return self

@@ -7,6 +7,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from omkl.estimators.base import is_probabilistic
+from omkl.estimators.runs import running_options
 from omkl.estimators.single import SingleOutputEstimator
 from omkl.estimators.streaming import as_stream
 from omkl.structures import Binary, Multiclass
@@ -68,7 +69,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         self.cost = cost
 
     def fit(
-        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False
+        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False,
+        client=None, shards=None,
     ):  # fmt: skip
         """Train from scratch.
 
@@ -82,7 +84,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
             How often each example counts: an integer is that many copies.
         classes : array or "growing", optional
             Of a stream: see :meth:`partial_fit`.
-        checkpoint, checkpoint_every, resume
+        checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
@@ -94,11 +96,11 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
-        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         stream = as_stream(X, y)
         if stream is not None:
-            return self._fit_stream(stream, {"classes": classes}, checkpointing)
-        return self._fit_arrays(X, y, sample_weight, checkpointing)
+            return self._fit_stream(stream, {"classes": classes}, running)
+        return self._fit_arrays(X, y, sample_weight, running)
 
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """One round of training for each example, in the given order.

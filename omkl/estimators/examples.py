@@ -48,6 +48,15 @@ class Examples:
         y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
         return Example(x, y, 1.0 if self._weights is None else self._weights[i])
 
+    def part(self, chosen):
+        """Some of the examples, by their places, as a sequence of its own that holds no others."""
+        sequences, again = np.unique(self._chosen[chosen], return_inverse=True)
+        tokens = self.tokens.only(sequences)
+        places = np.repeat(self.tokens.offsets[sequences] - tokens.offsets[:-1], np.diff(tokens.offsets))
+        part = Examples(tokens, self.gold[places + np.arange(tokens.n_tokens)], again, single=self.single)
+        part._weights = None if self._weights is None else self._weights[chosen]
+        return part
+
     @property
     def total_weight(self):
         """Sum of the weights, the m of the objective's mean."""

@@ -117,7 +117,8 @@ class LabelEstimator(OnlineEstimator):
     def _fit(self, inputs, offsets, labels, weights, run, distinct=None):
         """Train from scratch on inputs with a label each, and set the learned attributes.
 
-        Kernels learn their widths from ``distinct`` inputs, all of them by default.
+        Kernels learn their widths from ``distinct`` inputs, all of them by default. In shards kernels
+        cannot be cached: the support goes from shard to shard.
         """
         started = time.perf_counter()
         known = self._learn_outputs(labels, weights)
@@ -127,7 +128,8 @@ class LabelEstimator(OnlineEstimator):
         structure = self._structure(known)
         run.check_data(lambda: _facts(tokens, known, gold, weights))
         longest = int(np.diff(tokens.offsets).max())
-        trainer = self._start(encoder, structure, tokens if self.cache_size > 0 else None, longest)
+        cached = tokens if self.cache_size > 0 and run.mixing is None else None
+        trainer = self._start(encoder, structure, cached, longest)
         training, validation = self._split(tokens, gold, weights, run.rng)
         history = self._train(trainer, training, validation, run)
         self.n_iter_ = len(history)

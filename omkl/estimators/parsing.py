@@ -13,7 +13,7 @@ from omkl.estimators.arcs import ArcExamples, encode, strongest_features
 from omkl.estimators.base import OnlineEstimator, check_number
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
-from omkl.estimators.runs import begin_run, fingerprint
+from omkl.estimators.runs import begin_run, fingerprint, running_options
 from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
@@ -132,7 +132,7 @@ class DependencyParser(OnlineEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
+    def fit(self, X, y=None, *, checkpoint=None, checkpoint_every="60s", resume=False, client=None, shards=None):
         """Train from scratch.
 
         Parameters
@@ -143,7 +143,7 @@ class DependencyParser(OnlineEstimator):
             and never held whole.
         y : ignored
             The trees are in ``X``.
-        checkpoint, checkpoint_every, resume
+        checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
@@ -155,14 +155,14 @@ class DependencyParser(OnlineEstimator):
         omkl.exceptions.InputError
             If a parameter or a sentence is not as described; the parser stays what it was.
         """
-        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         if isinstance(X, Stream):
-            return self._fit_stream(X, {}, checkpointing)
+            return self._fit_stream(X, {}, running)
         self._resolve()
         started = time.perf_counter()
         treebank = self._trees(X)
         templates = usable_templates(self.templates, treebank)
-        run = begin_run(self, self._rng(), **checkpointing)
+        run = begin_run(self, self._rng(), **running)
         rng = run.rng
         examples = ArcExamples.of(treebank, templates)
         run.check_data(lambda: _facts(treebank, templates, examples.tokens))

@@ -5,6 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from omkl.estimators.labels import Targets
+from omkl.estimators.runs import running_options
 from omkl.estimators.single import SingleOutputEstimator
 from omkl.estimators.streaming import as_stream
 from omkl.exceptions import InputError
@@ -85,7 +86,10 @@ cache_size, dtype, callbacks, verbose
             dtype, callbacks, verbose, random_state,
         )  # fmt: skip
 
-    def fit(self, X, y=None, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False):
+    def fit(
+        self, X, y=None, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False, client=None,
+        shards=None,
+    ):  # fmt: skip
         """Train from scratch.
 
         Parameters
@@ -96,7 +100,7 @@ cache_size, dtype, callbacks, verbose
         y : array of shape (n,), optional
         sample_weight : array of shape (n,), optional
             How often each example counts: an integer is that many copies.
-        checkpoint, checkpoint_every, resume
+        checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
@@ -108,11 +112,11 @@ cache_size, dtype, callbacks, verbose
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
-        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         stream = as_stream(X, y)
         if stream is not None:
-            return self._fit_stream(stream, {}, checkpointing)
-        return self._fit_arrays(X, y, sample_weight, checkpointing)
+            return self._fit_stream(stream, {}, running)
+        return self._fit_arrays(X, y, sample_weight, running)
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """One round of training for each example, in the given order.

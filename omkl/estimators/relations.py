@@ -3,7 +3,7 @@
 import numpy as np
 
 from omkl.data import Strings
-from omkl.estimators.arcs import encode
+from omkl.estimators.arcs import ArcExamples, encode
 from omkl.estimators.treebanks import absent_fields
 from omkl.groups import ArcFeatureHasher, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge
@@ -63,8 +63,8 @@ class RelationLabeler:
     def fit(self, treebank, C, epochs, run, progress):
         """Train on gold trees; returns the history."""
         self.trainer.strength = 1.0 / (C * len(treebank))
-        examples = _Arcs(self, treebank, treebank.deprels)
-        return self.trainer.fit(examples, epochs=epochs, rng=run.rng, progress=progress, keeper=run.phase("relations"))
+        examples = _Arcs.of(self, treebank, treebank.deprels)
+        return run.fit("relations", self.trainer, examples, epochs=epochs, progress=progress)
 
     def partial_fit(self, treebank, trees):
         """One round for each sentence, regularized as the trainer of the trees is; new relations join the others."""
@@ -72,7 +72,7 @@ class RelationLabeler:
         if len(self.strings) > self.trainer.structure.n_labels:
             self.trainer.grow_outputs(Chain(len(self.strings)))
         self.trainer.strength, self.trainer.recompute_every = trees.strength, trees.recompute_every
-        arcs = _Arcs(self, treebank, codes)
+        arcs = _Arcs.of(self, treebank, codes)
         for s in range(len(arcs)):
             self.trainer.update(*arcs[s])
 
@@ -105,17 +105,25 @@ class RelationLabeler:
 class _Arcs:
     """The gold arcs of a treebank as training examples, listed when asked for: all of them would be large."""
 
-    def __init__(self, labeler, treebank, relations):
-        self._hasher = labeler._hasher
-        self._tokens = labeler.encode(treebank)
-        self._heads = treebank.heads.astype(np.int64)
-        self._relations = relations.astype(np.int64)
-        self._offsets = treebank.offsets
+    def __init__(self, templates, trees, relations):
+        self._templates = templates
+        self._hasher = ArcFeatureHasher(templates, ROWS)
+        self._trees = trees
+        self._relations = relations
+
+    @classmethod
+    def of(cls, labeler, treebank, relations):
+        return cls(labeler.templates, ArcExamples.of(treebank, labeler.templates), relations.astype(np.int64))
+
+    def part(self, places):
+        offsets = self._trees.offsets
+        words = [np.arange(offsets[s], offsets[s + 1]) for s in places]
+        return _Arcs(self._templates, self._trees.part(places), self._relations[np.concatenate(words)])
 
     def __len__(self):
-        return len(self._tokens)
+        return len(self._trees)
 
     def __getitem__(self, s):
-        low, high = self._offsets[s], self._offsets[s + 1]
-        arcs = self._hasher.tokens(self._tokens.sentence(s), self._heads[low:high])
-        return Example(arcs.everything(), self._relations[low:high])
+        x, heads, _ = self._trees[s]
+        arcs = self._hasher.tokens(x, heads)
+        return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])])

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from functools import partial
 from importlib.metadata import version
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.online import Checkpoints
+from omkl.online import Checkpoints, ParameterMixing
 from omkl.online.checkpoint import load_states, states_of
 from omkl.persistence import Packer, Unpacker
 
@@ -21,10 +22,21 @@ class Run:
     Parameters
     ----------
     rng : numpy.random.Generator
+    mixing : ParameterMixing, optional
+        Trains in shards.
     """
 
-    def __init__(self, rng):
+    def __init__(self, rng, mixing=None):
         self.rng = rng
+        self.mixing = mixing
+
+    def fit(self, phase, trainer, examples, *, epochs, shuffle=True, callbacks=(), progress=False):
+        """Make the epochs of one trainer; returns its history."""
+        fit = trainer.fit if self.mixing is None else partial(self.mixing.fit, trainer)
+        return fit(
+            examples, epochs=epochs, rng=self.rng if shuffle else None, callbacks=callbacks, progress=progress,
+            keeper=self.phase(phase),
+        )  # fmt: skip
 
     def check_data(self, facts):
         """Raise unless a resumed run has the data of the run that it goes on from; ``facts()`` tells what it has."""
@@ -52,8 +64,8 @@ class CheckpointedRun(Run):
         If there are checkpoints of another configuration, or any where nothing is to be resumed.
     """
 
-    def __init__(self, checkpoints, configuration, rng, resume):
-        super().__init__(rng)
+    def __init__(self, checkpoints, configuration, rng, resume, mixing=None):
+        super().__init__(rng, mixing)
         self._checkpoints = checkpoints
         self._manifest = {"class": "Checkpoint", "configuration": configuration, "data": None}
         self._generator = rng.bit_generator.state
@@ -154,7 +166,17 @@ class Phase:
         return {"course": course.as_dict(), "callbacks": values}, {**trainer.state(), **arrays}
 
 
-def begin_run(estimator, rng, checkpoint=None, checkpoint_every="60s", resume=False):
+def running_options(checkpoint, checkpoint_every, resume, client, shards):
+    """What ``fit`` is asked about how it runs, as :func:`begin_run` takes it."""
+    return {
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "resume": resume,
+        "mixing": ParameterMixing.over(client, shards),
+    }
+
+
+def begin_run(estimator, rng, checkpoint=None, checkpoint_every="60s", resume=False, mixing=None):
     """The run that a call of ``fit`` makes, checkpointed if a directory is named.
 
     Parameters
@@ -166,11 +188,13 @@ def begin_run(estimator, rng, checkpoint=None, checkpoint_every="60s", resume=Fa
     checkpoint_every : str or float
         See :class:`~omkl.online.Checkpoints`.
     resume : bool
+    mixing : ParameterMixing, optional
+        Trains in shards.
     """
     if checkpoint is None:
         if resume:
             raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
-        return Run(rng)
+        return Run(rng, mixing)
     packer = Packer()
     parameters = {
         name: packer.pack(value, name) for name, value in estimator._saved_parameters().items() if name not in FREE
@@ -178,13 +202,14 @@ def begin_run(estimator, rng, checkpoint=None, checkpoint_every="60s", resume=Fa
     configuration = {
         "estimator": type(estimator).__name__,
         "omkl": version("omkl"),
+        "shards": 1 if mixing is None else mixing.n_shards,
         **parameters,
         "arrays": fingerprint(packer.arrays.values()),
         "generator": type(rng.bit_generator).__name__,
     }
     # as JSON gives them back: what is compared has been through a file
     configuration = json.loads(json.dumps(configuration))
-    return CheckpointedRun(Checkpoints(checkpoint, checkpoint_every), configuration, rng, resume)
+    return CheckpointedRun(Checkpoints(checkpoint, checkpoint_every), configuration, rng, resume, mixing)
 
 
 def fingerprint(arrays):

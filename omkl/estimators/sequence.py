@@ -8,7 +8,7 @@ from omkl.estimators.encoding import flatten
 from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
-from omkl.estimators.runs import begin_run
+from omkl.estimators.runs import begin_run, running_options
 from omkl.estimators.streaming import as_stream
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
@@ -152,7 +152,8 @@ class SequenceLabeler(LabelEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False
+        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False,
+        client=None, shards=None,
     ):  # fmt: skip
         """Train from scratch.
 
@@ -175,6 +176,12 @@ class SequenceLabeler(LabelEstimator):
             Seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``.
         resume : bool
             Go on from the latest checkpoint in that directory; begin where there is none.
+        client : dask.distributed.Client, optional
+            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.online.mixing`.
+        shards : int, optional
+            Number of shards; the number of the client's workers by default. Without a client the same shards are
+            trained here, one after the other, to the same bits. Kernels that are held as dual expansions are then
+            computed when they are needed, as with ``cache_size=0``.
 
         Returns
         -------
@@ -185,14 +192,14 @@ class SequenceLabeler(LabelEstimator):
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
-        checkpointing = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         stream = as_stream(X, y)
         if stream is not None:
-            return self._fit_stream(stream, {"classes": classes}, checkpointing)
+            return self._fit_stream(stream, {"classes": classes}, running)
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit(tokens, offsets, flat, weights, begin_run(self, self._rng(), **checkpointing))
+        self._fit(tokens, offsets, flat, weights, begin_run(self, self._rng(), **running))
         return self
 
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):

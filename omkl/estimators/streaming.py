@@ -39,11 +39,11 @@ class StreamFit:
     stream : Stream
     options : dict
         What ``partial_fit`` is given beside the examples.
-    checkpointing : dict
-        ``checkpoint``, ``checkpoint_every`` and ``resume``.
+    running : dict
+        See :func:`~omkl.estimators.runs.running_options`.
     """
 
-    def __init__(self, estimator, stream, options, checkpointing):
+    def __init__(self, estimator, stream, options, running):
         if estimator.early_stopping:
             raise InputError(
                 "early_stopping holds out examples, which a stream does not: history_ tells the progressive error."
@@ -53,10 +53,12 @@ class StreamFit:
                 f"epochs={estimator.epochs}, but an iterator can be passed over only once: set epochs=1, or give a "
                 "Stream that can be read again."
             )
+        if running["mixing"] is not None:
+            raise InputError("Streams are learned in one place: leave client= and shards= out, or give all examples.")
         self._stream = stream
         self._options = options
         self._meter = ProgressiveValidation()
-        self._run = begin_run(estimator, estimator._rng(), **checkpointing)
+        self._run = begin_run(estimator, estimator._rng(), **running)
         self._keeper = self._run.phase("stream")
         self._epoch = self._block = self._digest = self._rounds = 0
         self._watch = _Watch([*(estimator.callbacks or ()), self._meter])

@@ -210,6 +210,18 @@ def _claim(own_keys, line, mixed):
 
 
 @njit(cache=True, nogil=True)
+def claim_lines(bases, keys, pairs, new_keys, lines):
+    """The line of each key in the table of its pair of views; keys that are new get one."""
+    for i in range(new_keys.shape[0]):
+        low, high = bases[pairs[i]], bases[pairs[i] + 1]
+        own_keys = keys[low:high]
+        line = _line(own_keys, new_keys[i], np.uint64(high - low))
+        if own_keys[line] == 0:
+            _claim(own_keys, line, new_keys[i])
+        lines[i] = low + np.int64(line)
+
+
+@njit(cache=True, nogil=True)
 def _room(between, arcs):
     """The largest number of lines that one pair's arcs may fire."""
     arc_heads, arc_modifiers, _ = arcs

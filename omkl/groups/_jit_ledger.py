@@ -36,7 +36,7 @@ def measure(bases, square_norms, norms):
 
 
 @njit(cache=True, nogil=True)
-def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, born, died, low, high):
+def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, born, died, removed, low, high):
     """Proximal and projection step on the scales; returns which events the banks must settle, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-
@@ -48,6 +48,8 @@ def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, 
     total = 0.0
     for k in range(p):
         total += after[k] ** 2 if k < n_penalized else before[k] ** 2
+        if k < n_penalized:
+            removed[k] += before[k] - after[k]
     norm = np.sqrt(total)
     shrink = 1.0
     if norm > radius:

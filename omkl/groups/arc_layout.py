@@ -23,7 +23,7 @@ class ArcTokens:
     fields : list of str
     columns : uint64 array of shape (number of fields, number of tokens with padding)
         A sentence is its root, which has codes of its own, and its tokens; on both sides of it there are as many
-        codes for "outside" as any template reaches.
+        codes for "outside" as any template reaches; the columns begin with them.
     roots : int64 array of shape (number of sentences,)
         Where in ``columns`` each sentence's root is.
     lengths : int64 array of shape (number of sentences,)
@@ -41,6 +41,14 @@ class ArcTokens:
     def sentence(self, i):
         """One sentence, as the trainer and the bank take it."""
         return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
+
+    def only(self, sentences):
+        """Some of the sentences as tokens of their own, which share no memory with these."""
+        reach, lengths = int(self.roots[0]), self.lengths[sentences]
+        starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
+        old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(reach, starts[-1])
+        columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
+        return ArcTokens(self.fields, columns, starts[:-1], lengths)
 
     def blocks(self):
         """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""

@@ -1,11 +1,14 @@
 """Groups of dependency arcs: feature templates, hashed on the fly."""
 
+from functools import partial
+
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as jit
 from omkl.groups._jit_arc_features import find_examples
 from omkl.groups.arc_layout import TemplateLayout
+from omkl.groups.mixing import TableLayout, mix_table, table_changes, with_rows_moved
 from omkl.groups.templates import TemplateSet
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
@@ -13,6 +16,7 @@ LINES_A_KEY = 0.5
 #: Exact keys have a line each, some stay free, and mistakes have keys that no gold arc has.
 EXACT_LINES_A_KEY = 5.0
 ALIGNMENT = 128
+FULL = "A table of exact keys is full: allow more memory, or let features be hashed."
 
 
 class ArcTemplateBank:
@@ -137,7 +141,7 @@ class ArcTemplateBank:
                 ledger.empty, ledger.square_norms, ledger.square_gradients,
             )  # fmt: skip
         except OverflowError:
-            raise InputError("A table of exact keys is full: allow more memory, or let features be hashed.") from None
+            raise InputError(FULL) from None
 
     def settle(self, x, gradient):
         ledger = self.ledger
@@ -228,6 +232,37 @@ class ArcTemplateBank:
         )  # fmt: skip
         seen = [(float(weights.flat[o]), *place) for o, place in zip(order, found.tolist()) if place[0] >= 0]
         return seen[:n]
+
+    def blueprint(self):
+        return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
+
+    def changes(self, since):
+        changes = table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger)
+        claimed = np.flatnonzero(self._keys != since["keys"])
+        return {**changes, "stored": self._stored, "claimed": claimed, "keys": self._keys[claimed]}
+
+    def mix(self, changes, mixture):
+        stored = np.any([change["stored"] for change in changes], axis=0)
+        if self.exact:
+            changes = [self._with_common_lines(change) for change in changes]
+        mix_table(self._places(), self.table, self._sums, changes, mixture)
+        self.recompute_norms()
+        self._stored[:] = stored & (self.ledger.square_norms > 0)
+
+    def _with_common_lines(self, change):
+        """What a shard has moved, where the keys that are new to it have the lines that they have for all shards."""
+        claimed = change["claimed"]
+        lines = np.empty(len(claimed), dtype=np.int64)
+        pairs = np.searchsorted(self._bases, claimed, side="right") - 1
+        try:
+            jit.claim_lines(self._bases, self._keys, pairs, change["keys"], lines)
+        except OverflowError:
+            raise InputError(FULL) from None
+        return with_rows_moved(change, len(self.table), claimed, lines)
+
+    def _places(self):
+        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return TableLayout(owners, self._layout.groups, np.array([*jit.FIRST_SLOT, jit.LINE]))
 
     def state(self):
         return {

@@ -1,5 +1,6 @@
 """What a bank of groups is: the one place where parameters live."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +43,21 @@ class GroupBank(Protocol):
 
     def averaged(self) -> "GroupBank":
         """A bank that holds the averaged parameters, to predict with."""
+
+    def blueprint(self) -> "Callable[[], GroupBank]":
+        """What makes an untrained bank of the same shape: small, and sent to other machines."""
+
+    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What has moved since the bank had that state, for :meth:`mix`; see :mod:`omkl.groups.mixing`.
+
+        All rounds since then were made with the ledger that the bank has now, which was new at the first of them.
+        """
+
+    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:
+        """Take the mix of what shards have moved since they had this bank's state, and recompute the norms.
+
+        ``mixture`` is a :class:`~omkl.groups.mixing.Mixture` of this bank's groups.
+        """
 
     def state(self) -> dict[str, np.ndarray]:
         """Every array that persistence and checkpoints need; ``load_state`` takes it back."""

@@ -1,9 +1,12 @@
 """Small dense groups that do not look at the input: transitions between labels, and intercepts."""
 
+from functools import partial
+
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_dense as jit
+from omkl.groups.mixing import TableLayout, mix_table, table_changes
 
 
 class DenseBank:
@@ -75,6 +78,21 @@ class DenseBank:
             frozen.table[:] = self.ledger.scales[0] * self.table
         return frozen
 
+    def changes(self, since):
+        before = self._flat(since["table"]), self._flat(since["sums"])
+        return table_changes(self._places(), self._flat(self.table), self._flat(self._sums), *before, self.ledger)
+
+    def mix(self, changes, mixture):
+        mix_table(self._places(), self._flat(self.table), self._flat(self._sums), changes, mixture)
+        self.recompute_norms()
+
+    def _flat(self, array):
+        return array.reshape(len(array), self.table[0].size)
+
+    def _places(self):
+        n_rows, n_slots = len(self.table), self.table[0].size
+        return TableLayout(np.zeros(n_rows, np.int64), np.zeros((1, 1), np.int64), np.array([0, n_slots]))
+
     def state(self):
         return {"table": self.table, "sums": self._sums}
 
@@ -107,6 +125,10 @@ class TransitionBank(DenseBank):
         if scale != 0.0:
             jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
 
+    def blueprint(self):
+        positions, n_labels, _ = self.table.shape
+        return partial(TransitionBank, n_labels, positions, self.averaging, self.names[0])
+
     def _own(self, gradient):
         return gradient.pairwise
 
@@ -127,6 +149,9 @@ class InterceptBank(DenseBank):
 
     def add_potentials(self, x, potentials):
         jit.add_constants(self.table, self.ledger.scales[0], potentials.unary)
+
+    def blueprint(self):
+        return partial(InterceptBank, self.table.shape[2], self.averaging, self.names[0])
 
     def _own(self, gradient):
         # a single row is its own sum

@@ -1,9 +1,12 @@
 """Explicit features: templates of sparse string features, dense columns, finite feature maps of kernels."""
 
+from functools import partial
+
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_explicit as jit
+from omkl.groups.mixing import TableLayout, mix_table, table_changes
 
 
 class ExplicitBank:
@@ -134,6 +137,23 @@ class ExplicitBank:
         frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self._dtype)
         frozen.table[:] = self.averaged_table()
         return frozen
+
+    def blueprint(self):
+        return partial(ExplicitBank, self.names, [], self.n_outputs, self.averaging, self._dtype)
+
+    def changes(self, since):
+        n = self.n_features
+        sums = self._sums[: n if self.averaging else 0]
+        return table_changes(self._places(), self.table[:n], sums, since["table"], since["sums"], self.ledger)
+
+    def mix(self, changes, mixture):
+        n = self.n_features
+        mix_table(self._places(), self.table[:n], self._sums[: n if self.averaging else 0], changes, mixture)
+        jit.link_rows(self.table, self.groups, self._links, self._heads)
+        self.recompute_norms()
+
+    def _places(self):
+        return TableLayout(self.groups, np.arange(len(self.names))[:, None], np.array([0, self.n_outputs]))
 
     def state(self):
         n = self.n_features

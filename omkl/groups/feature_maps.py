@@ -1,10 +1,13 @@
 """Kernel groups by explicit, dense feature maps: random Fourier features, Nyström; a model of a fixed size."""
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
+from omkl.groups.mixing import TableLayout, mix_table, table_changes
 from omkl.kernels.gram import row_blocks
 
 #: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.
@@ -144,6 +147,23 @@ class FeatureMapBank:
     def averaged(self):
         return FrozenFeatureMaps(self.names, self.kernels, self.views, self.sizes, self.averaged_table())
 
+    def blueprint(self):
+        return partial(
+            FeatureMapBank, self.names, self.kernels, self.views, self.sizes, len(self.table), self.averaging
+        )
+
+    def changes(self, since):
+        return table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger)
+
+    def mix(self, changes, mixture):
+        mix_table(self._places(), self.table, self._sums, changes, mixture)
+        self._find_touched()
+        self.recompute_norms()
+
+    def _places(self):
+        n_labels, n_groups = len(self.table), len(self.names)
+        return TableLayout(np.zeros(n_labels, dtype=np.int64), np.arange(n_groups)[None], self._starts)
+
     def state(self):
         return {"table": self.table, "sums": self._sums}
 
@@ -153,6 +173,9 @@ class FeatureMapBank:
             raise InputError(f"The arrays of {', '.join(self.names)} do not fit the size of their feature maps.")
         self.table, self._sums = np.array(table), np.array(sums)
         self.averaging = len(sums) > 0
+        self._find_touched()
+
+    def _find_touched(self):
         for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
             self._touched[k] = self.table[:, first:last].any(axis=1)
 

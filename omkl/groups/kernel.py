@@ -1,5 +1,7 @@
 """Kernel groups as dual expansions over a growing support: streams, and prediction."""
 
+from functools import partial
+
 import numpy as np
 
 from omkl.exceptions import InputError
@@ -178,12 +180,46 @@ class KernelExpansion:
             self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
         )
 
+    def blueprint(self):
+        return partial(
+            KernelExpansion, self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
+        )
+
+    def changes(self, since):
+        # a support vector that was there has only been scaled with its group
+        new = slice(since["coefficients"].shape[1], self.n_support)
+        coefficients, sums = self.coefficients[:, new], self.sums[:, new]
+        used = coefficients.any(axis=(0, 2))
+        if self.averaging:
+            used |= sums.any(axis=(0, 2))
+        used = np.flatnonzero(used)
+        supports = {f"support:{view}": support[new][used] for view, support in self.supports.items()}
+        return {"coefficients": coefficients[:, used], "sums": sums[:, used if self.averaging else []], **supports}
+
+    def mix(self, changes, mixture):
+        # what there was, then what each shard has added; a shard without support has no array for it
+        parts = [self.supports, *map(_supports, changes)]
+        views = dict.fromkeys(view for part in parts for view in part)
+        supports = {view: np.concatenate([part[view] for part in parts if view in part]) for view in views}
+        column = (slice(None), None, None)
+        coefficients, sums = [mixture.factors[column] * self.coefficients], []
+        if self.averaging:
+            sums.append(self.sums + mixture.shifts[column] * self.coefficients)
+        for j, change in enumerate(changes):
+            coefficients.append((mixture.points[j] / mixture.scales)[column] * change["coefficients"])
+            if self.averaging:
+                total = mixture.pasts[j][column] * change["coefficients"] + mixture.weights[j] * change["sums"]
+                sums.append(total - mixture.averages[column] * coefficients[-1])
+        empty = np.zeros((len(self.names), 0, self.n_outputs))
+        self.set_support(supports, np.concatenate(coefficients, axis=1), np.concatenate([empty, *sums], axis=1))
+        self.recompute_norms()
+
     def state(self):
         supports = {f"support:{view}": support for view, support in self.supports.items()}
         return {"coefficients": self.coefficients, "sums": self.sums, **supports}
 
     def load_state(self, state):
-        supports = {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}
+        supports = _supports(state)
         p, n_support, n_outputs = state["coefficients"].shape
         fits = p == len(self.names) and n_outputs == self.n_outputs and state["sums"].shape[1] in (0, n_support)
         if not fits or any(len(support) != n_support for support in supports.values()):
@@ -192,6 +228,11 @@ class KernelExpansion:
             self.dtype = next(iter(supports.values())).dtype
         self.averaging = state["sums"].shape[1] > 0 or (n_support == 0 and self.averaging)
         self.set_support(supports, state["coefficients"], state["sums"])
+
+
+def _supports(arrays):
+    """Support vectors by view, from arrays by name."""
+    return {key.partition(":")[2]: array for key, array in arrays.items() if key.startswith("support:")}
 
 
 class FrozenExpansion:

@@ -4,9 +4,11 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_ledger as jit
+from omkl.groups.mixing import Mixture
 
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
+_MIXED = ("kept", "given", "averages")
 
 
 class Ledger:
@@ -31,6 +33,11 @@ class Ledger:
         Groups whose ``v_k`` is zero. Only forward-backward splitting empties groups.
     born, died : bool arrays of shape (p,)
         Groups that left zero, or reached it, in the last proximal step.
+    kept, given : arrays of shape (p,)
+        What folds and deaths have made of the ``v_k`` that there was at first: ``kept_k v_k`` of it is left in today's
+        directions, and ``given_k v_k`` has gone into the sums of the average.
+    removed : array of shape (p,)
+        How much proximal steps have taken from each norm, all rounds together.
     """
 
     def __init__(self, banks):
@@ -49,6 +56,9 @@ class Ledger:
         self.empty = np.ones(p, dtype=bool)
         self.born = np.zeros(p, dtype=bool)
         self.died = np.zeros(p, dtype=bool)
+        self.kept = np.ones(p)
+        self.given = np.zeros(p)
+        self.removed = np.zeros(p)
         self.total_weight = 0.0
         self.pending_weight = 0.0
         self._before = np.zeros(p)
@@ -98,7 +108,7 @@ class Ledger:
         low, high = SCALE_RANGE
         return jit.rescale(
             self._before, after, radius, forgets, self.bases, self.scales, self.square_norms,
-            self.empty, self.born, self.died, low, high,
+            self.empty, self.born, self.died, self.removed, low, high,
         )  # fmt: skip
 
     def discount(self, factor):
@@ -106,6 +116,31 @@ class Ledger:
         self.averages *= factor
         self.total_weight *= factor
         self.pending_weight *= factor
+
+    def changes(self):
+        """What happened to the groups since the ledger was new, for :meth:`mix`; no round may follow."""
+        self.averages += self.pending_weight * self.scales
+        self.pending_weight = 0.0
+        names = ("scales", "kept", "given", "averages", "removed")
+        return {**{name: getattr(self, name) for name in names}, "weight": np.array(self.total_weight)}
+
+    def mix(self, changes, weights, scales):
+        """Take the mixed scales and averages of shards; returns how the banks must mix, a :class:`Mixture`.
+
+        Parameters
+        ----------
+        changes : list of dict
+            Of each shard, as :meth:`changes` made them.
+        weights : array of shape (S,)
+        scales : array of shape (S, p)
+            What turns each shard's ``v_k`` into what is mixed.
+        """
+        kept, given, averages = (np.array([change[name] for change in changes]) for name in _MIXED)
+        mixture = Mixture(weights, scales, kept, given, averages, SCALE_RANGE)
+        self.scales[:], self.averages[:] = mixture.scales, mixture.averages
+        self.total_weight = sum(float(w * change["weight"]) for w, change in zip(weights, changes))
+        self.pending_weight = 0.0
+        return mixture
 
     def average_weights(self):
         """``(a_k, W)`` with the current model counted in: the average is ``(a_k v_k + u_k) / W``."""
@@ -143,6 +178,8 @@ class LedgerSlice:
             "empty",
             "born",
             "died",
+            "kept",
+            "given",
         ):
             setattr(self, name, getattr(ledger, name)[self.groups])
 
@@ -167,4 +204,7 @@ class LedgerSlice:
             factors.append((k, self.scales[k]))
             self.square_norms[k] *= self.scales[k] ** 2
             self.scales[k] = 1.0
+        for k, factor in factors:
+            self.given[k] += self.averages[k] * self.kept[k]
+            self.kept[k] *= factor
         return factors

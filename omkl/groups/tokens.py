@@ -58,6 +58,20 @@ class Tokens:
         """All sequences as one block of tokens: what batch prediction scores at once."""
         return Span(self, 0, self.n_tokens)
 
+    def only(self, sequences):
+        """Some of the sequences as tokens of their own, which share no memory with these."""
+        lengths = np.diff(self.offsets)[sequences]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        tokens = np.repeat(self.offsets[sequences] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        features = self.features
+        if features is not None:
+            counts = np.diff(features.starts)[tokens]
+            starts = np.concatenate([[0], np.cumsum(counts)])
+            places = np.repeat(features.starts[tokens] - starts[:-1], counts) + np.arange(starts[-1])
+            features = Features(starts, features.ids[places], features.values[places])
+        views = {name: view[tokens] for name, view in self.views.items()}
+        return Tokens(offsets, features, views, self.n_features)
+
     def block(self, first, last):
         """The sequences ``first .. last - 1`` as tokens of their own, sharing memory."""
         low, high = int(self.offsets[first]), int(self.offsets[last])

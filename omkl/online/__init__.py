@@ -3,6 +3,8 @@
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, UniformAverage
 from omkl.online.checkpoint import Checkpoints
 from omkl.online.diagnostics import RegretMonitor, regret_bound
+from omkl.online.executors import DaskExecutor
+from omkl.online.mixing import ParameterMixing
 from omkl.online.predictor import Predictor
 from omkl.online.progressive import ProgressiveValidation
 from omkl.online.schedules import (
@@ -20,6 +22,7 @@ __all__ = [
     "Average",
     "Checkpoints",
     "Constant",
+    "DaskExecutor",
     "DecayedAverage",
     "DistanceOverGradients",
     "Example",
@@ -28,6 +31,7 @@ __all__ = [
     "LinearDecay",
     "MeanPolyak",
     "OnlineTrainer",
+    "ParameterMixing",
     "PolynomialAverage",
     "Predictor",
     "ProgressiveValidation",

@@ -4,12 +4,15 @@ Both open a round by telling the ledger how far a gradient moves ``v`` and from 
 everything else of a round is the same.
 """
 
+import numpy as np
+
 from omkl.exceptions import InputError
 
 
 class ForwardBackward:
     """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``. Groups at zero forget their past."""
 
+    name = "fobos"
     forgets = True
 
     def prepare(self, ledger):
@@ -23,6 +26,21 @@ class ForwardBackward:
         """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
         return rate
 
+    def mixed_part(self, scales):
+        """What turns the directions of several shards into what is mixed: their scales, for parameters are mixed."""
+        return scales
+
+    def open_mix(self, ledger, rate, t, strength, taken, removed):
+        """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
+
+        Proximal steps of the shards, of the weight ``taken``, have ``removed`` so much from the norms already. It is
+        given back, else the regularizer would count twice: a group that is alive everywhere stays as it is, and one
+        that is alive in few shards pays what the others, where it was at zero, could not pay.
+        """
+        ledger.empty[:] = ledger.square_norms <= 0.0
+        ledger.bases[:] = np.where(ledger.empty, 1.0, ledger.scales)
+        return taken, removed
+
 
 class DualAveraging:
     r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
@@ -31,6 +49,7 @@ class DualAveraging:
     in for :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`t \eta_t`.
     """
 
+    name = "rda"
     forgets = False
 
     def prepare(self, ledger):
@@ -44,6 +63,15 @@ class DualAveraging:
     def proximal_weight(self, rate, t):
         """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
         return rate * t
+
+    def mixed_part(self, scales):
+        """Sums of gradients are mixed, and the scales set afresh."""
+        return np.ones_like(scales)
+
+    def open_mix(self, ledger, rate, t, strength, taken, removed):
+        """Open the proximal step of round ``t`` once more: it starts from the sum of gradients, as always."""
+        ledger.bases[:] = rate
+        return self.proximal_weight(rate, t) * strength, np.zeros_like(removed)
 
 
 def as_method(name):

@@ -28,6 +28,17 @@ class Schedule(Part):
         """A schedule with the same parameters that has seen nothing."""
         return type(self)(**self.parameters())
 
+    def mix(self, states, weights):
+        """Take in what copies of this schedule have seen, each in a pass of its own over a shard (section 13).
+
+        Parameters
+        ----------
+        states : list
+            Of each copy, as :meth:`state` gives it.
+        weights : array
+            Weights of the shards; they sum to one.
+        """
+
     def state(self):
         """What a checkpoint needs beside the parameters: numbers."""
         return []
@@ -135,6 +146,13 @@ class MeanPolyak(LinearDecay):
     def reach(self, distance):
         """Nothing depends on the distance."""
 
+    def mix(self, states, weights):
+        # a ratio of sums: every round of every shard counts
+        losses, square_gradients = self._losses, self._square_gradients
+        for _, shard_losses, shard_square_gradients in states:
+            self._losses += float(shard_losses) - losses
+            self._square_gradients += float(shard_square_gradients) - square_gradients
+
     def state(self):
         return [*super().state(), self._losses, self._square_gradients]
 
@@ -187,6 +205,14 @@ class DistanceOverGradients(Schedule):
     def reach(self, distance):
         """Take in the distance of the model from the origin."""
         self._distance = max(self._distance, distance)
+
+    def mix(self, states, weights):
+        # one round of all shards is one step along the mean of their gradients, whose square the mean of the squares
+        # bounds; iterates of any shard count for the distance
+        square_gradients = self._square_gradients
+        for (distance, shard_square_gradients), weight in zip(states, weights):
+            self._distance = max(self._distance, float(distance))
+            self._square_gradients += float(weight) * (float(shard_square_gradients) - square_gradients)
 
     def state(self):
         """What a checkpoint needs."""

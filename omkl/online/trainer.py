@@ -83,6 +83,7 @@ class OnlineTrainer:
         self.coordinates_every = int(coordinates_every)
         self.recompute_every = RECOMPUTE_EVERY
         self.round = 0
+        self.shrinkage = 0.0
         self._predictor = None
         self.ledger = Ledger(self.banks)
         self.method.prepare(self.ledger)
@@ -133,6 +134,7 @@ class OnlineTrainer:
                 rate = self._adapt(rate, loss, square_gradient)
 
         step = self.method.proximal_weight(rate, self.round) * self.current_strength
+        self.shrinkage += step
         if self._on_coordinates:
             self._shrink_coordinates(step)
         norms = ledger.measure()[: self._n_penalized]
@@ -276,7 +278,7 @@ class OnlineTrainer:
                 started = time.perf_counter() - course.seconds
                 order = np.arange(len(examples)) if rng is None else rng.permutation(len(examples))
                 stopped = self._pass(examples, order[course.rounds :], course, bar, callbacks, keeper, started)
-                record = self._record(course, time.perf_counter() - started)
+                record = self._record(course.epoch, course.loss / course.rounds, time.perf_counter() - started)
                 course.history.append(record)
                 bar.set_postfix(epoch=course.epoch, loss=f"{record['loss']:.4g}", groups=np.count_nonzero(self.norms))
                 stopped |= any([callback(self, record) for callback in callbacks])
@@ -305,11 +307,10 @@ class OnlineTrainer:
         bar.update(course.rounds % stride)
         return False
 
-    def _record(self, course, seconds):
+    def _record(self, epoch, loss, seconds):
         penalty = self.penalty()
-        loss = course.loss / course.rounds
         return {
-            "epoch": course.epoch,
+            "epoch": epoch,
             "rounds": self.round,
             "rate": self.schedule(self.round),
             "loss": loss,
@@ -347,6 +348,44 @@ class OnlineTrainer:
         self.ledger.total_weight, self.ledger.pending_weight = other.ledger.total_weight, other.ledger.pending_weight
         self.round, self.strength, self.radius = other.round, other.strength, other.radius
         self.schedule.load_state(other.schedule.state())
+
+    def changes(self, since):
+        """What has changed since a fresh trainer took the state ``since``, for :meth:`mix`: named arrays."""
+        arrays = {f"ledger/{key}": value for key, value in self.ledger.changes().items()}
+        for index, bank in enumerate(self.banks):
+            own = bank.changes(_below(since, f"bank{index}/"))
+            arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
+        counters = [self.round, self._coordinate_step, self.shrinkage, *self.schedule.state()]
+        return {**arrays, "counters": np.array(counters, dtype=np.float64)}
+
+    def mix(self, changes, weights):
+        """Take the mix of what shards have changed since they had this trainer's state (McDonald et al. 2010).
+
+        See :mod:`omkl.online.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
+        """
+        self._predictor = None
+        ledger = self.ledger
+        parts = self.method.mixed_part(np.array([change["ledger/scales"] for change in changes]))
+        mixture = ledger.mix([_below(change, "ledger/") for change in changes], weights, parts)
+        for index, bank in enumerate(self.banks):
+            bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.ledger.groups))
+
+        counters = np.array([change["counters"] for change in changes])
+        self.round = int(counters[:, 0].max())
+        self._coordinate_step, taken = (weights[:, None] * counters[:, 1:3]).sum(axis=0).tolist()
+        self.schedule.mix(counters[:, 3:], weights)
+
+        rate = self.schedule(self.round)
+        removed = (weights[:, None] * [change["ledger/removed"] for change in changes]).sum(axis=0)
+        step, given_back = self.method.open_mix(ledger, rate, self.round, self.current_strength, taken, removed)
+        before = ledger.measure()[: self._n_penalized]
+        norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
+        for term in self._on_norms:
+            norms = term.prox(norms, step)
+        events, _ = ledger.rescale(np.minimum(norms, before), self.radius, self.method.forgets)
+        if events:
+            for bank in self.banks:
+                bank.settle(None, None)
 
     def release(self):
         """Turn kernel groups that are cached over a training set into expansions that score any input."""

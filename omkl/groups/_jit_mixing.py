@@ -1,0 +1,108 @@
+"""Loops over tables of weights that shards have changed: what moved, and the mix of what moved.
+
+A table is (rows, slots). ``owners[row]`` and the block of slots ``edges[b] : edges[b + 1]`` say which group a weight is
+of, ``groups[owners[row], b]``; -1 is none. Which weights moved is one bit a weight, in the order of the table; their
+values follow in that order without gaps, and one more value follows them: which weights moved is hardly predictable,
+so the loops take no branches, and read (or write) one value too far.
+"""
+
+import numpy as np
+from numba import njit
+
+_ONE = np.uint64(1)
+_THREE = np.uint64(3)
+_SEVEN = np.uint64(7)
+
+
+@njit(cache=True, nogil=True)
+def find_moved(table, sums, before, before_sums, owners, groups, edges, kept, given, moved):
+    """Mark every weight that is not what scaling its group alone has made of it; returns how many there are.
+
+    Scaling alone makes ``kept v`` of ``v``, and ``u + given v`` of the running sum ``u`` of its average.
+    """
+    n_rows, n_slots = table.shape
+    averaging = sums.shape[0] > 0
+    count = 0
+    for row in range(n_rows):
+        for b in range(edges.shape[0] - 1):
+            k = groups[owners[row], b]
+            if k < 0:
+                continue
+            for slot in range(edges[b], edges[b + 1]):
+                start = before[row, slot]
+                differs = table[row, slot] != table.dtype.type(kept[k] * start)
+                if averaging:
+                    differs |= sums[row, slot] != sums.dtype.type(before_sums[row, slot] + given[k] * start)
+                place = row * n_slots + slot
+                moved[place >> 3] |= np.uint8(differs) << np.uint8(place & 7)
+                count += differs
+    return count
+
+
+@njit(cache=True, nogil=True)
+def gather(moved, table, out):
+    """The marked weights of a table, one after the other."""
+    n_rows, n_slots = table.shape
+    count = 0
+    for row in range(n_rows):
+        for slot in range(n_slots):
+            place = row * n_slots + slot
+            out[count] = table[row, slot]
+            count += (moved[place >> 3] >> (place & 7)) & 1
+
+
+@njit(cache=True, nogil=True)
+def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners, groups, edges, weight, points, pasts,
+              kept, given, point, past):  # fmt: skip
+    """Add what one shard moved in the rows ``low .. high - 1``; returns how many of its values are used up by now.
+
+    ``point`` gains ``w s (v' - kept v)`` and ``past`` ``w (a v' + u' - a kept v - given v - u)``: what a weight's part
+    in the mix differs by from that of a weight that only scaling has changed.
+    """
+    n_slots = table.shape[1]
+    averaging = sums.shape[0] > 0
+    for row in range(low, high):
+        for b in range(edges.shape[0] - 1):
+            k = groups[owners[row], b]
+            if k < 0:
+                continue
+            mine, ours, still = points[k], pasts[k], pasts[k] * kept[k] + weight * given[k]
+            for slot in range(edges[b], edges[b + 1]):
+                place = np.uint64(row * n_slots + slot)
+                bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
+                start, value = np.float64(table[row, slot]), np.float64(values[cursor])
+                gain = mine * (value - kept[k] * start)
+                point[row - low, slot] += gain if bit else 0.0
+                if averaging:
+                    gain = ours * value - still * start
+                    gain += weight * (np.float64(value_sums[cursor]) - np.float64(sums[row, slot]))
+                    past[row - low, slot] += gain if bit else 0.0
+                cursor += bit
+    return cursor
+
+
+@njit(cache=True, nogil=True)
+def settle_rows(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
+    """Give the rows ``low .. high - 1`` their mixed weights, from what :func:`add_shard` has added up.
+
+    Those that no shard has ``moved`` are scaled with their group, if it is.
+    """
+    n_slots = table.shape[1]
+    averaging = sums.shape[0] > 0
+    for row in range(low, high):
+        for b in range(edges.shape[0] - 1):
+            k = groups[owners[row], b]
+            if k < 0:
+                continue
+            whole, every = scales[k] * factors[k], averages[k] + shifts[k]
+            scale, average, factor, shift = scales[k], averages[k], factors[k], shifts[k]
+            for slot in range(edges[b], edges[b + 1]):
+                place = np.uint64(row * n_slots + slot)
+                bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
+                start = np.float64(table[row, slot])
+                mixed = (whole * start + point[row - low, slot]) / scale
+                weight = table.dtype.type(mixed if bit else factor * start)
+                table[row, slot] = weight
+                if averaging:
+                    total = every * start + sums[row, slot] + past[row - low, slot] - average * weight
+                    sums[row, slot] = total if bit else sums[row, slot] + shift * start

@@ -1,0 +1,135 @@
+r"""How groups that several shards have trained from the same start become one (section 13; McDonald et al. 2010).
+
+A shard's pass makes :math:`\theta'_k = c_k v_k + \delta_k` of a group that started with the direction :math:`v_k`:
+scalings of the group reach every coordinate through one number, and :math:`\delta_k` is non-zero only where a gradient
+has moved a coordinate. So what travels is a few numbers a group and the coordinates that moved, however often the
+group's scale was folded into it, and however often it died and came back. The mix
+:math:`\sum_j w_j \theta^{(j)}_k` has the same form, and leaves alone whatever no shard has moved.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.groups import _jit_mixing as jit
+
+#: Weights that are mixed at a time: their sums stay in the cache.
+BLOCK = 2**15
+
+
+class TableLayout(NamedTuple):
+    """Which group each weight of a table (rows, slots) is of: ``groups[owners[row], b]`` for the slots of block ``b``.
+
+    ``owners`` is (rows,), ``groups`` int64 (owners, blocks) with -1 for none, ``edges`` int64 (blocks + 1,).
+    """
+
+    owners: np.ndarray
+    groups: np.ndarray
+    edges: np.ndarray
+
+
+class Mixture:
+    """How much the parameters of each of S shards count in the mix, for p groups.
+
+    Parameters
+    ----------
+    weights : array (S,)
+        Weights of the shards; they sum to one.
+    scales : array (S, p)
+        What turns a shard's ``v_k`` into what is mixed: its scale, or 1 where a method sets scales afresh.
+    kept, given, averages : arrays (S, p)
+        See :class:`~omkl.groups.Ledger`.
+    scale_range : tuple of float
+        Where the mixed scale would leave this range, the group is scaled instead.
+
+    Attributes
+    ----------
+    points, pasts : arrays (S, p)
+        Weight of a shard's ``v_k`` in the mixed parameters, and in the running sum of their average.
+    scales, averages : arrays (p,)
+        ``s_k`` and ``a_k`` of the mixed groups.
+    factors, shifts : arrays (p,)
+        What a coordinate that no shard has moved is multiplied with, and what of it its running sum gains: 1 and 0,
+        but for groups that are scaled.
+    """
+
+    def __init__(self, weights, scales, kept, given, averages, scale_range):
+        self.weights = weights
+        self.kept, self.given = kept, given
+        self.points, self.pasts = weights[:, None] * scales, weights[:, None] * averages
+        scale = (self.points * kept).sum(axis=0)
+        average = (weights[:, None] * given + self.pasts * kept).sum(axis=0)
+        stays = (scale_range[0] <= scale) & (scale <= scale_range[1])
+        self.scales, self.averages = np.where(stays, scale, 1.0), np.where(stays, average, 0.0)
+        self.factors, self.shifts = np.where(stays, 1.0, scale), np.where(stays, 0.0, average)
+
+    def of(self, groups):
+        """The same for a slice of the groups."""
+        own = object.__new__(Mixture)
+        own.weights = self.weights
+        for name in ("kept", "given", "points", "pasts"):
+            setattr(own, name, np.ascontiguousarray(getattr(self, name)[:, groups]))
+        for name in ("scales", "averages", "factors", "shifts"):
+            setattr(own, name, getattr(self, name)[groups])
+        return own
+
+
+def table_changes(layout, table, sums, before, before_sums, ledger):
+    """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
+    moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
+    count = jit.find_moved(table, sums, before, before_sums, *layout, ledger.kept, ledger.given, moved)
+    changes = {"moved": moved, "values": np.zeros(count + 1, table.dtype)}
+    changes["sums"] = np.zeros(count + 1 if len(sums) else 0, sums.dtype)
+    jit.gather(moved, table, changes["values"])
+    jit.gather(moved, sums, changes["sums"])
+    return changes
+
+
+def mix_table(layout, table, sums, changes, mixture):
+    """Mix into a table, which holds what all shards started from, what each has moved; shards are added in order."""
+    n_rows, n_slots = table.shape
+    n_block = max(BLOCK // max(n_slots, 1), 1)
+    point, past = np.zeros((n_block, n_slots)), np.zeros((n_block if len(sums) else 0, n_slots))
+    anywhere = np.bitwise_or.reduce([change["moved"] for change in changes])
+    cursors = np.zeros(len(changes), dtype=np.uint64)
+    for low in range(0, n_rows, n_block):
+        rows = low, min(low + n_block, n_rows)
+        for j, change in enumerate(changes):
+            cursors[j] = jit.add_shard(
+                *rows, cursors[j], change["moved"], change["values"], change["sums"], table, sums, *layout,
+                mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.kept[j], mixture.given[j],
+                point, past,
+            )  # fmt: skip
+        jit.settle_rows(
+            *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
+            point, past,
+        )  # fmt: skip
+        point[:], past[:] = 0.0, 0.0
+
+
+def with_rows_moved(changes, n_rows, rows, places):
+    """Changes of a table whose ``rows`` belong to other ``places``, which no shard has used for anything else.
+
+    Parameters
+    ----------
+    changes : dict
+        As :func:`table_changes` made it.
+    n_rows : int
+        Rows of the table.
+    rows, places : int arrays of the same length
+    """
+    bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
+    counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
+    source = np.arange(n_rows)
+    source[rows] = n_rows  # nothing has moved there, unless something comes from elsewhere
+    source[places] = rows
+    starts = np.cumsum(counts) - counts
+    counts = counts[source]
+    order = np.repeat(starts[source] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    order = np.append(order, 0)  # the value that follows the last
+    bits = np.concatenate([bits, np.zeros((1, bits.shape[1]), np.uint8)])[source]
+    return {
+        "moved": np.packbits(bits, bitorder="little"),
+        "values": changes["values"][order],
+        "sums": changes["sums"][order if len(changes["sums"]) else []],
+    }

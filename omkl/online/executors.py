@@ -1,0 +1,144 @@
+"""Where the passes over shards run: here, one after the other, or on the workers of a Dask cluster."""
+
+import time
+import uuid
+from contextlib import contextmanager
+from functools import partial
+
+from omkl.exceptions import DistributionError, InputError
+
+#: Seconds between two reports of a pass.
+INTERVAL = 0.5
+#: How often a pass is tried, if worker after worker dies.
+ATTEMPTS = 5
+#: Seconds to wait for a worker where there is none left.
+PATIENCE = 30
+#: Seconds until the scheduler has noticed that a worker died.
+PAUSE = 1.0
+
+
+class SerialExecutor:
+    """Runs the passes here, one after the other.
+
+    Parameters
+    ----------
+    shards : list
+    """
+
+    def __init__(self, shards):
+        self._shards = shards
+
+    def run(self, task, state, orders, report):
+        """``task(state, shard, order, report)`` of every shard: a list in their order."""
+        return [
+            task(state, shard, order, Reporter(partial(report, j)))
+            for j, (shard, order) in enumerate(zip(self._shards, orders))
+        ]
+
+
+class DaskExecutor:
+    """Runs the passes on the workers of a Dask cluster.
+
+    A shard is sent to one worker and stays there. Passes are pure functions: where a worker dies, Dask runs its pass
+    again if all it needs is still somewhere, else it is sent again from here, where the shards are kept. So a worker
+    that dies costs its pass, never the run, and the results are the same bits.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    shards : list
+    """
+
+    def __init__(self, client, shards):
+        self._client = client
+        self._shards = shards
+        self._places = [None] * len(shards)
+
+    def run(self, task, state, orders, report):
+        """``task(state, shard, order, report)`` of every shard: a list in their order."""
+        results = [None] * len(self._shards)
+        with self._listening(report) as topic:
+            for _ in range(ATTEMPTS):
+                missing = [j for j, result in enumerate(results) if result is None]
+                if not missing:
+                    return results
+                try:
+                    for j, result in self._attempt(task, state, orders, topic, missing):
+                        results[j] = result
+                except (OSError, TimeoutError):  # a worker died while data was sent to it
+                    self._places = [None] * len(self._shards)
+                    time.sleep(PAUSE)
+        raise DistributionError(
+            f"Workers, or the scheduler, were lost {ATTEMPTS} times in one epoch: their logs may tell why."
+        )
+
+    def _attempt(self, task, state, orders, topic, chosen):
+        """``(j, result)`` of the chosen shards' passes, as they end; passes whose data was lost are left out."""
+        from distributed import CancelledError, KilledWorker, as_completed
+
+        workers = workers_of(self._client)
+        [shared] = self._client.scatter([state], broadcast=True, hash=False)
+        passes = {}
+        for j in chosen:
+            worker = workers[j % len(workers)]
+            if self._places[j] is None:
+                [self._places[j]] = self._client.scatter([self._shards[j]], workers=[worker], hash=False)
+            future = self._client.submit(
+                _report_to, task, topic, j, shared, self._places[j], orders[j], pure=False, workers=[worker],
+                allow_other_workers=True,
+            )  # fmt: skip
+            passes[future] = j
+        for future in as_completed(list(passes)):
+            j = passes[future]
+            try:
+                yield j, future.result()
+            except (CancelledError, KilledWorker):
+                self._places[j] = None
+
+    @contextmanager
+    def _listening(self, report):
+        """Hand on what passes report, under a topic of their own."""
+        topic = f"omkl-{uuid.uuid4().hex}"
+        self._client.subscribe_topic(topic, lambda event: report(*event[1]))
+        try:
+            yield topic
+        finally:
+            self._client.unsubscribe_topic(topic)
+
+
+def workers_of(client):
+    """Addresses of a Dask client's workers, in an order that does not change; waits for the first one."""
+    if not hasattr(client, "wait_for_workers"):
+        raise InputError(f"client must be a dask.distributed.Client, not {type(client).__name__}.")
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        address = client.scheduler.address
+        raise DistributionError(f"The scheduler {address} has had no worker for {PATIENCE} s: start one.") from None
+    return sorted(client.nthreads())
+
+
+def n_workers(client):
+    """Number of a Dask client's workers."""
+    return len(workers_of(client))
+
+
+class Reporter:
+    """Hands on a report if the last one is a while ago."""
+
+    def __init__(self, tell):
+        self._tell = tell
+        self._next = time.monotonic() + INTERVAL
+
+    def __call__(self, count, loss):
+        if count % 16 == 0 and time.monotonic() >= self._next:
+            self._tell(count, float(loss))  # a number that any message can hold
+            self._next = time.monotonic() + INTERVAL
+
+
+def _report_to(task, topic, j, state, shard, order):
+    """A pass as a worker of Dask runs it."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    return task(state, shard, order, Reporter(lambda *news: worker.log_event(topic, (j, *news))))

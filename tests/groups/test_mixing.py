@@ -1,0 +1,128 @@
+"""Tables of arc templates, mixed: scores are linear in parameters, so the mix scores as the shards do on average."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from omkl.data import synthetic_treebank
+from omkl.estimators.arcs import ArcExamples
+from omkl.exceptions import InputError
+from omkl.groups import ArcTemplateBank, TemplateSet, ledger
+from omkl.groups.mixing import with_rows_moved
+from omkl.losses import StructuredHinge
+from omkl.online import InverseSqrt, OnlineTrainer, ParameterMixing, PolynomialAverage
+from omkl.online.mixing import blueprint
+from omkl.regularizers import L21, Ridge, SquaredL21
+from omkl.structures import NonProjectiveTree
+
+TEMPLATES = TemplateSet(["h.upos m.upos", "h.upos m.upos distance", "h.form m.form direction", "h.upos between.upos"])
+SETTINGS = {
+    "ridge": {"regularizer": Ridge(), "strength": 0.05},
+    "mkl": {"regularizer": SquaredL21(), "strength": 0.1},
+    "groups die and come back": {"regularizer": L21(), "strength": 2.0},
+    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.1, "method": "rda"},
+}
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return ArcExamples.of(synthetic_treebank(30, vocabulary=6, random_state=0), TEMPLATES)
+
+
+def make_trainer(dtype, exact, n_lines, regularizer, strength, method="fobos"):
+    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[n_lines] * 3, exact=exact)
+    return OnlineTrainer(
+        [bank], NonProjectiveTree(), StructuredHinge(), regularizer, strength=strength, schedule=InverseSqrt(0.3),
+        method=method, average=PolynomialAverage(2.0),
+    )  # fmt: skip
+
+
+def scores(bank, examples):
+    return np.concatenate([scores.ravel() for scores in bank.potentials_of([x for x, _, _ in examples])])
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["", "folded"])
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("dtype", "exact"), [(np.float64, False), (np.float64, True), (np.float32, False)])
+def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, exact, name, narrow):
+    if narrow:
+        monkeypatch.setattr(ledger, "SCALE_RANGE", (0.9, 1.1))
+    trainer = make_trainer(dtype, exact, 2000 if exact else 60, **SETTINGS[name])
+    ParameterMixing(3).fit(trainer, examples)  # shards do not start from nothing
+    sizes, n_shards = np.array([8, 8, 7, 7]), 4
+    weights = sizes / sizes.sum()
+    means, averages, total, changes = 0.0, 0.0, 0.0, []
+    for j, weight in enumerate(weights):
+        shard = blueprint(trainer)()
+        shard.load_state(trainer.state())
+        for x, y, _ in examples.part(np.arange(j, 30, n_shards)):
+            shard.update(x, y)
+        changes.append({key: np.array(array) for key, array in shard.changes(trainer.state()).items()})
+        total += weight * shard.ledger.total_weight
+        averages += weight * shard.ledger.total_weight * scores(shard.predictor().banks[0], examples)
+        if name == "dual averaging":  # sums of gradients are mixed
+            shard.ledger.scales[:] = 1.0
+        means += weight * scores(shard.banks[0], examples)
+    monkeypatch.setattr(trainer, "_on_norms", [])  # the proximal step of the mix is tested with small models
+    trainer.mix(changes, weights)
+    if name == "dual averaging":
+        trainer.ledger.scales[:] = 1.0
+    elif narrow:
+        assert any((change["ledger/kept"] != 1).any() for change in changes)
+    tolerance = 1e-9 if dtype == np.float64 else 1e-4
+    assert_allclose(scores(trainer.banks[0], examples), means, atol=tolerance * np.abs(means).max())
+    assert_allclose(scores(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10)
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["hashed", "exact"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_one_shard_is_the_serial_algorithm(examples, exact, name):
+    serial, mixed = (make_trainer(np.float32, exact, 2000, **SETTINGS[name]) for _ in range(2))
+    serial.fit(examples, epochs=3, rng=np.random.default_rng(0))
+    ParameterMixing(1).fit(mixed, examples, epochs=3, rng=np.random.default_rng(0))
+    for key, array in serial.state().items():
+        assert_array_equal(array, mixed.state()[key], err_msg=key, strict=True)
+
+
+def test_exact_keys_of_all_shards_need_room(examples):
+    """Half of the sentences fit, but not all of them."""
+    roomy = make_trainer(np.float32, True, 2000, Ridge(), 0.01)
+    bases = np.arange(0, 6001, 2000)
+    needed = []
+    for chosen in (np.arange(0, 30, 2), np.arange(1, 30, 2), np.arange(30)):
+        trainer = blueprint(roomy)()
+        trainer.fit(examples.part(chosen))
+        needed.append(np.add.reduceat(trainer.banks[0]._keys != 0, bases[:-1]).max() + 1)
+    ParameterMixing(2).fit(make_trainer(np.float32, True, int(needed[2]) + 50, Ridge(), 0.01), examples)
+    with pytest.raises(InputError, match="table of exact keys is full"):
+        ParameterMixing(2).fit(make_trainer(np.float32, True, int(max(needed[:2])), Ridge(), 0.01), examples)
+
+
+def test_rows_are_moved_with_their_values():
+    rng = np.random.default_rng(0)
+    marked = rng.random((10, 32)) < 0.3
+    marked[[2, 7, 8]] = False
+    table = rng.normal(size=(10, 32))
+    changes = {
+        "moved": np.packbits(marked, bitorder="little"),
+        "values": np.append(table[marked], 0.0),
+        "sums": np.append(2 * table[marked], 0.0),
+    }
+    found = with_rows_moved(changes, 10, np.array([3, 4]), np.array([7, 3]))
+    source = [0, 1, 2, 4, 2, 5, 6, 3, 8, 9]  # rows 2, 7 and 8 are empty
+    assert_array_equal(np.unpackbits(found["moved"], bitorder="little").reshape(10, 32), marked[source])
+    assert_array_equal(found["values"][:-1], table[source][marked[source]])
+    assert_array_equal(found["sums"][:-1], 2 * table[source][marked[source]])
+
+
+def test_parts_of_examples_are_the_same_examples(examples):
+    chosen = np.array([3, 4, 17, 29])
+    part = examples.part(chosen)
+    bank = make_trainer(np.float64, False, 60, Ridge(), 0.0).banks[0]
+    rng = np.random.default_rng(0)
+    bank.table[:] = rng.normal(size=bank.table.shape)
+    bank.ledger.scales[:] = 1.0
+    for i, s in enumerate(chosen):
+        assert_array_equal(bank.potentials_of([part[i].x])[0], bank.potentials_of([examples[s].x])[0])
+        assert_array_equal(part[i].y, examples[s].y)
+    assert part.tokens.columns.nbytes < 0.4 * examples.tokens.columns.nbytes

@@ -1,0 +1,155 @@
+"""Shards on two real worker processes over TCP: the same bits as here, also where a worker is killed in an epoch."""
+
+import copy
+import os
+import signal
+import sys
+
+import cloudpickle
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
+from omkl.data import handwritten_dates, synthetic_treebank
+from omkl.exceptions import DivergenceError, InputError
+from omkl.groups import ExplicitBank, Features, Tokens
+from omkl.losses import StructuredHinge
+from omkl.online import DaskExecutor, Example, InverseSqrt, OnlineTrainer, ParameterMixing, UniformAverage
+from omkl.regularizers import SquaredL21
+from omkl.structures import Binary
+
+distributed = pytest.importorskip("distributed")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def assert_same_state(found, expected):
+    found, expected = found._trainer.state(), expected._trainer.state()
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        assert_array_equal(array, expected[name], err_msg=name, strict=True)
+
+
+def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
+    treebank = synthetic_treebank(60, random_state=0)
+    settings = {"templates": "small", "epochs": 3, "C": 0.05, "memory": 5, "random_state": 0}
+    here, there = DependencyParser(**settings), DependencyParser(**settings)
+    here.fit(treebank, shards=2)
+    there.fit(treebank, client=client)
+    assert_same_state(there, here)
+    for name, array in here._relations.trainer.state().items():
+        assert_array_equal(array, there._relations.trainer.state()[name], err_msg=name)
+    assert [record["shard_losses"] for record in there.history_] == [r["shard_losses"] for r in here.history_]
+
+
+def test_one_worker_makes_the_parser_that_plain_training_does(client):
+    treebank = synthetic_treebank(30, random_state=0)
+    settings = {"templates": "small", "epochs": 2, "memory": 5, "random_state": 0}
+    plain = DependencyParser(**settings).fit(treebank)
+    assert_same_state(DependencyParser(**settings).fit(treebank, client=client, shards=1), plain)
+
+
+@pytest.mark.parametrize("kernels", [None, ["linear"]], ids=["kernel expansions", "explicit"])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, early_stopping):
+    data = handwritten_dates()
+    X, y = data.train_images[:30], data.train_digits[:30]
+    settings = {"epochs": 3, "early_stopping": early_stopping, "n_iter_no_change": 1, "random_state": 0}
+    here = SequenceLabeler(kernels, **settings).fit(X, y, shards=3)
+    there = SequenceLabeler(kernels, **settings).fit(X, y, client=client, shards=3)
+    assert_same_state(there, here)
+    assert ("validation_score" in there.history_[0]) == early_stopping
+
+
+def test_a_classifier_with_weights_trained_by_two_workers_is_the_serial_one(client):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 5)), rng.integers(0, 3, size=80)
+    weights = rng.integers(0, 3, size=80) + 0.5
+    settings = {"epochs": 3, "random_state": 0}
+    here = OnlineMKLClassifier(**settings).fit(X, y, weights, shards=2)
+    assert_same_state(OnlineMKLClassifier(**settings).fit(X, y, weights, client=client), here)
+
+
+class Mortal:
+    """Examples, one of which kills the process that takes it, if that is a worker and no other has died before."""
+
+    def __init__(self, fatal=None, flag=None, n=60):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(n, 4))
+        self.gold = (X[:, 0] > 0).astype(np.int64)
+        ids = np.tile(np.arange(4, dtype=np.int32), n)
+        self.tokens = Tokens(np.arange(n + 1), Features(np.arange(0, 4 * n + 1, 4), ids, X.ravel()))
+        self.fatal, self.flag = np.arange(n) == fatal, flag
+
+    def __len__(self):
+        return len(self.gold)
+
+    def __getitem__(self, i):
+        if self.fatal[i] and not os.path.exists(self.flag):
+            with open(self.flag, "w") as file:
+                file.write(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Example(self.tokens.sequence(i), self.gold[i])
+
+    def part(self, chosen):
+        part = copy.copy(self)
+        part.tokens, part.gold, part.fatal = self.tokens.only(chosen), self.gold[chosen], self.fatal[chosen]
+        return part
+
+
+def train(data, executor=None):
+    bank = ExplicitBank(["a", "b"], [0, 0, 1, 1], 1, averaging=True)
+    trainer = OnlineTrainer(
+        [bank], Binary(), StructuredHinge(), SquaredL21(), strength=0.05, schedule=InverseSqrt(),
+        average=UniformAverage(),
+    )  # fmt: skip
+    mixing = ParameterMixing(2) if executor is None else ParameterMixing(2, executor)
+    mixing.fit(trainer, data, epochs=3, rng=np.random.default_rng(0))
+    return trainer.state()
+
+
+@pytest.mark.parametrize("fatal", [10, 11], ids=["first", "second"])
+def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path, fatal):
+    flag = tmp_path / "killed"
+    pids = set(client.run(os.getpid).values())
+    found = train(Mortal(fatal, str(flag)), lambda shards: DaskExecutor(client, shards))
+    assert int(flag.read_text()) in pids
+    for name, array in train(Mortal()).items():
+        assert_array_equal(found[name], array, err_msg=name, strict=True)
+    client.wait_for_workers(2)
+
+
+def test_what_a_shard_raises_is_raised_here(client):
+    X, y = np.full((10, 2), 1e200), np.arange(10) % 2
+    with pytest.raises(DivergenceError, match="diverged"):
+        OnlineMKLClassifier(["linear:normalize=None"], eta0=1e200, random_state=0).fit(X, y, client=client)
+
+
+def test_reports_of_the_workers_reach_the_caller(client):
+    told = []
+    executor = DaskExecutor(client, [0, 1])
+    results = executor.run(_telling, {}, [10, 20], lambda *news: told.append(news))
+    assert results == [10, 21]
+    assert sorted(told) == [(0, 16, 10.0), (1, 16, 20.0)]
+
+
+def _telling(state, shard, order, report):
+    report._next = 0.0
+    report(16, float(order))
+    return shard + order
+
+
+def test_a_client_that_is_none_is_refused():
+    with pytest.raises(InputError, match=r"dask\.distributed\.Client"):
+        OnlineMKLClassifier().fit(np.eye(4), [0, 1, 0, 1], client="tcp://127.0.0.1:8786")

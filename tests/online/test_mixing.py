@@ -1,0 +1,396 @@
+"""Iterative parameter mixing: one shard is the serial algorithm, many are the dense average with one proximal step."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from omkl.exceptions import InputError
+from omkl.groups import (
+    CachedKernelBank,
+    ExplicitBank,
+    Features,
+    InterceptBank,
+    KernelExpansion,
+    Tokens,
+    TransitionBank,
+    ledger,
+)
+from omkl.kernels import Linear, Polynomial
+from omkl.losses import CRF, StructuredHinge
+from omkl.online import (
+    DistanceOverGradients,
+    Example,
+    InverseSqrt,
+    LinearDecay,
+    MeanPolyak,
+    OnlineTrainer,
+    ParameterMixing,
+    PolynomialAverage,
+    UniformAverage,
+)
+from omkl.online.mixing import blueprint, pass_over_shard
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
+from omkl.structures import Binary, Chain
+
+K, D = 3, 4
+KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
+
+
+class Sequences:
+    """Short sequences as examples, of which the first kernel tells the labels."""
+
+    def __init__(self, explicit, seed=0, n_sequences=11):
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(1, 5, size=n_sequences)
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+        self.X = rng.normal(size=(self.offsets[-1], D)) * (rng.random((self.offsets[-1], D)) < 0.7)
+        self.gold = (self.X @ rng.normal(size=(D, K))).argmax(axis=1)
+        self.maps = [kernel.features(self.X) for kernel in KERNELS.values()]
+        rows = sparse.hstack([sparse.csr_array(part) for part in self.maps], format="csr")
+        features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+        self.tokens = Tokens(self.offsets, features if explicit else None, {"x": self.X})
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def __getitem__(self, s):
+        x = self.tokens.sequence(s)
+        return Example(x, self.gold[x.low : x.high])
+
+    def part(self, chosen):
+        part = copy.copy(self)
+        part.tokens = self.tokens.only(chosen)
+        part.gold = np.concatenate([self.gold[self.offsets[s] : self.offsets[s + 1]] for s in chosen])
+        part.offsets = part.tokens.offsets
+        return part
+
+
+SETTINGS = {
+    "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
+    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
+    "group lasso": {"regularizer": L21(), "strength": 0.5},
+    "strong group lasso": {"regularizer": L21(), "strength": 2.0},
+    "crf": {"regularizer": ElasticNet(0.5), "strength": 0.1, "loss": CRF()},
+    "ridge in a ball": {"regularizer": Ridge(), "strength": 0.1, "radius": 0.7},
+    "no regularizer": {"regularizer": None, "strength": 0.0},
+    "free transitions": {"regularizer": LqNorm(1.5), "strength": 0.3, "free": True},
+    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.05, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "strength": 0.5, "method": "rda", "rate": 0.5},
+}
+
+
+def make_trainer(explicit, options, average, schedule=None):
+    averaging = average is not None
+    if explicit:
+        groups = np.repeat(np.arange(3), [kernel.feature_count(D) for kernel in KERNELS.values()])
+        banks = [ExplicitBank(list(KERNELS), groups, K, averaging)]
+    else:
+        banks = [KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 3, K, averaging)]
+    transitions = TransitionBank(K, averaging=averaging)
+    free = options.get("free", False)
+    return OnlineTrainer(
+        banks if free else [*banks, transitions], Chain(K), options.get("loss", StructuredHinge()),
+        options["regularizer"], strength=options["strength"],
+        schedule=schedule or InverseSqrt(options.get("rate", 1.0)), method=options.get("method", "fobos"),
+        radius=options.get("radius", np.inf), average=average, unpenalized=[transitions] if free else [],
+    )  # fmt: skip
+
+
+class Recorded:
+    """A regularizer that notes how much its proximal steps take away, and their weights."""
+
+    def __init__(self, regularizer):
+        self.regularizer, self.removed, self.weight = regularizer, 0.0, 0.0
+
+    def prox(self, norms, step):
+        shrunk = self.regularizer.prox(norms, step)
+        self.removed, self.weight = self.removed + norms - shrunk, self.weight + step
+        return shrunk
+
+
+def naive_mix(start, shards, weights, options):
+    """The dense models of the shards, averaged, with one proximal step: written down literally."""
+    mixed = copy.deepcopy(start)
+
+    def mean(name):
+        return [sum(w * part for w, part in zip(weights, parts)) for parts in zip(*(getattr(s, name) for s in shards))]
+
+    mixed.theta, mixed.gradients, mixed.sums = mean("theta"), mean("gradients"), mean("sums")
+    mixed.weight = sum(w * shard.weight for w, shard in zip(weights, shards))
+    mixed.round = max(shard.round for shard in shards)
+    removed, step = 0.0, 0.0
+    if mixed.method == "rda":
+        rate = mixed.rate(mixed.round)
+        mixed.theta = [-rate * total for total in mixed.gradients]
+        step = rate * mixed.round * mixed.strength
+    elif options["regularizer"] is not None:
+        removed = sum(w * shard.regularizer.removed for w, shard in zip(weights, shards))
+        step = sum(w * shard.regularizer.weight for w, shard in zip(weights, shards))
+    norms = mixed.norms
+    after = norms.copy()
+    if options["regularizer"] is not None:
+        own = norms[: mixed.n_penalized]
+        after[: mixed.n_penalized] = np.minimum(
+            own, options["regularizer"].prox(np.where(own > 0, own + removed, 0), step)
+        )
+    mixed.theta = [t * (a / n if n > 0 else 0.0) for t, a, n in zip(mixed.theta, after, norms)]
+    length = np.sqrt(sum(np.sum(t**2) for t in mixed.theta))
+    mixed.theta = [t * min(1.0, mixed.radius / length) if length > 0 else t for t in mixed.theta]
+    return mixed
+
+
+def naive_epoch(naive, data, n_shards, weights, options):
+    shards = []
+    for j in range(n_shards):
+        shard = copy.deepcopy(naive)
+        if options["regularizer"] is not None:
+            shard.regularizer = Recorded(options["regularizer"])
+        for s in range(j, len(data), n_shards):
+            low, high = data.offsets[s], data.offsets[s + 1]
+            shard.update(low, high, data.gold[low:high])
+        shards.append(shard)
+    return naive_mix(naive, shards, weights, options)
+
+
+def check_against_naive(trainer, naive, data, tolerance=1e-8):
+    assert_allclose(trainer.ledger.norms, naive.norms, atol=tolerance)
+    averaged = copy.copy(naive)
+    averaged.theta = naive.averaged()
+    predictor = trainer.predictor()
+    for s in range(len(data)):
+        low, high = data.offsets[s], data.offsets[s + 1]
+        potentials, x = trainer.structure.zeros(high - low), data.tokens.sequence(s)
+        for bank in trainer.banks:
+            bank.add_potentials(x, potentials)
+        for found, model in ((potentials, naive), (predictor.potentials(x), averaged)):
+            expected = model.potentials(low, high)
+            assert_allclose(found.unary, expected.unary, atol=tolerance)
+            assert_allclose(found.pairwise, expected.pairwise, atol=tolerance)
+
+
+@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "expansion"])
+@pytest.mark.parametrize("setting", SETTINGS)
+@settings(max_examples=6)
+@given(
+    n_shards=st.integers(2, 4), seed=st.integers(0, 99), average=st.sampled_from([None, PolynomialAverage(2.0)]),
+    weighting=st.sampled_from(["size", "uniform"]), narrow=st.booleans(),
+)  # fmt: skip
+def test_mixing_is_the_dense_average_with_one_proximal_step(
+    naive_model, explicit, setting, n_shards, seed, average, weighting, narrow
+):
+    """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and rebirths."""
+    options, data = SETTINGS[setting], Sequences(explicit, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        if narrow:
+            patch.setattr(ledger, "SCALE_RANGE", (0.8, 1.25))
+        trainer = make_trainer(explicit, options, average)
+        naive = naive_model(
+            data.maps, K, Chain(K), trainer.loss, options["regularizer"], options["strength"], trainer.schedule,
+            trainer.method.name, trainer.radius, average, options.get("free", False),
+        )  # fmt: skip
+        sizes = np.array([len(range(j, len(data), n_shards)) for j in range(n_shards)])
+        weights = sizes / sizes.sum() if weighting == "size" else np.full(n_shards, 1 / n_shards)
+        for _ in range(3):
+            ParameterMixing(n_shards, weighting=weighting).fit(trainer, data)
+            naive = naive_epoch(naive, data, n_shards, weights, options)
+            check_against_naive(trainer, naive, data)
+            assert trainer.round == naive.round
+
+
+def test_what_travels_survives_folds_deaths_and_rebirths(monkeypatch):
+    """All three happen in the passes that the dense average is compared with."""
+    monkeypatch.setattr(ledger, "SCALE_RANGE", (0.8, 1.25))
+    data = Sequences(explicit=True)
+    trainer = make_trainer(True, SETTINGS["sparse mkl: groups die and come back"], UniformAverage())
+    ParameterMixing(2).fit(trainer, data, epochs=2)
+    alive = ~trainer.ledger.empty
+    state = trainer.state()
+    change = pass_over_shard(blueprint(trainer), False, state, data, np.arange(11), lambda *_: None)
+    died = change["ledger/kept"] == 0
+    assert (died & alive & (change["ledger/scales"] > 0)).any()
+    assert (~died & (change["ledger/kept"] != 1)).any()
+
+
+@pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak, LinearDecay, InverseSqrt])
+@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "expansion"])
+@pytest.mark.parametrize("setting", ["sparse mkl: groups die and come back", "free transitions", "dual averaging"])
+def test_one_shard_is_the_serial_algorithm(explicit, setting, schedule):
+    """The same bits, in every array of the training state and in the history."""
+    data = Sequences(explicit)
+    serial, mixed = (make_trainer(explicit, SETTINGS[setting], PolynomialAverage(), schedule()) for _ in range(2))
+    expected = serial.fit(data, epochs=4, rng=np.random.default_rng(5))
+    found = ParameterMixing(1).fit(mixed, data, epochs=4, rng=np.random.default_rng(5))
+    assert_same_state(mixed.state(), serial.state())
+    for one, other in zip(found, expected):
+        assert {name: value for name, value in one.items() if name in other and name != "seconds"} == {
+            name: value for name, value in other.items() if name != "seconds"
+        }
+
+
+def assert_same_state(state, other):
+    assert state.keys() == other.keys()
+    for name, array in state.items():
+        assert_array_equal(array, other[name], err_msg=name, strict=True)
+
+
+def test_dense_banks_are_mixed_alike():
+    """An intercept and transitions by position, of two labels and more."""
+    data = Sequences(explicit=True)
+    banks = [InterceptBank(K, averaging=True), TransitionBank(K, positions=3, averaging=True)]
+    trainer = OnlineTrainer(
+        [], Chain(K, by_position=True), StructuredHinge(), None, strength=0.0, schedule=InverseSqrt(),
+        average=UniformAverage(), unpenalized=banks,
+    )  # fmt: skip
+    means, averages = [0.0, 0.0], [0.0, 0.0]
+    for j in range(2):
+        chosen = np.arange(j, len(data), 2)
+        alone = blueprint(trainer)()
+        alone.fit(data.part(chosen))
+        for i, bank in enumerate(alone.banks):
+            means[i] += len(chosen) / len(data) * alone.ledger.scales[i] * bank.table
+            averages[i] += len(chosen) / len(data) * len(chosen) * bank.averaged().table
+    ParameterMixing(2).fit(trainer, data)
+    for i, bank in enumerate(trainer.banks):
+        assert_allclose(trainer.ledger.scales[i] * bank.table, means[i], atol=1e-12)
+        assert_allclose(bank.averaged().table * trainer.ledger.total_weight, averages[i], atol=1e-12)
+
+
+class Classification:
+    """Binary data of which the first of ten groups of features tells nearly everything, and most are noise."""
+
+    def __init__(self, n=80, seed=0):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 20))
+        gold = (X[:, 0] + 0.5 * X[:, 1] + 0.3 * X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(np.int64)
+        rows = sparse.csr_array(X)
+        features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+        self.tokens, self.gold = Tokens(np.arange(n + 1), features), gold
+
+    def __len__(self):
+        return len(self.gold)
+
+    def __getitem__(self, i):
+        return Example(self.tokens.sequence(i), self.gold[i])
+
+    def part(self, chosen):
+        part = copy.copy(self)
+        part.tokens, part.gold = self.tokens.only(chosen), self.gold[chosen]
+        return part
+
+    def trainer(self, regularizer, strength, schedule, **options):
+        bank = ExplicitBank([f"g{k}" for k in range(10)], np.repeat(np.arange(10), 2), 1)
+        return OnlineTrainer([bank], Binary(), CRF(), regularizer, strength=strength, schedule=schedule, **options)
+
+
+@pytest.mark.parametrize("regularizer", [L21(), SquaredL21()])
+def test_mixing_ends_where_serial_training_does(regularizer):
+    """The proximal step of the mix does not count the regularizer twice, and is no more than restores sparsity."""
+    data = Classification()
+    objectives = []
+    for n_shards in (1, 4):
+        trainer = data.trainer(regularizer, 0.1, InverseSqrt(0.5))
+        ParameterMixing(n_shards).fit(trainer, data, epochs=150, rng=np.random.default_rng(0))
+        objectives.append(trainer.mean_loss(data) + 0.1 * trainer.penalty())
+    assert_allclose(objectives[1], objectives[0], rtol=0.02)
+
+
+def test_group_sparsity_survives_mixing(monkeypatch):
+    """The plain average has the groups that any shard has; the mix has fewer than half of them."""
+    data = Classification(200)
+    trainer = data.trainer(L21(), 0.3, InverseSqrt(0.5))
+    anywhere, mixed = [], []
+    mix = trainer.mix
+
+    def watch(changes, weights):
+        anywhere.append(np.any([change["ledger/scales"] > 0 for change in changes], axis=0).sum())
+        mix(changes, weights)
+        mixed.append(np.count_nonzero(trainer.norms))
+
+    monkeypatch.setattr(trainer, "mix", watch)
+    ParameterMixing(4).fit(trainer, data, epochs=20, rng=np.random.default_rng(0))
+    assert np.mean(mixed[5:]) < 0.5 * np.mean(anywhere[5:])
+    dead = trainer.norms == 0
+    assert not dead[0]
+    assert_array_equal(trainer.banks[0].table[dead[trainer.banks[0].groups]], 0.0)
+
+
+def test_dual_averaging_keeps_the_same_groups_in_shards():
+    data = Classification(200)
+    alive = []
+    for n_shards in (1, 4):
+        trainer = data.trainer(L21(), 0.05, InverseSqrt(0.5), method="rda")
+        ParameterMixing(n_shards).fit(trainer, data, epochs=20, rng=np.random.default_rng(0))
+        alive.append(trainer.norms > 0)
+    assert_array_equal(alive[0], alive[1])
+    assert 0 < alive[0].sum() < 5
+
+
+def test_what_no_shard_moves_does_not_travel():
+    n = 10_000
+    rows = sparse.random_array((20, n), density=0.001, rng=np.random.default_rng(0), format="csr")
+    features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+    data = Classification(20)
+    data.tokens = Tokens(np.arange(21), features)
+    bank = ExplicitBank(["all"], np.zeros(n), 1, averaging=True)
+    trainer = OnlineTrainer(
+        [bank], Binary(), StructuredHinge(), Ridge(), strength=0.1, schedule=InverseSqrt(), average=UniformAverage()
+    )
+    history = ParameterMixing(2).fit(trainer, data, epochs=3)
+    touched = len(np.unique(rows.indices))
+    assert history[-1]["bytes"] < 2 * (n / 8 + 16 * touched + 1000)
+
+
+def test_adaptive_schedules_take_in_all_shards():
+    start, copies = [2.0, 4.0], [[3.0, 6.0], [2.0, 10.0]]
+    distance = DistanceOverGradients()
+    distance.load_state(start)
+    distance.mix(copies, np.array([0.25, 0.75]))
+    assert distance.state() == [3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0]
+    polyak = MeanPolyak()
+    polyak.load_state([100.0, *start])
+    polyak.mix([[100.0, *state] for state in copies], np.array([0.25, 0.75]))
+    assert polyak.state() == [100.0, 3.0, 12.0]
+
+
+def test_rates_end_with_the_last_round_of_the_shards():
+    data = Sequences(explicit=True)
+    trainer = make_trainer(True, SETTINGS["mkl"], None, LinearDecay(0.5))
+    history = ParameterMixing(2).fit(trainer, data, epochs=3)
+    assert [record["rounds"] for record in history] == [6, 12, 18]
+    assert_allclose(history[-1]["rate"], 0.5 / 18)
+
+
+def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
+    data = Sequences(explicit=True)
+    seen = []
+
+    def stop(trainer, record):
+        seen.append(record)
+        return record["epoch"] == 2
+
+    history = ParameterMixing(3).fit(make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[stop])
+    assert history == seen
+    assert len(history) == 2
+    assert_allclose(np.mean(history[-1]["shard_losses"], axis=0), history[-1]["loss"], rtol=0.5)
+    assert_allclose(np.dot(history[-1]["shard_losses"], [4, 4, 3]) / 11, history[-1]["loss"])
+
+
+def test_bad_input_is_refused():
+    data = Sequences(explicit=True)
+    with pytest.raises(InputError, match="whole number > 0"):
+        ParameterMixing(0)
+    with pytest.raises(InputError, match="weighting"):
+        ParameterMixing(2, weighting="errors")
+    with pytest.raises(InputError, match="11 examples do not make 12 shards"):
+        ParameterMixing(12).fit(make_trainer(True, SETTINGS["mkl"], None), data)
+    bank = CachedKernelBank(["linear"], [KERNELS["linear"]], ["x"], data.tokens, K)
+    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), L21(), strength=0.1, schedule=InverseSqrt())
+    with pytest.raises(InputError, match="CachedKernelBank"):
+        ParameterMixing(2).fit(trainer, data)
+    with pytest.raises(InputError, match=r"dask\.distributed\.Client"):
+        ParameterMixing.over("tcp://127.0.0.1:8786")
