@@ -119,6 +119,8 @@ class OnlineEstimator(BaseEstimator):
 
     #: Examples in a pass over the stream that ``fit`` learns from, where it has been over it once.
     _n_streamed = None
+    #: What makes a pass over the blocks of a stream in shards, while ``fit`` is at it.
+    _mixing = None
 
     def _fit_stream(self, stream, options, running):
         """Train from scratch on a stream; sets the learned attributes when all has gone well."""
@@ -141,10 +143,17 @@ class OnlineEstimator(BaseEstimator):
         that decay up to the last of ``epochs * m`` rounds, and norms that are computed anew every m rounds.
         """
         m = self._n_streamed if self.n_examples is None else self.n_examples
-        trainer.strength = GrowingHorizon(self.C) if m is None else 1.0 / (self.C * m)
+        # in shards, as many examples are learned in a round
+        side_by_side = 1 if self._mixing is None else self._mixing.n_shards
+        trainer.strength = GrowingHorizon(self.C * side_by_side) if m is None else 1.0 / (self.C * m)
         trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
         if m is not None:
-            trainer.schedule.plan(self.epochs * m)
+            trainer.schedule.plan(self.epochs * m / side_by_side)
+        if self._mixing is not None:
+            loss = self._mixing.one_pass(trainer, examples)
+            for callback in self.callbacks:
+                callback.on_pass(trainer, loss, len(examples))
+            return
         watchers = [callback.on_round for callback in self.callbacks or () if hasattr(callback, "on_round")]
         for x, y, weight in examples:
             step = trainer.update(x, y, weight)
@@ -239,7 +248,9 @@ class OnlineEstimator(BaseEstimator):
         packer = Packer()
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         # equal models are equal files, however long they took
-        attributes["history_"] = [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in self.history_]
+        attributes["history_"] = [
+            {k: v for k, v in epoch.items() if not k.endswith("seconds")} for epoch in self.history_
+        ]
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
         described, own_arrays = self._describe(packer)

@@ -212,7 +212,7 @@ class DependencyParser(OnlineEstimator):
             self.history_, self.n_iter_ = [], 1
         self._learn_rounds(self._trainer, ArcExamples.of(treebank, self.templates_))
         if self._relations is not None:
-            self._relations.partial_fit(treebank, self._trainer)
+            self._relations.partial_fit(treebank, self._trainer, self._mixing)
         return self
 
     def _resolve(self):

@@ -66,13 +66,16 @@ class RelationLabeler:
         examples = _Arcs.of(self, treebank, treebank.deprels)
         return run.fit("relations", self.trainer, examples, epochs=epochs, progress=progress)
 
-    def partial_fit(self, treebank, trees):
+    def partial_fit(self, treebank, trees, mixing=None):
         """One round for each sentence, regularized as the trainer of the trees is; new relations join the others."""
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         if len(self.strings) > self.trainer.structure.n_labels:
             self.trainer.grow_outputs(Chain(len(self.strings)))
         self.trainer.strength, self.trainer.recompute_every = trees.strength, trees.recompute_every
         arcs = _Arcs.of(self, treebank, codes)
+        if mixing is not None:
+            mixing.one_pass(self.trainer, arcs)
+            return
         for s in range(len(arcs)):
             self.trainer.update(*arcs[s])
 

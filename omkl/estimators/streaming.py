@@ -10,11 +10,15 @@ from tqdm import tqdm
 
 from omkl._named import Part
 from omkl.data import Stream, Treebank
+from omkl.data.rows import regrouped
 from omkl.estimators.runs import begin_run
 from omkl.exceptions import InputError
 from omkl.online import ProgressiveValidation
 from omkl.online.checkpoint import load_states, states_of
 from omkl.persistence import Unpacker
+
+#: Examples of a stream that a shard learns between two mixes.
+MIX_EVERY = 10_000
 
 
 def as_stream(X, y=None):
@@ -53,9 +57,8 @@ class StreamFit:
                 f"epochs={estimator.epochs}, but an iterator can be passed over only once: set epochs=1, or give a "
                 "Stream that can be read again."
             )
-        if running["mixing"] is not None:
-            raise InputError("Streams are learned in one place: leave client= and shards= out, or give all examples.")
         self._stream = stream
+        self._mixing = running["mixing"]
         self._options = options
         self._meter = ProgressiveValidation()
         self._run = begin_run(estimator, estimator._rng(), **running)
@@ -64,7 +67,7 @@ class StreamFit:
         self._watch = _Watch([*(estimator.callbacks or ()), self._meter])
         self._learner = _untrained(estimator)
         self._restore(estimator)
-        self._learner.callbacks = [self._watch]
+        self._learner.callbacks, self._learner._mixing = [self._watch], self._mixing
 
     def run(self):
         """Learn all there is to come; returns the estimator that has."""
@@ -85,12 +88,13 @@ class StreamFit:
                 self._watch.end_epoch(learner._trainer, self._epoch)
         self._meter.close(learner._trainer)
         learner.history_, learner.n_iter_ = self._meter.records, self._epoch
+        del learner._mixing
         return learner
 
     def _pass(self, bar):
         """One epoch: blocks that the checkpoint has learned are only compared."""
         number = digest = 0
-        for number, block in enumerate(self._stream.blocks(self._epoch), 1):
+        for number, block in enumerate(self._blocks(), 1):
             if self._keeper is not None:
                 digest = _checksum(block, digest)
             if number > self._block:
@@ -113,6 +117,11 @@ class StreamFit:
                 f"and there are {number}. Resume with the data that it began with."
             )
 
+    def _blocks(self):
+        """Blocks of the epoch: those of the stream, or larger ones, which shards learn side by side."""
+        blocks = self._stream.blocks(self._epoch)
+        return blocks if self._mixing is None else regrouped(blocks, MIX_EVERY * self._mixing.n_shards)
+
     def _learn(self, block):
         if block.y is None and not isinstance(block.X, Treebank):
             raise InputError("The stream has no labels y: give pairs (x, y), or a reader that knows the target.")
@@ -124,7 +133,10 @@ class StreamFit:
         """What the progress bar tells."""
         last = self._meter.records[-1:]
         alive = np.count_nonzero(self._learner._trainer.norms)
-        return {"groups": alive, **{name: f"{last[0][name]:.4g}" for name in ("error", "loss") if last}}
+        return {
+            "groups": alive,
+            **{name: f"{last[0][name]:.4g}" for name in ("error", "loss") if last and name in last[0]},
+        }
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -164,6 +176,13 @@ class _Watch:
         if any([watch(trainer, step) for watch in self._watchers]):
             self.stopped = True
 
+    def on_pass(self, trainer, loss, rounds):
+        """The same for rounds that shards have made."""
+        self._rounds += rounds
+        self._loss += loss
+        for callback in self.callbacks:
+            getattr(callback, "on_pass", _nothing)(trainer, loss, rounds)
+
     def end_epoch(self, trainer, epoch):
         """What ends with an epoch."""
         record = {
@@ -183,6 +202,10 @@ class _Watch:
 
     def load_state(self, values, arrays):
         self._rounds, self._loss = values
+
+
+def _nothing(*_):
+    """Stands in for a hook that a callback does not have."""
 
 
 def _untrained(estimator):

@@ -84,11 +84,7 @@ class ParameterMixing:
             The records have more: ``examples``, ``shard_losses``, ``shard_seconds`` (of each pass: those that passed,
             those of CPU), ``mixing_seconds``, and the ``bytes`` that the shards sent back.
         """
-        self._check(trainer, examples)
-        sizes = [len(range(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
-        shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
-        executor = self.executor(shards)
-        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
+        sizes, run = self._shards(trainer, examples)
         trainer.schedule.plan(trainer.round + epochs * max(sizes))
         for callback in callbacks:
             getattr(callback, "on_start", _nothing)(trainer, examples)
@@ -101,7 +97,7 @@ class ParameterMixing:
             while course.epoch <= epochs and not course.finished:
                 started = time.perf_counter()
                 orders = [np.arange(n) if rng is None else rng.permutation(n) for n in sizes]
-                changes = executor.run(task, trainer.state(), orders, bar.report)
+                changes = run(trainer.state(), orders, bar.report)
                 passed = time.perf_counter()
                 self._mix(trainer, changes, np.array(sizes))
                 now = time.perf_counter()
@@ -116,6 +112,31 @@ class ParameterMixing:
         if keeper is not None:
             keeper.end(trainer, course, callbacks)
         return course.history
+
+    def one_pass(self, trainer, examples):
+        """One mixed pass over examples in their order, such as those of a stream that are at hand.
+
+        Shards are as in :meth:`fit`; fewer examples than shards are learned here, one after the other.
+
+        Returns
+        -------
+        loss : float
+            Sum of the losses, each before its update.
+        """
+        if len(examples) < self.n_shards:
+            return sum(trainer.update(*examples[i]).loss for i in range(len(examples)))
+        sizes, run = self._shards(trainer, examples)
+        changes = run(trainer.state(), [np.arange(n) for n in sizes], _nothing)
+        self._mix(trainer, changes, np.array(sizes))
+        return sum(float(change["loss"]) for change in changes)
+
+    def _shards(self, trainer, examples):
+        """Sizes of the shards, and what makes a pass over each from a state, in some orders."""
+        self._check(trainer, examples)
+        places = [np.arange(j, len(examples), self.n_shards) for j in range(self.n_shards)]
+        executor = self.executor([examples.part(own) for own in places])
+        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
+        return list(map(len, places)), partial(executor.run, task)
 
     def _mix(self, trainer, changes, sizes):
         if self.n_shards == 1:

@@ -56,14 +56,22 @@ class ProgressiveValidation:
         if self._rounds >= self.every:
             self.close(trainer)
 
+    def on_pass(self, trainer, loss, rounds):
+        """Take in rounds that were made elsewhere: only the sum of their losses is known, and records have no error."""
+        self._loss += loss
+        self._rounds += rounds
+        if self._rounds >= self.every:
+            self.close(trainer)
+
     def close(self, trainer):
         """Make a record of the rounds since the last one, if there are any."""
         if self._rounds == 0:
             return
+        error = {"error": self._cost / self._size} if self._size else {}
         self.records.append(
             {
                 "rounds": trainer.round,
-                "error": self._cost / self._size,
+                **error,
                 "loss": self._loss / self._rounds,
                 "norms": dict(zip(trainer.ledger.names, trainer.ledger.norms.tolist())),
                 "kernel_weights": trainer.kernel_weights(),
@@ -86,5 +94,5 @@ class ProgressiveValidation:
 
 def _together(first, second):
     """One record of two that cover the same number of rounds."""
-    means = {name: (first[name] + second[name]) / 2 for name in ("error", "loss")}
+    means = {name: (first[name] + second[name]) / 2 for name in ("error", "loss") if name in first}
     return {**second, **means}

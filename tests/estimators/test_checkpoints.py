@@ -136,7 +136,7 @@ from omkl import SequenceLabeler
 rng = np.random.default_rng(0)
 y = [rng.integers(0, 3, 5) for _ in range(40)]
 X = [np.eye(3)[labels] + rng.normal(0, 0.7, (5, 3)) for labels in y]
-labeler = SequenceLabeler(["linear", "gaussian"], epochs=40, random_state=0, verbose=False)
+labeler = SequenceLabeler(["linear", "gaussian"], epochs=15, random_state=0, verbose=False)
 if sys.argv[1] != "none":
     labeler.fit(X, y, checkpoint=sys.argv[1], checkpoint_every=0, resume=True)
 else:
@@ -255,3 +255,18 @@ def test_checkpoints_are_due_after_time_or_rounds(every, due, tmp_path):
 def test_other_intervals_are_refused(every, tmp_path):
     with pytest.raises(InputError, match="checkpoint_every"):
         Checkpoints(tmp_path, every)
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+def test_runs_in_shards_resume_between_epochs(labeled, tmp_path):
+    treebank = synthetic_treebank(40, random_state=0)
+
+    def fit(**options):
+        parser = DependencyParser("small", epochs=3, memory=6.0, labeled=labeled, verbose=False, random_state=1)
+        return parser.fit(treebank, shards=2, **options)
+
+    straight = fit()
+    fit(checkpoint=tmp_path / "run", checkpoint_every="1 rounds")
+    assert len(list((tmp_path / "run").iterdir())) == 2
+    max((tmp_path / "run").iterdir()).unlink()
+    assert_equal_files(straight, fit(checkpoint=tmp_path / "run", resume=True), tmp_path)

@@ -241,3 +241,33 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
     assert len(set(covered)) == 1
     losses = np.array([record["loss"] for record in fine.records])
     assert_allclose([record["loss"] for record in bounded.records], losses.reshape(-1, covered[0]).mean(axis=1))
+
+
+@pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
+def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatch):
+    """Blocks are learned in shards side by side, mixed after each; checkpoints lie between blocks."""
+    monkeypatch.setattr("omkl.estimators.streaming.MIX_EVERY", 12)
+    estimator, stream, options = cases(rng)[name]
+    estimator.set_params(epochs=2, verbose=False, random_state=0)
+    straight = type(estimator)(**estimator.get_params()).fit(stream, shards=2, **options)
+    straight.save(tmp_path / "straight.npz")
+    assert straight.history_[-1]["loss"] > 0.0
+    run = {"checkpoint": tmp_path / "run", "checkpoint_every": "1 rounds", "shards": 2}
+    model = type(estimator)(**estimator.get_params()).fit(stream, **options, **run)
+    max((tmp_path / "run").iterdir()).unlink()
+    model = type(estimator)(**estimator.get_params()).fit(stream, **options, **run, resume=True)
+    model.save(tmp_path / "resumed.npz")
+    assert (tmp_path / "straight.npz").read_bytes() == (tmp_path / "resumed.npz").read_bytes()
+    for block in stream.blocks():  # and go on alone
+        model.partial_fit(*((block.X,) if block.y is None else block))
+    with pytest.raises(InputError, match="shards = 2, but this run has 1"):
+        type(estimator)(**estimator.get_params()).fit(stream, **options, **{**run, "shards": None}, resume=True)
+
+
+def test_one_shard_of_a_stream_is_no_shard(rng, monkeypatch):
+    X, y = points(rng)
+    stream = Stream.from_arrays(X, y, 50)
+    alone = OnlineMKLClassifier(KERNELS, epochs=1).fit(stream, classes=[0, 1, 2])
+    one = OnlineMKLClassifier(KERNELS, epochs=1).fit(stream, classes=[0, 1, 2], shards=1)
+    for key, value in alone._trainer.state().items():
+        assert_array_equal(value, one._trainer.state()[key])
