@@ -8,13 +8,14 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_named", "_files", "_archive"}
+LEAVES = {"exceptions", "_named", "_files", "_archive", "_cluster"}
 #: Each room, and the rooms whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
     "_named": {"exceptions"},
     "_files": set(),
     "_archive": {"_files", "exceptions"},
+    "_cluster": {"exceptions"},
     "losses": LEAVES,
     "regularizers": LEAVES,
     "structures": LEAVES,

@@ -14,13 +14,14 @@ from functools import partial
 
 import numpy as np
 
+from omkl._cluster import workers_of
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import pack, unpack
 from omkl.kernels.checks import checked_gram
 from omkl.kernels.functions import as_kernel
 from omkl.kernels.share import OnData
 from omkl.kernels.stack import PackedStack
-from omkl.kernels.worker_shares import WorkerShares, workers_of
+from omkl.kernels.worker_shares import WorkerShares
 
 #: Bytes of one message of packed kernels.
 MESSAGE = 2**24

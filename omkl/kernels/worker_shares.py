@@ -2,11 +2,10 @@
 
 import time
 
-from omkl.exceptions import DistributionError, InputError, MissingDependencyError, OmklError
+from omkl._cluster import alive_workers, workers_of
+from omkl.exceptions import DistributionError, InputError, OmklError
 from omkl.kernels.share import Share
 
-#: Seconds to wait for a worker where there is none.
-PATIENCE = 30.0
 #: Seconds to wait, where a worker was lost, for one that has no share yet before another one gets a second.
 GRACE = 5.0
 #: Seconds after which an answer that has not come makes one ask whether its worker is still there.
@@ -103,7 +102,9 @@ class WorkerShares:
             try:
                 return pending.result(timeout=INTERVAL)
             except TimeoutError:
-                if self._futures[s].status not in ("finished", "pending") or self._homes[s] not in _alive(self.client):
+                if self._futures[s].status not in ("finished", "pending") or self._homes[s] not in alive_workers(
+                    self.client
+                ):
                     break
             except (CancelledError, KilledWorker, CommClosedError):
                 break
@@ -152,42 +153,3 @@ class WorkerShares:
 
 class _ShareLostError(Exception):
     """A share is no longer there."""
-
-
-def workers_of(client):
-    """Addresses of the workers of a Dask client, in an order that does not change; the first one is waited for.
-
-    Raises
-    ------
-    omkl.exceptions.MissingDependencyError
-        If Dask is not installed.
-    omkl.exceptions.InputError
-        If the client is none, or one of asynchronous code.
-    omkl.exceptions.DistributionError
-        If the scheduler cannot be reached, or there are no workers.
-    """
-    try:
-        from distributed import Client
-    except ImportError:
-        raise MissingDependencyError(
-            "Kernels on the workers of a cluster need Dask: install it with 'pip install omkl[dask]'."
-        ) from None
-    if not isinstance(client, Client) or client.asynchronous:
-        raise InputError(f"client must be a dask.distributed.Client that is not asynchronous, not {client!r}.")
-    if client.status != "running":
-        raise DistributionError(f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler.")
-    try:
-        client.wait_for_workers(1, timeout=PATIENCE)
-    except TimeoutError:
-        address = client.scheduler.address
-        raise DistributionError(f"The scheduler {address} has had no worker for {PATIENCE:g} s: start one.") from None
-    return sorted(_alive(client))
-
-
-def _alive(client):
-    """Threads by worker, for all that the scheduler knows."""
-    try:
-        return client.nthreads()
-    except OSError as error:
-        address = client.scheduler.address
-        raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None

@@ -5,14 +5,13 @@ import uuid
 from contextlib import contextmanager
 from functools import partial
 
-from omkl.exceptions import DistributionError, InputError
+from omkl._cluster import workers_of
+from omkl.exceptions import DistributionError
 
 #: Seconds between two reports of a pass.
 INTERVAL = 0.5
 #: How often a pass is tried, if worker after worker dies.
 ATTEMPTS = 5
-#: Seconds to wait for a worker where there is none left.
-PATIENCE = 30
 #: Seconds until the scheduler has noticed that a worker died.
 PAUSE = 1.0
 
@@ -104,23 +103,6 @@ class DaskExecutor:
             yield topic
         finally:
             self._client.unsubscribe_topic(topic)
-
-
-def workers_of(client):
-    """Addresses of a Dask client's workers, in an order that does not change; waits for the first one."""
-    if not hasattr(client, "wait_for_workers"):
-        raise InputError(f"client must be a dask.distributed.Client, not {type(client).__name__}.")
-    try:
-        client.wait_for_workers(1, timeout=PATIENCE)
-    except TimeoutError:
-        address = client.scheduler.address
-        raise DistributionError(f"The scheduler {address} has had no worker for {PATIENCE} s: start one.") from None
-    return sorted(client.nthreads())
-
-
-def n_workers(client):
-    """Number of a Dask client's workers."""
-    return len(workers_of(client))
 
 
 class Reporter:

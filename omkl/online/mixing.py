@@ -24,9 +24,10 @@ from functools import partial
 import numpy as np
 from tqdm import tqdm
 
+from omkl._cluster import workers_of
 from omkl.exceptions import InputError
 from omkl.online.checkpoint import Course
-from omkl.online.executors import DaskExecutor, SerialExecutor, n_workers
+from omkl.online.executors import DaskExecutor, SerialExecutor
 from omkl.online.trainer import OnlineTrainer
 
 WEIGHTINGS = ("size", "uniform")
@@ -64,7 +65,7 @@ class ParameterMixing:
         if client is None:
             return None if shards is None or cls(shards).n_shards == 1 else cls(shards)
         for_client = partial(DaskExecutor, client)
-        return cls(n_workers(client) if shards is None else shards, for_client)
+        return cls(len(workers_of(client)) if shards is None else shards, for_client)
 
     def fit(self, trainer, examples, *, epochs=1, rng=None, callbacks=(), progress=False, keeper=None):
         """As :meth:`omkl.online.OnlineTrainer.fit`, with every epoch made by the shards side by side.

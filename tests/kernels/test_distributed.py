@@ -290,7 +290,7 @@ def test_a_scheduler_that_is_gone():
 
 
 def test_a_cluster_without_workers(monkeypatch):
-    monkeypatch.setattr(worker_shares, "PATIENCE", 0.2)
+    monkeypatch.setattr("omkl._cluster.PATIENCE", 0.2)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster,
         distributed.Client(cluster) as client,
