@@ -39,6 +39,11 @@ def add_training_options(parser, epochs, losses=("hinge", "crf", "perceptron")):
     parser.add_argument("--random-state", type=int, metavar="N", help="seed")
 
 
+def add_budget_option(parser):
+    """``--budget``."""
+    parser.add_argument("--budget", type=int, metavar="B", help="at most B support vectors for kernels (default: any)")
+
+
 def add_stream_option(parser):
     """``--stream``."""
     parser.add_argument(

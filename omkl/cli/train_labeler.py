@@ -3,6 +3,7 @@
 import time
 
 from omkl.cli.common import (
+    add_budget_option,
     add_checkpoint_options,
     add_cluster_options,
     add_folds_option,
@@ -40,6 +41,7 @@ def add_parser(kinds):
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
+    add_budget_option(parser)
     add_stream_option(parser)
     add_checkpoint_options(parser)
     add_cluster_options(parser)
@@ -58,7 +60,7 @@ def _run(arguments, cluster):
     dev = _labelled(arguments.dev, arguments) if arguments.dev else None
     labeler = SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
-        early_stopping=arguments.early_stopping, **training_parameters(arguments),
+        early_stopping=arguments.early_stopping, budget=arguments.budget, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
     learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, cluster)

@@ -5,6 +5,7 @@ import time
 from sklearn.base import is_classifier
 
 from omkl.cli.common import (
+    add_budget_option,
     add_checkpoint_options,
     add_cluster_options,
     add_format_option,
@@ -33,6 +34,7 @@ def add_options(parser, losses):
         "gaussian for dense rows, linear for sparse ones)",
     )  # fmt: skip
     add_training_options(parser, epochs=20, losses=losses)
+    add_budget_option(parser)
     add_stream_option(parser)
     parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
     add_checkpoint_options(parser)
@@ -43,7 +45,10 @@ def add_options(parser, losses):
 def train(estimator_class, arguments):
     """Train an estimator on the file, and save it; returns it with the metrics to report."""
     estimator = estimator_class(
-        arguments.kernels, early_stopping=arguments.early_stopping, **training_parameters(arguments)
+        arguments.kernels,
+        early_stopping=arguments.early_stopping,
+        budget=arguments.budget,
+        **training_parameters(arguments),
     )
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()

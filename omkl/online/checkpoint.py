@@ -109,7 +109,7 @@ class Course:
     loss : float
         Their losses, summed.
     seconds : float
-        What it has taken before the process that runs now.
+        What the epoch had taken in the processes before this one.
     history : list of dict
         Records of the epochs before.
     generator : dict or None
@@ -125,6 +125,17 @@ class Course:
     generator: dict | None = None
     finished: bool = False
 
+    def __post_init__(self):
+        self.start_clock()
+
+    def start_clock(self):
+        """The epoch goes on now."""
+        self._began = time.perf_counter() - self.seconds
+
+    def elapsed(self):
+        """Seconds that the epoch has taken so far."""
+        return time.perf_counter() - self._began
+
     def note(self, rng):
         """Remember the state of the generator."""
         self.generator = None if rng is None else rng.bit_generator.state
@@ -138,15 +149,17 @@ class Course:
         """The epoch is over."""
         self.epoch, self.rounds, self.loss, self.seconds = self.epoch + 1, 0, 0.0, 0.0
         self.note(rng)
+        self.start_clock()
 
     def as_dict(self):
         """All of it."""
-        return asdict(self)
+        return {**asdict(self), "seconds": self.elapsed()}
 
     def load(self, content):
         """The inverse of :meth:`as_dict`."""
         for name, value in content.items():
             setattr(self, name, value)
+        self.start_clock()
 
 
 def states_of(callbacks):

@@ -1,7 +1,6 @@
 """Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
 
 import math
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -275,10 +274,9 @@ class OnlineTrainer:
         )  # fmt: skip
         with bar:
             while course.epoch <= epochs and not course.finished:
-                started = time.perf_counter() - course.seconds
                 order = np.arange(len(examples)) if rng is None else rng.permutation(len(examples))
-                stopped = self._pass(examples, order[course.rounds :], course, bar, callbacks, keeper, started)
-                record = self._record(course.epoch, course.loss / course.rounds, time.perf_counter() - started)
+                stopped = self._pass(examples, order[course.rounds :], course, bar, callbacks, keeper)
+                record = self._record(course.epoch, course.loss / course.rounds, course.elapsed())
                 course.history.append(record)
                 bar.set_postfix(epoch=course.epoch, loss=f"{record['loss']:.4g}", groups=np.count_nonzero(self.norms))
                 stopped |= any([callback(self, record) for callback in callbacks])
@@ -288,7 +286,7 @@ class OnlineTrainer:
             keeper.end(self, course, callbacks)
         return course.history
 
-    def _pass(self, examples, order, course, bar, callbacks, keeper, started, stride=100):
+    def _pass(self, examples, order, course, bar, callbacks, keeper, stride=100):
         """The rest of an epoch; returns whether a callback ends training."""
         watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]
         for i in order.tolist():
@@ -302,7 +300,6 @@ class OnlineTrainer:
                 self.recompute_norms()
                 return True
             if keeper is not None and keeper.due():
-                course.seconds = time.perf_counter() - started
                 keeper.write(self, course, callbacks)
         bar.update(course.rounds % stride)
         return False

@@ -112,6 +112,16 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
+def test_a_budget_bounds_the_model(tables, tmp_path):
+    X, y = tables["classifier"]
+    data, model = tmp_path / "data.npz", tmp_path / "model.npz"
+    write(data, X, y)
+    command = ["train", "classifier", str(data), "-o", str(model), "--kernels", "gaussian", "--budget", "12", "--quiet"]
+    assert main([*command, "--epochs", "2"]) == 0
+    assert omkl.load(model).budget == 12
+    assert main([*command[:-2], "0"]) == 2
+
+
 def test_columns_of_strings_are_groups(tmp_path):
     pytest.importorskip("pyarrow")
     data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
