@@ -1,6 +1,6 @@
 """A stream that drifts: the kernel that tells the classes apart changes half-way, and the model follows.
 
-    python examples/stream_mkl.py                          ten million examples, about 15 minutes
+    python examples/stream_mkl.py                          ten million examples, about 12 minutes
     python examples/stream_mkl.py --examples 200000        a look at the same in half a minute
     python examples/stream_mkl.py --budget 1000            support vectors on a budget instead of Fourier features
 
@@ -12,7 +12,10 @@ thousand examples and after ten million.
 Two models see the stream once, and are tested on each example before they learn it (progressive validation):
 
 * for streams: a constant rate, and an average that forgets (``average="decayed"``);
-* for finite data, omkl's defaults: rates and averages that settle, which is what a drift punishes.
+* for finite data, omkl's defaults: rates and averages that settle.
+
+Of ten million examples, in the fifty thousand after the drift the first model gets 12.7% wrong and the second 17.6%; two
+hundred thousand later both are below 8%, and what settles ends lower, at 6.5% against 7.2%. The best possible is 5%.
 
 The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et al. 2011) and the
 progressive error, with the best error that there is.
