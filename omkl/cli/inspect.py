@@ -1,5 +1,7 @@
 """``omkl inspect``: what a saved model has learned."""
 
+import numpy as np
+
 from omkl.cli.common import add_output_options, bar_chart, table, write_json
 from omkl.estimators import DependencyParser, load
 
@@ -23,36 +25,48 @@ def size(model):
     """How large a model is, in its own terms."""
     if isinstance(model, DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
-    return {"labels": len(model.classes_)} if hasattr(model, "classes_") else {"groups": len(model.kernel_weights_)}
+    if hasattr(model, "classes_"):
+        return {"labels": len(model.classes_)}
+    return (
+        {"groups": len(model.kernel_weights_)} if hasattr(model, "kernel_weights_") else {"columns": model.coef_.size}
+    )
 
 
 def run(arguments):
     """Show a model."""
     model = load(arguments.model)
-    features = model.top_features(arguments.top, arguments.group)
-    metrics = {
-        "class": type(model).__name__,
-        **size(model),
-        "loss": str(model.loss),
-        "regularizer": str(model.regularizer),
-        "C": model.C,
-        "epochs": model.n_iter_,
-        "memory": model.memory_usage(),
-        "kernel_weights": model.kernel_weights_,
-        "top_features": features,
-    }
+    metrics = {"class": type(model).__name__, **size(model)}
+    metrics.update({name: str(getattr(model, name)) for name in ("loss", "regularizer") if hasattr(model, name)})
+    metrics["C"] = model.C
+    if hasattr(model, "dual_gap_"):
+        metrics.update({"iterations": model.n_iter_, "dual_gap": model.dual_gap_})
+    else:
+        metrics.update({"epochs": model.n_iter_, "memory": model.memory_usage()})
+    metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
+    is_online = hasattr(model, "top_features")
+    metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
     if not arguments.quiet:
-        extent = ", ".join(f"{n} {what}" for what, n in size(model).items())
-        print(f"{metrics['class']}: {extent}, loss {metrics['loss']}, regularizer "
-              f"{metrics['regularizer']}, C = {model.C:g}, {model.n_iter_} epochs, "
-              f"{metrics['memory']['prediction'] / 1e6:.1f} MB of parameters")  # fmt: skip
-        print("\nWeights of the groups")
-        ranked = sorted(model.kernel_weights_.items(), key=lambda item: -item[1])
-        print("\n".join(bar_chart(dict(ranked[: arguments.groups]))))
-        if len(ranked) > arguments.groups:
-            print(f"and {len(ranked) - arguments.groups} more; --groups N shows N of them.")
-        if features:
-            rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
-            print("\nStrongest features")
-            print("\n".join(table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))))
+        _show(metrics, size(model), arguments)
     write_json(arguments.json, metrics)
+
+
+def _show(metrics, extent, arguments):
+    facts = [f"{n} {what}" for what, n in extent.items()]
+    facts += [f"{name} {metrics[name]}" for name in ("loss", "regularizer") if name in metrics]
+    facts.append(f"C = {metrics['C']:g}")
+    if "dual_gap" in metrics:
+        facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
+    else:
+        facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction'] / 1e6:.1f} MB of parameters")
+    print(f"{metrics['class']}: {', '.join(facts)}")
+    ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
+    if ranked:
+        print("\nWeights of the groups")
+        print("\n".join(bar_chart(dict(ranked[: arguments.groups]))))
+    if len(ranked) > arguments.groups:
+        print(f"and {len(ranked) - arguments.groups} more; --groups N shows N of them.")
+    features = metrics["top_features"]
+    if features:
+        rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
+        print("\nStrongest features")
+        print("\n".join(table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))))

@@ -174,3 +174,14 @@ def test_a_file_with_other_columns_is_refused(tables, tmp_path, capsys):
     assert main(["train", "regressor", str(tmp_path / "a.npz"), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
     assert main(["evaluate", str(model), str(tmp_path / "b.npz")]) == 2
     assert "b.npz: X has 3 features" in capsys.readouterr().err
+
+
+def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
+    X, y = tables["classifier"]
+    omkl.MKLClassifier(["linear", "gaussian"]).fit(X, y == 0).save(tmp_path / "mkl.npz")
+    omkl.GroupLasso(groups=[[0, 1], [2, 3]], C=0.1).fit(X, y * 1.0).save(tmp_path / "lasso.npz")
+    for name, shown in (("mkl", "gaussian"), ("lasso", "4 columns")):
+        assert main(["inspect", str(tmp_path / f"{name}.npz")]) == 0
+        printed = capsys.readouterr().out
+        assert "relative duality gap" in printed
+        assert shown in printed
