@@ -15,7 +15,8 @@ Two models see the stream once, and are tested on each example before they learn
 * for finite data, omkl's defaults: rates and averages that settle.
 
 Of ten million examples, in the fifty thousand after the drift the first model gets 12.7% wrong and the second 17.6%;
-two hundred thousand later both are below 8%, and what settles ends lower, at 6.5% against 7.2%. The best possible is 5%.
+two hundred thousand later both are below 8%, and what settles ends lower, at 6.5% against 7.2%. The best possible
+is 5%.
 
 The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et al. 2011) and the
 progressive error, with the best error that there is.
