@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from omkl.estimators.base import is_probabilistic
 from omkl.estimators.runs import running_options
 from omkl.estimators.single import SingleOutputEstimator
-from omkl.estimators.streaming import as_stream
+from omkl.estimators.streaming import as_stream, refuse_for_stream
 from omkl.structures import Binary, Multiclass
 
 
@@ -99,6 +99,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         stream = as_stream(X, y)
         if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
             return self._fit_stream(stream, {"classes": classes}, running)
         return self._fit_arrays(X, y, sample_weight, running)
 
@@ -121,6 +122,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         """
         stream = as_stream(X, y)
         if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
             return self._partial_fit_stream(stream, {"classes": classes})
         declared = classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
         return self._partial_fit_arrays(X, y, declared, sample_weight)

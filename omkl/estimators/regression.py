@@ -7,7 +7,7 @@ from sklearn.metrics import r2_score
 from omkl.estimators.labels import Targets
 from omkl.estimators.runs import running_options
 from omkl.estimators.single import SingleOutputEstimator
-from omkl.estimators.streaming import as_stream
+from omkl.estimators.streaming import as_stream, refuse_for_stream
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.structures import Scalar
@@ -115,6 +115,7 @@ cache_size, dtype, callbacks, verbose
         running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         stream = as_stream(X, y)
         if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
             return self._fit_stream(stream, {}, running)
         return self._fit_arrays(X, y, sample_weight, running)
 
@@ -134,6 +135,7 @@ cache_size, dtype, callbacks, verbose
         """
         stream = as_stream(X, y)
         if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
             return self._partial_fit_stream(stream, {})
         return self._partial_fit_arrays(X, y, None, sample_weight)
 

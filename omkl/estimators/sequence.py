@@ -9,7 +9,7 @@ from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
 from omkl.estimators.runs import begin_run, running_options
-from omkl.estimators.streaming import as_stream
+from omkl.estimators.streaming import as_stream, refuse_for_stream
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
 from omkl.structures import Chain
@@ -195,6 +195,7 @@ class SequenceLabeler(LabelEstimator):
         running = running_options(checkpoint, checkpoint_every, resume, client, shards)
         stream = as_stream(X, y)
         if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
             return self._fit_stream(stream, {"classes": classes}, running)
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
@@ -221,6 +222,7 @@ class SequenceLabeler(LabelEstimator):
         """
         stream = as_stream(X, y)
         if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
             return self._partial_fit_stream(stream, {"classes": classes})
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)

@@ -30,6 +30,13 @@ def as_stream(X, y=None):
     return Stream.from_iterable(X) if hasattr(X, "__iter__") and not hasattr(X, "__len__") else None
 
 
+def refuse_for_stream(**arguments):
+    """Raise if any of these arguments of ``fit`` is given, which a stream does not take."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise InputError(f"{name}= goes with examples that are all at hand: a stream does not take it.")
+
+
 class StreamFit:
     """Training on a stream, from scratch or from a checkpoint.
 
@@ -62,6 +69,8 @@ class StreamFit:
         self._options = options
         self._meter = ProgressiveValidation()
         self._run = begin_run(estimator, estimator._rng(), **running)
+        # a stream cannot be looked through before: its blocks are compared one by one, and it is no set of arrays
+        self._run.check_data(lambda: {"kind of data": "stream"})
         self._keeper = self._run.phase("stream")
         self._epoch = self._block = self._digest = self._rounds = 0
         self._watch = _Watch([*(estimator.callbacks or ()), self._meter])

@@ -204,6 +204,24 @@ def test_streams_without_labels_or_examples_are_refused(stream, message, rng):
         OnlineMKLClassifier(epochs=1).fit(stream(*points(rng)))
 
 
+def test_checkpoints_of_arrays_and_of_streams_are_told_apart(rng, tmp_path):
+    X, y = points(rng)
+    model, stream = OnlineMKLClassifier(["linear"], epochs=1), Stream.from_arrays(X, y, 32)
+    model.fit(X, y, checkpoint=tmp_path / "arrays", checkpoint_every=0)
+    model.fit(stream, checkpoint=tmp_path / "stream", checkpoint_every=0)
+    with pytest.raises(InputError, match="number of examples = 300, but this run has None"):
+        model.fit(stream, checkpoint=tmp_path / "arrays", resume=True)
+    with pytest.raises(InputError, match="kind of data = 'stream', but this run has None"):
+        model.fit(X, y, checkpoint=tmp_path / "stream", resume=True)
+
+
+def test_weights_of_a_stream_are_refused(rng):
+    X, y = points(rng)
+    for learn in (OnlineMKLClassifier(epochs=1).fit, OnlineMKLRegressor(epochs=1).partial_fit):
+        with pytest.raises(InputError, match="sample_weight= goes with"):
+            learn(Stream.from_arrays(X, y), sample_weight=np.ones(len(y)))
+
+
 def test_early_stopping_and_automatic_radius_need_all_examples(rng):
     X, y = points(rng)
     with pytest.raises(InputError, match="early_stopping"):
