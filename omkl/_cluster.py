@@ -7,7 +7,9 @@ PATIENCE = 30.0
 
 
 def workers_of(client):
-    """Addresses of the workers of a Dask client, in an order that does not change; the first one is waited for.
+    """Addresses of the workers of a Dask client that begin tasks, in a fixed order; the first one is waited for.
+
+    A worker that is short of memory is paused by Dask: it keeps what it holds, and begins nothing.
 
     Raises
     ------
@@ -32,14 +34,25 @@ def workers_of(client):
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError:
         address = client.scheduler.address
-        raise DistributionError(f"The scheduler {address} has had no worker for {PATIENCE:g} s: start one.") from None
-    return sorted(alive_workers(client))
+        raise DistributionError(
+            f"The scheduler {address} has had no running worker for {PATIENCE:g} s: start one, or see what paused them."
+        ) from None
+    return sorted(running_workers(client))
 
 
 def alive_workers(client):
-    """Threads by worker, for all that the scheduler knows."""
+    """Threads by worker, for all that the scheduler knows, paused ones among them."""
+    return _asked(client, client.nthreads)
+
+
+def running_workers(client):
+    """Threads by worker, for those that are not paused."""
+    return _asked(client, lambda: client.sync(client.scheduler.ncores_running))
+
+
+def _asked(client, question):
     try:
-        return client.nthreads()
+        return question()
     except OSError as error:
         address = client.scheduler.address
         raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None

@@ -9,7 +9,7 @@ from omkl.kernels.checks import packed_bytes
 from omkl.kernels.packing import packed_kernels
 from omkl.kernels.stack import PackedStack
 
-#: Part of a worker's memory limit that may be in use: beyond, Dask ends the worker.
+#: Part of a worker's memory limit that may be in use, unless Dask pauses the worker before.
 USABLE = 0.9
 
 
@@ -110,12 +110,12 @@ def _worker():
 
 
 def _require_worker_memory(needed):
-    """Raise an InputError where the worker's limit does not leave so many bytes; Dask would end the worker."""
+    """Raise an InputError where the worker's limit does not leave so many bytes; Dask would pause or end the worker."""
     worker = _worker()
-    limit = worker.memory_manager.memory_limit
+    limit, pause = worker.memory_manager.memory_limit, worker.memory_manager.memory_pause_fraction
     if limit is None:
         return
-    free = max(USABLE * limit - worker.monitor.get_process_memory(), 0)
+    free = max(min(USABLE, pause or USABLE) * limit - worker.monitor.get_process_memory(), 0)
     if needed > free:
         raise InputError(
             f"Its share of the kernels takes {needed / 2**30:.2f} GiB, but its memory limit leaves "

@@ -2,7 +2,7 @@
 
 import time
 
-from omkl._cluster import alive_workers, workers_of
+from omkl._cluster import alive_workers, running_workers, workers_of
 from omkl.exceptions import DistributionError, InputError, OmklError
 from omkl.kernels.share import Share
 
@@ -102,9 +102,9 @@ class WorkerShares:
             try:
                 return pending.result(timeout=INTERVAL)
             except TimeoutError:
-                if self._futures[s].status not in ("finished", "pending") or self._homes[s] not in alive_workers(
-                    self.client
-                ):
+                # a paused worker answers for the share it has, but would never begin to make one
+                able = running_workers if pending is self._futures[s] else alive_workers
+                if self._futures[s].status not in ("finished", "pending") or self._homes[s] not in able(self.client):
                     break
             except (CancelledError, KilledWorker, CommClosedError):
                 break

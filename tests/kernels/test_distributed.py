@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris
 
 import omkl
 from omkl import MKLClassifier, MKLRegressor
+from omkl._cluster import workers_of
 from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
@@ -60,7 +61,7 @@ def packed():
 
 @pytest.fixture(scope="module", params=[2**26, 0], ids=["kept", "none kept"])
 def stack(request, client):
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=60)
     return DistributedStack.from_kernels(KERNELS, X, client, budget=request.param)
 
 
@@ -217,7 +218,7 @@ def kill(client, worker):
 
 def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
     monkeypatch.setattr(worker_shares, "GRACE", 60.0)
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=60)
     stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
     victim = sorted(client.nthreads())[0]
     rounds = []
@@ -240,7 +241,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, pac
 
 
 def test_a_worker_that_dies_while_it_computes_its_share(client, packed):
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=60)
     slow = [Custom(slow_kernel, normalize=None) for _ in range(6)]
     victim = sorted(client.nthreads())[0]
     threading.Timer(0.5, kill, (client, victim)).start()
@@ -261,6 +262,31 @@ def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
 
 def deadly_kernel(left, right):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_paused_worker_gets_no_share(packed, monkeypatch):
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=None, dashboard_address=":0", silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        both = sorted(client.nthreads())
+        client.run(pause, workers=both[:1])
+        assert eventually(lambda: workers_of(client) == both[1:])
+        assert list(DistributedStack.from_kernels(KERNELS, X, client).share_bytes()) == both[1:]
+        # one that is paused after it was chosen, and before it has begun
+        answers = iter([both])
+        monkeypatch.setattr(worker_shares, "workers_of", lambda client: next(answers, None) or workers_of(client))
+        monkeypatch.setattr(worker_shares, "GRACE", 0.0)
+        stack = DistributedStack.from_kernels(KERNELS, X, client)
+        assert list(stack.share_bytes()) == both[1:]
+        assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
+
+
+def pause(dask_worker):
+    dask_worker.status = distributed.Status.paused
 
 
 # ---- what is refused --------------------------------------------------------------------------------------------
@@ -295,7 +321,7 @@ def test_a_cluster_without_workers(monkeypatch):
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster,
         distributed.Client(cluster) as client,
     ):
-        refuse(DistributionError, "has had no worker for 0.2 s: start one", client)
+        refuse(DistributionError, "has had no running worker for 0.2 s: start one", client)
 
 
 def test_kernels(client):
@@ -323,15 +349,17 @@ def test_matrices_that_are_no_kernels_are_named(client):
         DistributedStack.from_grams([], client)
 
 
-def test_a_share_beyond_the_limit_of_a_worker(client, monkeypatch):
-    client.run(set_limit, 2**20)
-    refuse(InputError, r"takes 0.00 GiB, but its memory limit leaves 0.00 GiB: start more workers", client)
-    client.run(set_limit, None)
-    DistributedStack.from_kernels(KERNELS[:4], X, client)
-
-
-def set_limit(limit, dask_worker):
-    dask_worker.memory_manager.memory_limit = limit
+def test_a_share_beyond_the_limit_of_a_worker():
+    with (
+        distributed.LocalCluster(
+            n_workers=1, memory_limit="2GiB", dashboard_address=":0", silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        pytest.raises(
+            InputError, match=r"takes 2\.98 GiB, but its memory limit leaves 1\.\d\d GiB: start more workers"
+        ),
+    ):
+        DistributedStack.from_kernels(["linear"] * 16, np.ones((10000, 1)), client)
 
 
 # ---- estimators -------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path, fa
     assert int(flag.read_text()) in pids
     for name, array in train(Mortal()).items():
         assert_array_equal(found[name], array, err_msg=name, strict=True)
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=60)
 
 
 def test_what_a_shard_raises_is_raised_here(client):
