@@ -199,6 +199,57 @@ def prox_lq(x, step, q):
 
 
 @njit(cache=True, nogil=True)
+def elastic_net_root(target, step, eta):
+    """The ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) = target``, 0 where none is, and its slope there.
+
+    The left side is convex and increasing: Newton's method from the right never passes the root.
+    """
+    d = 2.0
+    if target <= step * step * eta:
+        return 0.0, 0.0
+    while True:
+        linear = eta + 2.0 * (1.0 - eta) * d
+        slope = 2.0 * (step + d) * linear + 2.0 * (1.0 - eta) * (step + d) ** 2
+        moved = d - ((step + d) ** 2 * linear - target) / slope
+        if not moved < d or moved <= 0.0:
+            return d, slope
+        d = moved
+
+
+@njit(cache=True, nogil=True)
+def weights_of_elastic_net_prox(squares, step, eta):
+    """The ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k squares_k t / (d_k + t)``.
+
+    ``d_k`` is the :func:`elastic_net_root` of ``m squares_k``; the multiplier ``m`` is found by Newton's method, kept
+    inside a bracket. The largest square is 1.
+    """
+    weights = np.empty(squares.shape[0])
+    low = step * step * eta
+    high = (step + 2.0) ** 2 * (4.0 - 3.0 * eta)
+    multiplier = (step + 1.0) ** 2 * (2.0 - eta)
+    for _ in range(200):
+        size = -1.0
+        growth = 0.0
+        for k in range(squares.shape[0]):
+            d, slope = elastic_net_root(multiplier * squares[k], step, eta)
+            weights[k] = d
+            size += eta * d + (1.0 - eta) * d * d
+            if d > 0.0:
+                growth += (eta + 2.0 * (1.0 - eta) * d) * squares[k] / slope
+        if size > 0.0:
+            high = multiplier
+        else:
+            low = multiplier
+        moved = multiplier - size / growth if growth > 0.0 else low
+        if not low < moved < high:
+            moved = 0.5 * (low + high)
+        if abs(moved - multiplier) <= 1e-15 * multiplier:
+            break
+        multiplier = moved
+    return weights
+
+
+@njit(cache=True, nogil=True)
 def shrink_groups_in_turn(x, starts, members, thresholds):
     """``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other (CSR lists of members)."""
     shrunk = x.astype(np.float64)

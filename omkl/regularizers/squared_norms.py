@@ -10,9 +10,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import prox_lq
+from omkl.regularizers._jit_prox import prox_lq, weights_of_elastic_net_prox
 from omkl.regularizers.base import Regularizer, as_vector
-from omkl.regularizers.group_norms import _increasing_root
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -103,19 +102,7 @@ class ElasticNetWeights(Regularizer):
         scale = norms.max(initial=0.0)
         if scale == 0.0 or step == 0.0:
             return None
-        squares, eta = (norms / scale) ** 2, self.eta
-
-        def weights(multiplier):
-            return _increasing_root(
-                lambda d: (step + d) ** 2 * (eta + 2 * (1 - eta) * d), multiplier * squares, np.full_like(norms, 2.0)
-            )
-
-        # at the upper end the largest weight is 2, and the constraint exceeded
-        upper = (step + 2) ** 2 * (4 - 3 * eta)
-        multiplier = brentq(
-            lambda m: eta * weights(m).sum() + (1 - eta) * np.square(weights(m)).sum() - 1, 0, upper, xtol=1e-16 * upper
-        )
-        return weights(multiplier)
+        return weights_of_elastic_net_prox((norms / scale) ** 2, step, self.eta)
 
     def conjugate(self, dual_norms):
         squares = as_vector(dual_norms) ** 2
