@@ -7,14 +7,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from omkl.data import data_home, read_ocr
 
 # the first call of a jitted function compiles it: no deadline, and the same examples on every machine
 settings.register_profile(
-    "omkl", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "omkl", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
+# after a change to the mathematics: pytest --hypothesis-profile=thorough
+settings.register_profile("thorough", settings.get_profile("omkl"), derandomize=False, max_examples=500)
 settings.load_profile("omkl")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_for_blas():
+    """Here and in processes of tests: threads that wait for a core that others use make small matrices very slow."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,17 @@ from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
 
+@pytest.fixture
+def large_from(monkeypatch):
+    """A function that moves the number of samples from which on there is no matrix of all pairs."""
+
+    def move(n_samples):
+        monkeypatch.setattr("omkl.batch.linear_system.LARGE", n_samples)
+        monkeypatch.setattr("omkl.batch.newton.LARGE", n_samples)
+
+    return move
+
+
 def factored(n_samples, n_kernels=8, rank=15, seed=0):
     """Low-rank kernels, three of which say something of the targets."""
     rng = np.random.default_rng(seed)
@@ -55,8 +66,9 @@ def test_iterations_solve_what_a_factor_does(equality, softest, monkeypatch):
         (OneStep(), Logistic(), Ridge()),
     ],
 )
-def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, monkeypatch):
-    factors, y = factored(700)
+def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_from):
+    factors, y = factored(250)
+    large_from(250)
     packed = PackedStack.from_grams([factors.combine([1.0], [m]) for m in range(8)], np.float64)
     mixed = MixedStack([packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")])
     found = {}
@@ -65,8 +77,7 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, monkey
         assert solution.converged
         assert solution.history[-1]["system"] == ("cg" if name == "mixed" else name)
         found[name] = solution.certificate.primal
-    monkeypatch.setattr("omkl.batch.linear_system.LARGE", 10**6)
-    monkeypatch.setattr("omkl.batch.newton.LARGE", 10**6)
+    large_from(251)
     dense = solver.solve(Problem(factors, y, loss, regularizer, 0.02), tol=1e-7)
     assert dense.history[-1]["system"] == "cholesky"
     assert found["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
@@ -78,7 +89,7 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, monkey
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
 def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
-    stack, y = factored(6000, rank=30)
+    stack, y = factored(3000, rank=30)
     problem = Problem(stack, y, loss, L21(), 0.05)
     Spicy().solve(Problem(*factored(700), loss, L21(), 0.05))
     tracemalloc.start()
@@ -87,16 +98,17 @@ def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
     tracemalloc.stop()
     assert solution.converged
     assert certify(problem, solution.model, solution.certificate.rho).gap <= 1e-2 * (1 + 1e-9)
-    # a matrix of all pairs would take 288 MB, the factors take 12 MB
+    # a matrix of all pairs would take 72 MB, the factors take 6 MB
     assert peak < 5 * stack.nbytes
 
 
-def test_kernels_computed_on_demand_give_what_stored_ones_give():
+def test_kernels_computed_on_demand_give_what_stored_ones_give(large_from):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(650, 4))
-    y = np.sign(X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=650))
+    large_from(250)
+    X = rng.normal(size=(250, 4))
+    y = np.sign(X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=250))
     kernels = [Gaussian(sigma2=s, on=slice(c, c + 2)) for s in (0.5, 2.0) for c in range(3)]
-    lazy = LazyStack(kernels, X, budget=2 * 650 * 651 * 2)
+    lazy = LazyStack(kernels, X, budget=2 * 250 * 251 * 2)
     stored = PackedStack.from_kernels(kernels, X)
     one, other = (Spicy().solve(Problem(stack, y, Hinge(), L21(), 1.0), tol=1e-5) for stack in (lazy, stored))
     assert one.history[-1]["system"] == "matrix-free"

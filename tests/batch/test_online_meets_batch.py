@@ -61,8 +61,7 @@ def test_many_passes_end_at_the_certified_optimum(data, C, intercept):
     np.testing.assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
 
 
-@pytest.mark.parametrize("explicit", [True, False])
-@pytest.mark.parametrize("penalty", ["mkl", "block 1-norm"])
+@pytest.mark.parametrize(("penalty", "explicit"), [("mkl", True), ("block 1-norm", False)])
 @pytest.mark.parametrize("name", ["squared", "Huber", "epsilon-insensitive"])
 def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, explicit):
     """Online: ``(1/(C m)) R(theta) + (1/m) sum loss``, on the columns of the kernels' factors."""

@@ -136,7 +136,7 @@ from omkl import SequenceLabeler
 rng = np.random.default_rng(0)
 y = [rng.integers(0, 3, 5) for _ in range(40)]
 X = [np.eye(3)[labels] + rng.normal(0, 0.7, (5, 3)) for labels in y]
-labeler = SequenceLabeler(["linear", "gaussian"], epochs=15, random_state=0, verbose=False)
+labeler = SequenceLabeler(["linear", "gaussian"], epochs=8, random_state=0, verbose=False)
 if sys.argv[1] != "none":
     labeler.fit(X, y, checkpoint=sys.argv[1], checkpoint_every=0, resume=True)
 else:
@@ -151,7 +151,7 @@ def test_sigkill_at_any_instant(tmp_path, rng):
     program.write_text(textwrap.dedent(PROGRAM))
     subprocess.run([sys.executable, program, "none", tmp_path / "straight.npz"], check=True)
     run = tmp_path / "run"
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen([sys.executable, program, run, tmp_path / "resumed.npz"])
         before = os.listdir(run) if run.exists() else []
         while process.poll() is None and (not run.exists() or os.listdir(run) == before):
