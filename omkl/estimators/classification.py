@@ -83,7 +83,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         sample_weight : array of shape (n,), optional
             How often each example counts: an integer is that many copies.
         classes : array or "growing", optional
-            Of a stream: see :meth:`partial_fit`.
+            All classes that there are, if more than the examples have, or those to come in a stream: see
+            :meth:`partial_fit`.
         checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
@@ -101,7 +102,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         if stream is not None:
             refuse_for_stream(sample_weight=sample_weight)
             return self._fit_stream(stream, {"classes": classes}, running)
-        return self._fit_arrays(X, y, sample_weight, running)
+        return self._fit_arrays(X, y, _declared(classes), sample_weight, running)
 
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """One round of training for each example, in the given order.
@@ -124,8 +125,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         if stream is not None:
             refuse_for_stream(sample_weight=sample_weight)
             return self._partial_fit_stream(stream, {"classes": classes})
-        declared = classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
-        return self._partial_fit_arrays(X, y, declared, sample_weight)
+        return self._partial_fit_arrays(X, y, _declared(classes), sample_weight)
 
     def decision_function(self, X):
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
@@ -150,3 +150,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     def _structure(self, labels):
         binary = len(labels) == 2 and self.cost is None and not labels.grows
         return Binary() if binary else Multiclass(len(labels), self.cost)
+
+
+def _declared(classes):
+    """Classes as labels of Python."""
+    return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()

@@ -114,17 +114,17 @@ class LabelEstimator(OnlineEstimator):
             return np.dtype(self.dtype)
         return np.dtype(np.float64 if n_kernels * n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
 
-    def _fit(self, inputs, offsets, labels, weights, run, distinct=None):
+    def _fit(self, inputs, offsets, labels, classes, weights, run, distinct=None):
         """Train from scratch on inputs with a label each, and set the learned attributes.
 
         Kernels learn their widths from ``distinct`` inputs, all of them by default. In shards kernels
         cannot be cached: the support goes from shard to shard.
         """
         started = time.perf_counter()
-        known = self._learn_outputs(labels, weights)
+        known = self._learn_outputs(labels, weights, classes)
         encoder = Encoder(self.kernels).fit(inputs if distinct is None else distinct)
         tokens = encoder.encode(inputs, offsets, grow=True)
-        gold = known.encode(labels)
+        gold = known.encode(labels, "declare all classes, with classes=.")
         structure = self._structure(known)
         run.check_data(lambda: _facts(tokens, known, gold, weights))
         longest = int(np.diff(tokens.offsets).max())

@@ -51,12 +51,12 @@ class Labels:
         array[:] = self.members
         return array
 
-    def encode(self, labels, advice=""):
+    def encode(self, labels, advice):
         """Index of each label; an unknown one is an error that ends with ``advice``."""
         try:
             return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
         except KeyError as unknown:
-            raise InputError(f"The label {unknown.args[0]!r} was not seen in training: {advice}") from None
+            raise InputError(f"The label {unknown.args[0]!r} is not one of the model's {len(self)}: {advice}") from None
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
 
@@ -100,7 +100,7 @@ class Targets:
         masses = np.cumsum(np.ones(len(y)) if weights is None else weights[order])
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
-    def encode(self, y, advice=""):
+    def encode(self, y, advice):
         """Targets as the trainer takes them."""
         return np.asarray(y, dtype=np.float64) - self.level
 

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from omkl._named import resolve
 from omkl.data import Stream, Strings
 from omkl.estimators.arcs import ArcExamples, encode, strongest_features
+from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator, check_number
-from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.runs import begin_run, fingerprint, running_options
 from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
@@ -312,23 +312,7 @@ class DependencyParser(OnlineEstimator):
         """
         gold = as_treebank(X, trees=True, single_root=self.single_root)
         check_trees(gold, single_root=False)
-        parsed = self.parse(gold)
-        counted = ~is_punctuation(gold, ignore)
-        if not counted.any():
-            raise InputError("No word is left to count: choose another ignore=.")
-        right = parsed.heads == gold.heads
-        las = None
-        if self._relations is not None:
-            known = self._relations.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
-            las = float(np.mean((right & (parsed.deprels == known))[counted]))
-        wrong = np.add.reduceat(counted & ~right, gold.offsets[:-1])
-        return {
-            "uas": float(np.mean(right[counted])),
-            "las": las,
-            "words": int(counted.sum()),
-            "sentences": len(gold),
-            "whole": float(np.mean(wrong == 0)),
-        }
+        return attachment_scores(gold, self.parse(gold), self._relations is not None, ignore)
 
     def score(self, X, y=None, ignore=None):
         """Unlabeled attachment score in [0, 1]; see :meth:`evaluate`."""

@@ -117,7 +117,7 @@ cache_size, dtype, callbacks, verbose
         if stream is not None:
             refuse_for_stream(sample_weight=sample_weight)
             return self._fit_stream(stream, {}, running)
-        return self._fit_arrays(X, y, sample_weight, running)
+        return self._fit_arrays(X, y, None, sample_weight, running)
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """One round of training for each example, in the given order.

@@ -168,7 +168,8 @@ class SequenceLabeler(LabelEstimator):
         sample_weight : array of shape (number of sequences,), optional
             How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`. Not for streams.
         classes : sequence of labels or "growing", optional
-            Of a stream: see :meth:`partial_fit`.
+            All labels that there are, if more than the sequences have, or those to come in a stream: see
+            :meth:`partial_fit`.
         checkpoint : path-like, optional
             A directory for the states of this run; see :class:`~omkl.online.Checkpoints`. A run that was killed and
             is resumed gives the same bytes as one that was not. Callbacks take part if they have ``state()``.
@@ -200,7 +201,7 @@ class SequenceLabeler(LabelEstimator):
         self._resolve()
         tokens, offsets, flat = _check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit(tokens, offsets, flat, weights, begin_run(self, self._rng(), **running))
+        self._fit(tokens, offsets, flat, classes, weights, begin_run(self, self._rng(), **running))
         return self
 
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):

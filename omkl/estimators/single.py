@@ -47,7 +47,7 @@ class SingleOutputEstimator(LabelEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def _fit_arrays(self, X, y, sample_weight, running):
+    def _fit_arrays(self, X, y, classes, sample_weight, running):
         """What ``fit`` does with all examples at hand."""
         self._resolve()
         X, y = self._validate_pair(X, y, reset=True)
@@ -60,7 +60,7 @@ class SingleOutputEstimator(LabelEstimator):
             X, y, weights = X[order], y[order], None if weights is None else weights[order]
             distinct = X[first]
         run = begin_run(self, self._rng(), **running)
-        self._fit(X, np.arange(len(y) + 1), y.tolist(), weights, run, distinct)
+        self._fit(X, np.arange(len(y) + 1), y.tolist(), classes, weights, run, distinct)
         return self
 
     def _partial_fit_arrays(self, X, y, classes, sample_weight):

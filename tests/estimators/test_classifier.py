@@ -101,6 +101,15 @@ def test_a_costlier_mistake_gets_a_wider_margin():
     assert margins[1] > 2 * margins[0]
 
 
+def test_more_classes_than_the_examples_have_are_declared():
+    X, y = load_iris(return_X_y=True)
+    model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[y > 0], y[y > 0], classes=np.arange(4))
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    assert model.decision_function(X).shape == (150, 4)
+    with pytest.raises(InputError, match="2 is not one of the model's 2: declare all classes"):
+        omkl.OnlineMKLClassifier().fit(X, y, classes=[0, 1])
+
+
 def test_partial_fit_learns_from_a_stream():
     X, y = load_digits(return_X_y=True)
     classifier = omkl.OnlineMKLClassifier(["linear", "gaussian:sigma2=500"], random_state=0)

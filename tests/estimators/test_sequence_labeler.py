@@ -164,6 +164,16 @@ def test_fit_is_a_loop_over_partial_fit(data, kernels):
             assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize("fit", ["fit", "partial_fit"])
+def test_more_labels_than_the_examples_have_are_declared(data, fit):
+    X, y = data
+    labeler = getattr(omkl.SequenceLabeler(epochs=2), fit)(X, y, classes=["z", "c", "b", "a"])
+    assert labeler.classes_.tolist() == ["a", "b", "c", "z"]
+    assert "z" not in np.concatenate(labeler.predict(X))
+    with pytest.raises(InputError, match="'c' is not one of the model's 2: declare all classes"):
+        getattr(omkl.SequenceLabeler(), fit)(X, y, classes=["a", "b"])
+
+
 def test_partial_fit_takes_up_new_words_and_new_templates(data):
     X, y = words(*data), data[1]
     labeler = omkl.SequenceLabeler(random_state=0).partial_fit(X[:5], y[:5], classes=["a", "b", "c"])
@@ -414,7 +424,7 @@ def test_a_failed_call_leaves_the_model_as_it_was(data):
 def test_unseen_gold_labels_are_named(data):
     X, y = data
     labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
-    with pytest.raises(InputError, match="label 'q' was not seen in training"):
+    with pytest.raises(InputError, match="label 'q' is not one of the model's"):
         labeler.score(X[:1], [["q"] * len(X[0])])
 
 

@@ -1,4 +1,4 @@
-"""Which words are punctuation: the conventions of parser evaluation."""
+"""Attachment scores of parsed sentences, and the conventions about which words count."""
 
 import unicodedata
 
@@ -8,6 +8,26 @@ from omkl.exceptions import InputError
 
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
+
+
+def attachment_scores(gold, parsed, labeled, ignore=None):
+    """What :meth:`~omkl.DependencyParser.evaluate` returns, of gold trees and those of a parser."""
+    counted = ~is_punctuation(gold, ignore)
+    if not counted.any():
+        raise InputError("No word is left to count: choose another ignore=.")
+    right = parsed.heads == gold.heads
+    las = None
+    if labeled:
+        known = parsed.strings["deprels"].codes(gold.strings["deprels"].tolist())[gold.deprels]
+        las = float(np.mean((right & (parsed.deprels == known))[counted]))
+    wrong = np.add.reduceat(counted & ~right, gold.offsets[:-1])
+    return {
+        "uas": float(np.mean(right[counted])),
+        "las": las,
+        "words": int(counted.sum()),
+        "sentences": len(gold),
+        "whole": float(np.mean(wrong == 0)),
+    }
 
 
 def is_punctuation(treebank, rule):
