@@ -1,19 +1,19 @@
 """OnlineMKLClassifier: one label for one input, on the same trainer as the sequence labeler."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from omkl.estimators.base import is_probabilistic
+from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.runs import running_options
 from omkl.estimators.single import SingleOutputEstimator
 from omkl.estimators.streaming import as_stream, refuse_for_stream
 from omkl.structures import Binary, Multiclass
 
 
-class OnlineMKLClassifier(ClassifierMixin, SingleOutputEstimator):
+class OnlineMKLClassifier(ScoringClassifier, SingleOutputEstimator):
     """Classifier whose combination of kernels is learned online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
@@ -131,11 +131,6 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
         unary = self._potentials(X)
         return unary[:, 0] if unary.shape[1] == 1 else unary
-
-    def predict(self, X):
-        """Best class of each row of X, (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     @available_if(is_probabilistic)
     def predict_proba(self, X):

@@ -3,15 +3,10 @@
 import warnings
 
 import numpy as np
-from scipy.special import expit
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import RegressorMixin
 
-from omkl._named import resolve
+from omkl.estimators.classes import BatchClassifier, finite_targets
 from omkl.estimators.sparse_linear import SparseLinear
-from omkl.exceptions import InputError
-from omkl.losses import Logistic, PointwiseLoss
 
 
 class GroupLasso(RegressorMixin, SparseLinear):
@@ -111,17 +106,14 @@ class GroupLasso(RegressorMixin, SparseLinear):
         return self
 
     def _targets(self, y):
-        y = np.asarray(y, dtype=np.float64)
-        if not np.isfinite(y).all():
-            raise InputError("y holds nan or infinite values: targets must be finite.")
-        return [y]
+        return [finite_targets(y)]
 
     def predict(self, X):
         """Predicted target of each sample, (n,)."""
         return self._outputs(X)[:, 0]
 
 
-class SparseLogisticRegression(ClassifierMixin, SparseLinear):
+class SparseLogisticRegression(BatchClassifier, SparseLinear):
     r"""Classifier that selects columns or groups of them, with a certificate; more than two classes by one-vs-rest.
 
     .. math:: \min_{w, b} \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr) + C \sum_g \omega_g \|w_g\|
@@ -191,32 +183,9 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
         return self
 
     def _targets(self, y):
-        """Targets -1 and +1 of the binary problems."""
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        K = len(self.classes_)
-        if K < 2:
-            raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two.")
-        if K == 2:
-            return [2.0 * codes - 1.0]
-        return [np.where(codes == k, 1.0, -1.0) for k in range(K)]
+        return self._one_vs_rest(self._learn_classes(y))
 
     def decision_function(self, X):
         """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
         outputs = self._outputs(X)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
-
-    def predict(self, X):
-        """Best class of each sample, (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
-
-    def _is_probabilistic(self):
-        return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
-
-    @available_if(_is_probabilistic)
-    def predict_proba(self, X):
-        """Probability of each class, (n, K): the logistic loss, one-vs-rest probabilities scaled to sum to one."""
-        scores = self.decision_function(X)
-        each = expit(np.column_stack([-scores, scores]) if scores.ndim == 1 else scores)
-        return each / each.sum(axis=1, keepdims=True)

@@ -4,18 +4,15 @@ import warnings
 from itertools import combinations
 
 import numpy as np
-from scipy.special import expit
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.base import RegressorMixin
+from sklearn.utils.multiclass import _ovr_decision_function
 
-from omkl._named import resolve
 from omkl.estimators.batch_mkl import BatchMKL
+from omkl.estimators.classes import BatchClassifier, finite_targets
 from omkl.exceptions import InputError
-from omkl.losses import Logistic, PointwiseLoss
 
 
-class MKLClassifier(ClassifierMixin, BatchMKL):
+class MKLClassifier(BatchClassifier, BatchMKL):
     r"""Classifier whose combination of kernels is learned with it, and certified by a duality gap.
 
     .. math:: \min_{f_m, b} \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + C\, \psi(\|f_1\|, \ldots, \|f_M\|)
@@ -136,17 +133,11 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
 
     def _targets(self, y):
         """The binary problems: samples (None for all) and targets -1 and +1."""
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        K = len(self.classes_)
-        if K < 2:
-            raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two.")
-        if K == 2:
-            return [(None, 2.0 * codes - 1.0)]
-        if self.multiclass == "ovr":
-            return [(None, np.where(codes == k, 1.0, -1.0)) for k in range(K)]
+        codes = self._learn_classes(y)
+        if self.multiclass == "ovr" or len(self.classes_) == 2:
+            return [(None, targets) for targets in self._one_vs_rest(codes)]
         pairs = []
-        for a, b in combinations(range(K), 2):
+        for a, b in combinations(range(len(self.classes_)), 2):
             rows = np.flatnonzero((codes == a) | (codes == b))
             pairs.append((rows, np.where(codes[rows] == b, 1.0, -1.0)))
         return pairs
@@ -167,23 +158,8 @@ training samples; kernels that are not active may be None
             return outputs
         return _ovr_decision_function(outputs > 0, outputs, K)
 
-    def predict(self, X):
-        """Best class of each sample, (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
-
     def _is_probabilistic(self):
-        return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic) and self.multiclass == "ovr"
-
-    @available_if(_is_probabilistic)
-    def predict_proba(self, X):
-        """Probability of each class, (n, K): the logistic loss, one-vs-rest probabilities scaled to sum to one."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            positive = expit(scores)
-            return np.column_stack([1.0 - positive, positive])
-        each = expit(scores)
-        return each / each.sum(axis=1, keepdims=True)
+        return super()._is_probabilistic() and self.multiclass == "ovr"
 
 
 class MKLRegressor(RegressorMixin, BatchMKL):
@@ -247,9 +223,7 @@ history_
         return self
 
     def _targets(self, y):
-        y = np.asarray(y, dtype=np.float64)
-        if not np.isfinite(y).all():
-            raise InputError("y holds nan or infinite values: targets must be finite.")
+        y = finite_targets(y)
         if len(y) > 1 and np.ptp(y) == 0.0:
             warnings.warn(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning, stacklevel=3)
         return [(None, y)]

@@ -1,9 +1,9 @@
 """OnlineMKLRegressor: one number for one input, on the same trainer as the sequence labeler."""
 
-import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from omkl.estimators.classes import finite_targets
 from omkl.estimators.labels import Targets
 from omkl.estimators.runs import running_options
 from omkl.estimators.single import SingleOutputEstimator
@@ -64,6 +64,7 @@ cache_size, dtype, callbacks, verbose
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, size=(300, 2))
     >>> model = OnlineMKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], random_state=0).fit(X, np.sin(X[:, 0]))
@@ -150,14 +151,7 @@ cache_size, dtype, callbacks, verbose
         return parts
 
     def _checked_targets(self, y):
-        try:
-            y = np.asarray(y, dtype=np.float64)
-        except (ValueError, TypeError):
-            raise InputError("y must hold numbers: a regressor learns no other targets.") from None
-        if not np.isfinite(y).all():
-            raise InputError(f"y holds {y[~np.isfinite(y)][0]} in row {np.argmin(np.isfinite(y))}: "
-                             "targets must be finite.")  # fmt: skip
-        return y
+        return finite_targets(y)
 
     def _learn_outputs(self, targets, weights, classes=None):
         return Targets.around_median(targets, weights) if self.fit_intercept else Targets(0.0)
