@@ -1,11 +1,19 @@
 r"""The one-step method: where the dual of the regularizer is smooth, one Newton minimisation is all."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from omkl.batch.restricted import Restricted
 from omkl.batch.solver import Solver
 from omkl.batch.working_set import solve_by_working_sets
 from omkl.exceptions import InputError
+from omkl.regularizers import Regularizer
+
+#: Kernels of a first working set: the worst, and a sample of the others that stands for all of them.
+WORST, SAMPLE = 60, 100
+#: Kernels that violate optimality at the start from which on there is a sample.
+MANY = 1000
 
 
 class OneStep(Solver):
@@ -54,11 +62,67 @@ class _Conjugate:
         """None: the regularizer is a sum over kernels."""
 
 
-class _Smooth(Restricted):
-    """The dual as it is: no proximal term, so no proximal steps.
+class _Counted(Regularizer):
+    r""":math:`\sum_m c_m \psi_m(b_m / c_m)`: each kernel stands for :math:`c_m` equal ones, which share its norm.
 
-    Many kernels are active: steps on a few of them are cheap beside those on most, which good ones spare.
+    Parameters
+    ----------
+    regularizer : Regularizer
+        A sum over kernels.
+    many : bool array of shape (k,)
+        The kernels with ``count``; that of the others is 1.
+    count : float >= 1
     """
+
+    separable = True
+
+    def __init__(self, regularizer, many, count):
+        self.regularizer, self.many = regularizer, many
+        self.count, self.counts = count, np.where(many, count, 1.0)
+
+    def _sum(self, function, values):
+        return function(values[~self.many]) + self.count * function(values[self.many])
+
+    def value(self, norms):
+        return self._sum(self.regularizer.value, norms / self.counts)
+
+    def conjugate(self, dual_norms):
+        return self._sum(self.regularizer.conjugate, dual_norms)
+
+    def conjugate_gradient(self, dual_norms):
+        return self.counts * self.regularizer.conjugate_gradient(dual_norms)
+
+    def conjugate_curvature(self, dual_norms):
+        return self.counts * self.regularizer.conjugate_curvature(dual_norms)
+
+
+class _Smooth(Restricted):
+    """The dual as it is: no proximal term, so no proximal steps; of many kernels, first on a sample.
+
+    Mostly many kernels are active, and a sum over them is much like that over every tenth, counted ten times. Its
+    minimiser is a point from which few steps on all of them are left.
+    """
+
+    @classmethod
+    def begin(cls, problem, rho, model, gap, violating):
+        if len(model.active) or len(violating) < MANY:
+            return super().begin(problem, rho, model, gap, violating)
+        rest = violating[WORST:]
+        sample = rest[np.linspace(0, len(rest) - 1, SAMPLE).astype(int)]
+        which = np.union1d(violating[:WORST], sample)
+        counted = _Counted(problem.regularizer, np.isin(which, sample), len(rest) / SAMPLE)
+        sampled = cls(replace(problem, regularizer=counted), which, rho, model, gap)
+        sampled.whole = problem
+        return sampled
+
+    #: The problem that the present one is a sample of.
+    whole = None
+
+    def grow(self, violating):
+        if self.whole is None:
+            return super().grow(violating)
+        self.problem, self.whole = self.whole, None
+        self.add(np.sort(violating))
 
     share = 0.01
 
