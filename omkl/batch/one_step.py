@@ -10,10 +10,10 @@ from omkl.batch.working_set import solve_by_working_sets
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
-#: Kernels of a first working set: the worst, and a sample of the others that stands for all of them.
-WORST, SAMPLE = 60, 100
-#: Kernels that violate optimality at the start from which on there is a sample.
-MANY = 1000
+#: Kernels that violate optimality at the start from which on a sample of them comes first, and the kernels in it.
+MANY, SAMPLE = 1000, 150
+#: Gap that the sample is solved to, as a share of that at the start.
+SAMPLE_SHARE = 0.003
 
 
 class OneStep(Solver):
@@ -27,7 +27,9 @@ class OneStep(Solver):
 
     Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
     of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
-    The history says which: ``system`` is "cholesky", "cg" or "matrix-free".
+    The history says which: ``system`` is "cholesky", "cg" or "matrix-free". Of many kernels a sample comes first, each
+    of which stands for several: the sum over all of them is that of a sub-sampled Newton method at the start (Roosta
+    and Mahoney 2019), and exact from the second round on.
     """
 
     short_names = {"one-step": {}}
@@ -62,38 +64,25 @@ class _Conjugate:
         """None: the regularizer is a sum over kernels."""
 
 
-class _Counted(Regularizer):
-    r""":math:`\sum_m c_m \psi_m(b_m / c_m)`: each kernel stands for :math:`c_m` equal ones, which share its norm.
-
-    Parameters
-    ----------
-    regularizer : Regularizer
-        A sum over kernels.
-    many : bool array of shape (k,)
-        The kernels with ``count``; that of the others is 1.
-    count : float >= 1
-    """
+class _Copies(Regularizer):
+    r""":math:`c\, \psi(b / c)` for a sum over kernels: each stands for c equal ones, among which its norm is shared."""
 
     separable = True
 
-    def __init__(self, regularizer, many, count):
-        self.regularizer, self.many = regularizer, many
-        self.count, self.counts = count, np.where(many, count, 1.0)
-
-    def _sum(self, function, values):
-        return function(values[~self.many]) + self.count * function(values[self.many])
+    def __init__(self, regularizer, copies):
+        self.regularizer, self.copies = regularizer, copies
 
     def value(self, norms):
-        return self._sum(self.regularizer.value, norms / self.counts)
+        return self.copies * self.regularizer.value(norms / self.copies)
 
     def conjugate(self, dual_norms):
-        return self._sum(self.regularizer.conjugate, dual_norms)
+        return self.copies * self.regularizer.conjugate(dual_norms)
 
     def conjugate_gradient(self, dual_norms):
-        return self.counts * self.regularizer.conjugate_gradient(dual_norms)
+        return self.copies * self.regularizer.conjugate_gradient(dual_norms)
 
     def conjugate_curvature(self, dual_norms):
-        return self.counts * self.regularizer.conjugate_curvature(dual_norms)
+        return self.copies * self.regularizer.conjugate_curvature(dual_norms)
 
 
 class _Smooth(Restricted):
@@ -103,28 +92,28 @@ class _Smooth(Restricted):
     minimiser is a point from which few steps on all of them are left.
     """
 
+    #: Loose, as the barrier follows the gap: a small one at a point that is still far from the end takes many steps.
+    share = 0.2
+    #: The problem that the present one is a sample of.
+    whole = None
+
     @classmethod
     def begin(cls, problem, rho, model, gap, violating):
         if len(model.active) or len(violating) < MANY:
             return super().begin(problem, rho, model, gap, violating)
-        rest = violating[WORST:]
-        sample = rest[np.linspace(0, len(rest) - 1, SAMPLE).astype(int)]
-        which = np.union1d(violating[:WORST], sample)
-        counted = _Counted(problem.regularizer, np.isin(which, sample), len(rest) / SAMPLE)
-        sampled = cls(replace(problem, regularizer=counted), which, rho, model, gap)
-        sampled.whole = problem
+        # large and small violations alike
+        sample = np.sort(violating[np.linspace(0, len(violating) - 1, SAMPLE).astype(int)])
+        copies = _Copies(problem.regularizer, len(violating) / SAMPLE)
+        sampled = cls(replace(problem, regularizer=copies), sample, rho, model, gap)
+        sampled.whole, sampled.share = problem, SAMPLE_SHARE
         return sampled
-
-    #: The problem that the present one is a sample of.
-    whole = None
 
     def grow(self, violating):
         if self.whole is None:
-            return super().grow(violating)
-        self.problem, self.whole = self.whole, None
+            super().grow(violating)
+            return
+        self.problem, self.whole, self.share = self.whole, None, 0.0
         self.add(np.sort(violating))
-
-    share = 0.01
 
     def curve(self):
         return _Conjugate(self.problem.regularizer, self.problem.C)
