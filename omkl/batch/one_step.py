@@ -14,6 +14,8 @@ from omkl.regularizers import Regularizer
 MANY, SAMPLE = 1000, 150
 #: Gap that the sample is solved to, as a share of that at the start.
 SAMPLE_SHARE = 0.003
+#: Barrier where all kernels take the sample's place, as a part of the gap divided by the number of bounds.
+WIDENED = 0.03
 
 
 class OneStep(Solver):
@@ -28,8 +30,8 @@ class OneStep(Solver):
     Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
     of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
     The history says which: ``system`` is "cholesky", "cg" or "matrix-free". Of many kernels a sample comes first, each
-    of which stands for several: the sum over all of them is that of a sub-sampled Newton method at the start (Roosta
-    and Mahoney 2019), and exact from the second round on.
+    of which stands for several: their weighted sum takes the place of the sum over all until the second round, as in
+    sub-sampled Newton methods (Roosta and Mahoney 2019).
     """
 
     short_names = {"one-step": {}}
@@ -98,13 +100,13 @@ class _Smooth(Restricted):
     whole = None
 
     @classmethod
-    def begin(cls, problem, rho, model, gap, violating):
-        if len(model.active) or len(violating) < MANY:
-            return super().begin(problem, rho, model, gap, violating)
+    def begin(cls, problem, start, certificate, violating):
+        if len(start.model.active) or len(violating) < MANY:
+            return super().begin(problem, replace(start, rho=certificate.rho), certificate, violating)
         # large and small violations alike
         sample = np.sort(violating[np.linspace(0, len(violating) - 1, SAMPLE).astype(int)])
-        copies = _Copies(problem.regularizer, len(violating) / SAMPLE)
-        sampled = cls(replace(problem, regularizer=copies), sample, rho, model, gap)
+        copies = replace(problem, regularizer=_Copies(problem.regularizer, len(violating) / SAMPLE))
+        sampled = cls(copies, sample, certificate.rho, start.model, certificate.primal - certificate.dual)
         sampled.whole, sampled.share = problem, SAMPLE_SHARE
         return sampled
 
@@ -114,6 +116,8 @@ class _Smooth(Restricted):
             return
         self.problem, self.whole, self.share = self.whole, None, 0.0
         self.add(np.sort(violating))
+        self.term = self._term()
+        self.barrier = max(self.barrier, WIDENED * self._gaps()[0] / max(self.dual_loss.n_barred, 1))
 
     def curve(self):
         return _Conjugate(self.problem.regularizer, self.problem.C)

@@ -47,12 +47,20 @@ class Restricted:
         self.warm_up(model)
 
     @classmethod
-    def begin(cls, problem, rho, model, gap, violating):
-        """The problem on a first working set: the kernels of the model, and of those that violate optimality.
+    def begin(cls, problem, start, certificate, violating):
+        """The problem on a first working set: the kernels of a model, and of those that violate optimality.
 
-        ``violating`` has the worst first.
+        Parameters
+        ----------
+        problem : Problem
+        start : Start
+        certificate : Certificate
+            Of the start: its dual point is the best multiple of the start's.
+        violating : int array
+            Kernels that violate optimality at the start, the worst first.
         """
-        return cls(problem, np.union1d(model.active, violating[: _most(problem, FIRST)]), rho, model, gap)
+        which = np.union1d(start.model.active, violating[: _most(problem, FIRST)])
+        return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     def grow(self, violating):
         """Take in kernels of those that violate optimality, which come worst first."""

@@ -51,7 +51,7 @@ def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_it
     while not watch.over:
         if restricted is None:
             violating = _by_violation(problem, watch, model.active)
-            restricted = method.begin(problem, watch.certificate.rho, model, watch.gap, violating)
+            restricted = method.begin(problem, start, watch.certificate, violating)
         else:
             restricted.grow(_by_violation(problem, watch, restricted.which))
         steps = restricted.newton_steps
