@@ -7,6 +7,8 @@ from omkl.batch.intercept import best_intercept
 from omkl.batch.newton import KernelTerm, interior_start, newton_step
 from omkl.batch.problem import Expansion
 
+#: Kernels in the first working set, and the least number to add to it.
+FIRST = 60
 #: Newton steps that one call may take.
 MOST_STEPS = 150
 #: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
@@ -43,6 +45,26 @@ class Restricted:
         self.alpha_squares = np.zeros(len(which))
         self.images = problem.kernels.products(self.rho, which)
         self.warm_up(model)
+
+    @classmethod
+    def begin(cls, problem, start, certificate, violating):
+        """The problem on a first working set: the kernels of a model, and of those that violate optimality.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : Start
+        certificate : Certificate
+            Of the start: its dual point is the best multiple of the start's.
+        violating : int array
+            Kernels that violate optimality at the start, the worst first.
+        """
+        which = np.union1d(start.model.active, violating[: _most(problem, FIRST)])
+        return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
+
+    def grow(self, violating):
+        """Take in kernels of those that violate optimality, which come worst first."""
+        self.add(np.sort(violating[: _most(self.problem, max(FIRST, len(self.which)))]))
 
     def curve(self):
         """The function of the norms that the dual has for each kernel."""
@@ -146,3 +168,8 @@ class Restricted:
         if rest > 0.3 * target:
             self.proximal_step()
             self.proximal_steps += 1
+
+
+def _most(problem, few):
+    """So many kernels at once, but all of them where the regularizer makes none zero."""
+    return few if problem.regularizer.prox(np.array([1.0, 1e-6]), 1.0)[1] == 0 else problem.kernels.n_kernels

@@ -15,8 +15,8 @@ from omkl.batch.progress import Progress
 from omkl.batch.screening import DualNorms
 from omkl.batch.solver import Solution
 
-#: Kernels in the first working set, and the least number to add to it.
-FIRST = 60
+#: Part of the gap that is asked for to which a working set is solved: kernels outside of it may add to it.
+ENOUGH = 0.6
 #: Relative distance of dual points that are one but for rounding.
 ROUNDING = 1e-12
 #: Rounds after which a solver gives up unless told otherwise.
@@ -50,11 +50,10 @@ def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_it
     watch.look(start.rho, len(model.active), *evaluate(problem.kernels, model))
     while not watch.over:
         if restricted is None:
-            which = np.union1d(model.active, _most_violating(problem, watch, model.active, FIRST))
-            restricted = method(problem, which, start.rho, model, watch.gap)
+            violating = _by_violation(problem, watch, model.active)
+            restricted = method.begin(problem, start, watch.certificate, violating)
         else:
-            most = max(FIRST, len(restricted.which))
-            restricted.add(_most_violating(problem, watch, restricted.which, most))
+            restricted.grow(_by_violation(problem, watch, restricted.which))
         steps = restricted.newton_steps
         if not restricted.solve(watch.target(restricted.share)) and restricted.newton_steps == steps:
             break
@@ -83,7 +82,7 @@ class _Watch:
     def target(self, share):
         """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
         wanted = self.progress.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
-        return max(0.3 * wanted, share * self.gap)
+        return max(ENOUGH * wanted, share * self.gap)
 
     def look(self, rho, n_active, norms, outputs, restricted=None):
         """One full pass, or less: certify a model, given by the norms of its parts and its predictions."""
@@ -94,8 +93,7 @@ class _Watch:
             self.dual_norms = self._norms_of(rho, gap)
         else:
             self.dual_norms = self._norms_of(rho, gap, restricted.which, restricted.dual_norms())
-        scale = problem.regularizer.dual_scale(self.dual_norms / problem.C)
-        dual, rho = problem.dual(scale * rho, scale * self.dual_norms), scale * rho
+        dual, rho = _best_multiple(problem, rho, self.dual_norms)
         if best is not None and best.dual > dual:
             # a lower bound holds for every model
             dual, rho = best.dual, best.rho
@@ -118,19 +116,25 @@ class _Watch:
         return Certificate(self.problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
 
 
-def _most_violating(problem, watch, which, most):
-    r"""Kernels outside ``which`` that violate optimality, the worst of them, in increasing order.
+def _best_multiple(problem, rho, dual_norms):
+    """The dual at a multiple of a point, and the multiple: the largest feasible one, halved as long as that helps."""
+    scale = problem.regularizer.dual_scale(dual_norms / problem.C)
+    dual = problem.dual(scale * rho, scale * dual_norms)
+    while (less := problem.dual(0.5 * scale * rho, 0.5 * scale * dual_norms)) > dual:
+        dual, scale = less, 0.5 * scale
+    return dual, scale * rho
+
+
+def _by_violation(problem, watch, which):
+    r"""Kernels outside ``which`` that violate optimality, the worst first.
 
     At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K / C)`: a kernel that is zero shall stay so.
     All of them violate this under a regularizer without a threshold.
     """
-    prox = problem.regularizer.prox
-    violations = prox(watch.certificate.norms + watch.dual_norms / problem.C, 1.0)
+    violations = problem.regularizer.prox(watch.certificate.norms + watch.dual_norms / problem.C, 1.0)
     violations[which] = 0.0
     if not problem.regularizer.separable and violations.any():
         # all share one threshold, which those that enter change: the next in line come along
         violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, watch.dual_norms)
-    dense = prox(np.array([1.0, 1e-6]), 1.0)[1] > 0
     order = np.argsort(-violations, kind="stable")
-    order = order[violations[order] > 0]
-    return np.sort(order if dense else order[:most])
+    return order[violations[order] > 0]

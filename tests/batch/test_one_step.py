@@ -57,3 +57,24 @@ def test_a_warm_start_ends_where_a_cold_one_does(random_problem):
     problem = replace(problem, C=0.1)
     cold, warm = (OneStep().solve(problem, tol=1e-8, start=s) for s in (None, start))
     assert warm.certificate.primal == pytest.approx(cold.certificate.primal, rel=1e-7)
+
+
+@pytest.mark.parametrize("regularizer", [ElasticNet(0.5), LqNorm(1.5)])
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regularizer, monkeypatch):
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(150, 40, 6)) / np.sqrt(240)
+    y = np.sign(factors[:3, :, 0].sum(axis=0) + 0.02 * rng.normal(size=40))
+    problem = Problem(DenseStack(factors @ factors.transpose(0, 2, 1)), y, loss, regularizer, 0.05)
+    directly = OneStep().solve(problem, tol=1e-8)
+    monkeypatch.setattr("omkl.batch.one_step.MANY", 100)
+    monkeypatch.setattr("omkl.batch.one_step.SAMPLE", 20)
+    sampled = OneStep().solve(problem, tol=1e-8)
+    assert sampled.history[1]["working_set"] == 20
+    assert sampled.history[1]["dual"] >= sampled.history[0]["dual"] >= 0.0
+    assert sampled.certificate.primal == pytest.approx(directly.certificate.primal, rel=1e-7)
+    np.testing.assert_allclose(sampled.certificate.norms, directly.certificate.norms, atol=1e-3)
+    # a search that ends with the sample has a model of it, whose certificate holds
+    stopped = OneStep().solve(problem, tol=1e-8, max_iter=1)
+    assert len(stopped.model.active) <= 20
+    assert stopped.certificate.dual <= directly.certificate.primal <= stopped.certificate.primal
