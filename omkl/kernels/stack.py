@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.kernels._jit_stack import dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.packing import packed_kernels
 
@@ -265,8 +265,10 @@ class PackedStack:
         return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
 
     def diagonals(self, which=None):
-        places = np.arange(1, self.n_samples + 1).cumsum() - 1
-        return self.rows[self._indices(which)[:, None], places].astype(np.float64)
+        which = self._indices(which)
+        result = np.empty((len(which), self.n_samples))
+        diagonals(self.rows, which, result)
+        return result
 
     def traces(self, which=None):
         return self.diagonals(which).sum(axis=1)
