@@ -29,8 +29,9 @@ _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
 
 
-#: Bytes that the processor fetches at a time.
+#: Bytes that the processor fetches at a time, and pairs of views by which fetching is ahead of moving.
 CACHE_LINE = 64
+AHEAD = 4
 
 
 @intrinsic
@@ -96,7 +97,7 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
             own = scores[cells[s] : cells[s + 1]].reshape(high - low, high - low)
             if between[p] < 0:
                 if s == 0:
-                    _fetch_lines(heads, modifiers, lines, own_keys)
+                    _fetch_lines(heads, modifiers, lines)
                 _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
             else:
                 own_codes = codes[between[p], low:high]
@@ -104,18 +105,33 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
 
 
 @njit(cache=True, nogil=True)
-def _fetch_lines(heads, modifiers, lines, own_keys):
-    """Ask for the lines of all arcs: a table is left to slower memory from one sentence to the next, and a look-up
-    that waits for it takes five times as long as its arithmetic."""
-    size, width = np.uint64(lines.shape[0]), np.uint64(lines.strides[0])
-    table, keys = np.uint64(lines.ctypes.data), np.uint64(own_keys.ctypes.data)
+def _fetch_line(table, line):
+    """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
+    waits for it takes five times as long as its arithmetic."""
+    width = np.uint64(table.strides[0])
+    start = np.uint64(table.ctypes.data) + line * width
+    for offset in range(0, width, CACHE_LINE):
+        _prefetch(start + np.uint64(offset))
+
+
+@njit(cache=True, nogil=True)
+def _fetch_lines(heads, modifiers, lines):
+    """Ask for the lines of all arcs."""
+    size = np.uint64(lines.shape[0])
     for h in range(heads.shape[0]):
         for m in range(1, modifiers.shape[0]):
-            line = ((((heads[h] + modifiers[m]) * _MIX) >> _HALF) * size) >> _HALF
-            for offset in range(0, width, CACHE_LINE):
-                _prefetch(table + line * width + np.uint64(offset))
-            if own_keys.shape[0] > 0:
-                _prefetch(keys + line * np.uint64(8))
+            _fetch_line(lines, ((((heads[h] + modifiers[m]) * _MIX) >> _HALF) * size) >> _HALF)
+
+
+@njit(cache=True, nogil=True)
+def _fetch_arcs(heads, modifiers, lines, sums, arcs):
+    """Ask for the lines of some arcs, in the table and in the sums of its average, if there are any."""
+    size = np.uint64(lines.shape[0])
+    for a in range(arcs[0].shape[0]):
+        line = ((((heads[arcs[0][a]] + modifiers[arcs[1][a]]) * _MIX) >> _HALF) * size) >> _HALF
+        _fetch_line(lines, line)
+        if sums.shape[0] > 0:
+            _fetch_line(sums, line)
 
 
 @njit(cache=True, nogil=True)
@@ -284,7 +300,13 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
     slots = np.empty((N_VARIANTS, room), np.int64)
     values = arcs[2]
     square_gradients[:] = 0.0
-    for p in range(pairs.shape[0]):
+    for p in range(-AHEAD, pairs.shape[0]):
+        q = p + AHEAD
+        if q < pairs.shape[0]:
+            low, high = bases[q], bases[q + 1]
+            _fetch_arcs(head_keys[pairs[q, 0]], modifier_keys[pairs[q, 1]], table[low:high], sums[low:high], arcs)
+        if p < 0:
+            continue
         count = _find_lines(
             head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1], keys, bins,
             arcs, owners, lines, slots,
