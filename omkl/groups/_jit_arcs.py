@@ -108,9 +108,8 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
 def _fetch_line(table, line):
     """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
     waits for it takes five times as long as its arithmetic."""
-    width = np.uint64(table.strides[0])
-    start = np.uint64(table.ctypes.data) + line * width
-    for offset in range(0, width, CACHE_LINE):
+    start = np.uint64(table.ctypes.data) + line * np.uint64(table.strides[0])
+    for offset in range(0, table.strides[0], CACHE_LINE):
         _prefetch(start + np.uint64(offset))
 
 
