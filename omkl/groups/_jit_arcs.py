@@ -392,22 +392,6 @@ def bear(
 
 
 @njit(cache=True, nogil=True)
-def scale_group(low, high, first, last, factor, table, sums, averaging, average):
-    """Multiply the slots ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
-    added to its sums; returns the new squared norm."""
-    total = 0.0
-    for line in range(low, high):
-        for slot in range(first, last):
-            weight = table[line, slot]
-            if weight != 0.0:
-                if averaging:
-                    sums[line, slot] += average * weight
-                table[line, slot] = factor * weight
-                total += np.float64(table[line, slot]) ** 2
-    return total
-
-
-@njit(cache=True, nogil=True)
 def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
     room = _room(between, arcs)
@@ -421,29 +405,3 @@ def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs
         )  # fmt: skip
         for a in range(count):
             bitmaps[p, lines[a]] = True
-
-
-@njit(cache=True, nogil=True)
-def squared_norms(bases, groups, table, out):
-    """Sum of squares of each group, from scratch."""
-    out[:] = 0.0
-    for p in range(groups.shape[0]):
-        for variant in range(N_VARIANTS):
-            if groups[p, variant] >= 0:
-                total = 0.0
-                for line in range(bases[p], bases[p + 1]):
-                    for slot in range(FIRST_SLOT[variant], LAST_SLOT[variant]):
-                        total += np.float64(table[line, slot]) ** 2
-                out[groups[p, variant]] = total
-
-
-@njit(cache=True, nogil=True)
-def combine(bases, groups, averages, total, table, sums, out):
-    """``out = (a_k v_k + u_k) / total`` group by group."""
-    for p in range(groups.shape[0]):
-        for variant in range(N_VARIANTS):
-            k = groups[p, variant]
-            if k >= 0:
-                for line in range(bases[p], bases[p + 1]):
-                    for slot in range(FIRST_SLOT[variant], LAST_SLOT[variant]):
-                        out[line, slot] = (averages[k] * table[line, slot] + sums[line, slot]) / total
