@@ -2,13 +2,15 @@
 
 Each worker holds its share of the kernels for good. A pass over all kernels sends one vector to each worker, and its
 norms come back. The few kernels that a solver works on between passes are fetched, and kept within a budget of bytes:
-they are asked about many times in a row, when a message costs more than the answer. Where more kernels are asked about
-than the budget holds, the workers answer, too, and vectors come back.
+they are asked about many times in a row, when a message costs more than the answer. Workers are idle then, and all
+processors of this machine take part. Where more kernels are asked about than the budget holds, the workers answer, too,
+and vectors come back.
 
 What is a matter of one kernel has the same bits as on one machine. So have sums of kernels that are kept; sums over
 shares are added in the order of the kernels, and so depend on the number of shares in their last digits.
 """
 
+import os
 from functools import partial
 
 import numpy as np
@@ -247,7 +249,7 @@ class _Kept:
         length = n_samples * (n_samples + 1) // 2
         self._capacity = min(budget // (length * dtype.itemsize), n_kernels)
         # what is not written yet takes no memory
-        self.stack = PackedStack(np.empty((self._capacity, length), dtype=dtype))
+        self.stack = PackedStack(np.empty((self._capacity, length), dtype=dtype), n_jobs=os.cpu_count() or 1)
         # where each kernel is, or -1; which kernel is where, and when it was used last
         self._places = np.full(n_kernels, -1)
         self._kernels, self._used = np.full((2, self._capacity), -1)
