@@ -301,7 +301,7 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
     square_gradients[:] = 0.0
     for p in range(-AHEAD, pairs.shape[0]):
         q = p + AHEAD
-        if q < pairs.shape[0]:
+        if q < pairs.shape[0] and _any_stored(groups[q], empty):
             low, high = bases[q], bases[q + 1]
             _fetch_arcs(head_keys[pairs[q, 0]], modifier_keys[pairs[q, 1]], table[low:high], sums[low:high], arcs)
         if p < 0:
@@ -323,6 +323,14 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
                 )
                 square_norms[k] += kept
                 square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
+
+
+@njit(cache=True, nogil=True)
+def _any_stored(groups, empty):
+    stored = False
+    for k in groups:
+        stored |= k >= 0 and not empty[k]
+    return stored
 
 
 @njit(cache=True, nogil=True)
