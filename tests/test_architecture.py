@@ -64,12 +64,13 @@ def test_the_rooms_have_no_circle():
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)
 def test_jitted_functions_are_cached_and_call_only_their_own_file(path):
-    """A cached caller does not notice a changed callee in another file."""
+    """A cached caller does not notice a changed callee in another file. Intrinsics are compiled into their callers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     assert functions
     for function in functions:
-        assert [ast.unparse(d) for d in function.decorator_list] == ["njit(cache=True, nogil=True)"], function.name
+        [decorator] = function.decorator_list
+        assert ast.unparse(decorator) in ("njit(cache=True, nogil=True)", "intrinsic"), function.name
     assert not list(imported_rooms(path)), "jitted modules import nothing of omkl"
 
 

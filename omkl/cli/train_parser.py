@@ -145,9 +145,12 @@ class _Report:
             self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, {alive} of "
                       f"{len(record['norms'])} templates active, "
                       f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
-        return self.interrupted  # shards are asked after every epoch only
+        return self.interrupted
 
     def on_round(self, trainer, step):
+        return self.interrupted
+
+    def on_pass(self, trainer, loss, rounds):
         return self.interrupted
 
 

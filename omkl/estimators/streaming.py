@@ -15,6 +15,7 @@ from omkl.estimators.runs import begin_run
 from omkl.exceptions import InputError
 from omkl.online import ProgressiveValidation
 from omkl.online.checkpoint import load_states, states_of
+from omkl.online.mixing import tell_of_pass
 from omkl.persistence import Unpacker
 
 #: Examples of a stream that a shard learns between two mixes.
@@ -66,6 +67,8 @@ class StreamFit:
             )
         self._stream = stream
         self._mixing = running["mixing"]
+        if self._mixing is not None:
+            self._mixing.check_callbacks(estimator.callbacks or ())
         self._options = options
         self._meter = ProgressiveValidation()
         self._run = begin_run(estimator, estimator._rng(), **running)
@@ -189,8 +192,8 @@ class _Watch:
         """The same for rounds that shards have made."""
         self._rounds += rounds
         self._loss += loss
-        for callback in self.callbacks:
-            getattr(callback, "on_pass", _nothing)(trainer, loss, rounds)
+        if tell_of_pass(self.callbacks, trainer, loss, rounds):
+            self.stopped = True
 
     def end_epoch(self, trainer, epoch):
         """What ends with an epoch."""
@@ -211,10 +214,6 @@ class _Watch:
 
     def load_state(self, values, arrays):
         self._rounds, self._loss = values
-
-
-def _nothing(*_):
-    """Stands in for a hook that a callback does not have."""
 
 
 def _untrained(estimator):

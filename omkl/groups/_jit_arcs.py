@@ -8,7 +8,9 @@ collide, and neither do templates.
 """
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 LINE = 32
 N_VARIANTS = 3
@@ -25,6 +27,26 @@ _THREE = np.uint64(3)
 _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
+
+
+#: Bytes that the processor fetches at a time, and pairs of views by which fetching is ahead of moving.
+CACHE_LINE = 64
+AHEAD = 4
+
+
+@intrinsic
+def _prefetch(typing_context, address):
+    """Ask for the cache line at an address, without waiting for it."""
+
+    def generate(context, builder, signature, arguments):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        # to be read, into all caches, data
+        builder.call(fetch, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate
 
 
 @njit(cache=True, nogil=True)
@@ -74,10 +96,41 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
             modifiers = modifier_keys[pairs[p, 1], low:high]
             own = scores[cells[s] : cells[s + 1]].reshape(high - low, high - low)
             if between[p] < 0:
+                if s == 0:
+                    _fetch_lines(heads, modifiers, lines)
                 _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
             else:
                 own_codes = codes[between[p], low:high]
                 _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, own_keys, bins, own)
+
+
+@njit(cache=True, nogil=True)
+def _fetch_line(table, line):
+    """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
+    waits for it takes five times as long as its arithmetic."""
+    start = np.uint64(table.ctypes.data) + line * np.uint64(table.strides[0])
+    for offset in range(0, table.strides[0], CACHE_LINE):
+        _prefetch(start + np.uint64(offset))
+
+
+@njit(cache=True, nogil=True)
+def _fetch_lines(heads, modifiers, lines):
+    """Ask for the lines of all arcs."""
+    size = np.uint64(lines.shape[0])
+    for h in range(heads.shape[0]):
+        for m in range(1, modifiers.shape[0]):
+            _fetch_line(lines, ((((heads[h] + modifiers[m]) * _MIX) >> _HALF) * size) >> _HALF)
+
+
+@njit(cache=True, nogil=True)
+def _fetch_arcs(heads, modifiers, lines, sums, arcs):
+    """Ask for the lines of some arcs, in the table and in the sums of its average, if there are any."""
+    size = np.uint64(lines.shape[0])
+    for a in range(arcs[0].shape[0]):
+        line = ((((heads[arcs[0][a]] + modifiers[arcs[1][a]]) * _MIX) >> _HALF) * size) >> _HALF
+        _fetch_line(lines, line)
+        if sums.shape[0] > 0:
+            _fetch_line(sums, line)
 
 
 @njit(cache=True, nogil=True)
@@ -246,7 +299,13 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
     slots = np.empty((N_VARIANTS, room), np.int64)
     values = arcs[2]
     square_gradients[:] = 0.0
-    for p in range(pairs.shape[0]):
+    for p in range(-AHEAD, pairs.shape[0]):
+        q = p + AHEAD
+        if q < pairs.shape[0] and _any_stored(groups[q], empty):
+            low, high = bases[q], bases[q + 1]
+            _fetch_arcs(head_keys[pairs[q, 0]], modifier_keys[pairs[q, 1]], table[low:high], sums[low:high], arcs)
+        if p < 0:
+            continue
         count = _find_lines(
             head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1], keys, bins,
             arcs, owners, lines, slots,
@@ -264,6 +323,14 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
                 )
                 square_norms[k] += kept
                 square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
+
+
+@njit(cache=True, nogil=True)
+def _any_stored(groups, empty):
+    stored = False
+    for k in groups:
+        stored |= k >= 0 and not empty[k]
+    return stored
 
 
 @njit(cache=True, nogil=True)
@@ -333,22 +400,6 @@ def bear(
 
 
 @njit(cache=True, nogil=True)
-def scale_group(low, high, first, last, factor, table, sums, averaging, average):
-    """Multiply the slots ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
-    added to its sums; returns the new squared norm."""
-    total = 0.0
-    for line in range(low, high):
-        for slot in range(first, last):
-            weight = table[line, slot]
-            if weight != 0.0:
-                if averaging:
-                    sums[line, slot] += average * weight
-                table[line, slot] = factor * weight
-                total += np.float64(table[line, slot]) ** 2
-    return total
-
-
-@njit(cache=True, nogil=True)
 def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
     room = _room(between, arcs)
@@ -362,29 +413,3 @@ def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs
         )  # fmt: skip
         for a in range(count):
             bitmaps[p, lines[a]] = True
-
-
-@njit(cache=True, nogil=True)
-def squared_norms(bases, groups, table, out):
-    """Sum of squares of each group, from scratch."""
-    out[:] = 0.0
-    for p in range(groups.shape[0]):
-        for variant in range(N_VARIANTS):
-            if groups[p, variant] >= 0:
-                total = 0.0
-                for line in range(bases[p], bases[p + 1]):
-                    for slot in range(FIRST_SLOT[variant], LAST_SLOT[variant]):
-                        total += np.float64(table[line, slot]) ** 2
-                out[groups[p, variant]] = total
-
-
-@njit(cache=True, nogil=True)
-def combine(bases, groups, averages, total, table, sums, out):
-    """``out = (a_k v_k + u_k) / total`` group by group."""
-    for p in range(groups.shape[0]):
-        for variant in range(N_VARIANTS):
-            k = groups[p, variant]
-            if k >= 0:
-                for line in range(bases[p], bases[p + 1]):
-                    for slot in range(FIRST_SLOT[variant], LAST_SLOT[variant]):
-                        out[line, slot] = (averages[k] * table[line, slot] + sums[line, slot]) / total

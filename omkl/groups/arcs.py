@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.groups import _jit_arc_tables as tables
 from omkl.groups import _jit_arcs as jit
 from omkl.groups._jit_arc_features import find_examples
 from omkl.groups.arc_layout import TemplateLayout
@@ -16,6 +17,8 @@ LINES_A_KEY = 0.5
 #: Exact keys have a line each, some stay free, and mistakes have keys that no gold arc has.
 EXACT_LINES_A_KEY = 5.0
 ALIGNMENT = 128
+#: Where the slots of each variant begin, and the last ones end.
+EDGES = np.array([*jit.FIRST_SLOT, jit.LINE])
 FULL = "A table of exact keys is full: allow more memory, or let features be hashed."
 
 
@@ -164,7 +167,7 @@ class ArcTemplateBank:
     def _scale_group(self, k, factor):
         p, variant = self._layout.place(k)
         first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
-        return jit.scale_group(
+        return tables.scale_group(
             self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
             self.ledger.averages[k],
         )  # fmt: skip
@@ -173,7 +176,7 @@ class ArcTemplateBank:
         self._sums *= factor
 
     def recompute_norms(self):
-        jit.squared_norms(self._bases, self._groups, self.table, self.ledger.square_norms)
+        tables.squared_norms(self._bases, self._groups, EDGES, self.table, self.ledger.square_norms)
 
     def averaged(self):
         """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
@@ -183,9 +186,9 @@ class ArcTemplateBank:
         sums = self._sums
         if not self.averaging or total == 0:
             averages, total, sums = self.ledger.scales, 1.0, np.broadcast_to(np.zeros(1, self._dtype), self.table.shape)
-        jit.combine(self._bases, self._groups, averages, total, self.table, sums, frozen.table)
+        tables.combine(self._bases, self._groups, EDGES, averages, total, self.table, sums, frozen.table)
         norms = np.empty(len(self.names))
-        jit.squared_norms(self._bases, self._groups, frozen.table, norms)
+        tables.squared_norms(self._bases, self._groups, EDGES, frozen.table, norms)
         frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
         return frozen
 
@@ -262,7 +265,7 @@ class ArcTemplateBank:
 
     def _places(self):
         owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        return TableLayout(owners, self._layout.groups, np.array([*jit.FIRST_SLOT, jit.LINE]))
+        return TableLayout(owners, self._layout.groups, EDGES)
 
     def state(self):
         return {

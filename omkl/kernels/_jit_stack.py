@@ -36,13 +36,13 @@ def dots(rows, which, vector, out):
 
 
 @njit(cache=True, nogil=True)
-def weighted_sum(rows, which, weights, out):
-    """``out = sum_k weights[k] rows[which[k]]``, in blocks of columns."""
+def weighted_sum(rows, which, weights, first, out):
+    """``out = sum_k weights[k] rows[which[k]]``, from column ``first`` on, in blocks of columns."""
     out[:] = 0.0
     for low in range(0, out.shape[0], BLOCK):
         sums = out[low : low + BLOCK]
         for k in range(which.shape[0]):
-            row, weight = rows[which[k]][low : low + BLOCK], weights[k]
+            row, weight = rows[which[k]][first + low : first + low + BLOCK], weights[k]
             for j in range(sums.shape[0]):
                 sums[j] += weight * row[j]
 
@@ -72,6 +72,16 @@ def packed_products(rows, which, vectors, out):
                 product[j] += weight * row[j]
             product[i] = total
             start += i + 1
+
+
+@njit(cache=True, nogil=True)
+def diagonals(rows, which, out):
+    """``out[k, i] = K_which[k][i, i]``."""
+    for k in range(which.shape[0]):
+        row, place = rows[which[k]], 0
+        for i in range(out.shape[1]):
+            out[k, i] = row[place]
+            place += i + 2
 
 
 @njit(cache=True, nogil=True)

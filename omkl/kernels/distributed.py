@@ -2,14 +2,15 @@
 
 Each worker holds its share of the kernels for good. A pass over all kernels sends one vector to each worker, and its
 norms come back. The few kernels that a solver works on between passes are fetched, and kept within a budget of bytes:
-they are asked about many times in a row, when a message costs more than the answer. Where more kernels are asked about
-than the budget holds, the workers answer, too, and vectors come back.
+they are asked about many times in a row, when a message costs more than the answer. Workers are idle then, and all
+processors of this machine take part. Where more kernels are asked about than the budget holds, the workers answer, too,
+and vectors come back.
 
 What is a matter of one kernel has the same bits as on one machine. So have sums of kernels that are kept; sums over
 shares are added in the order of the kernels, and so depend on the number of shares in their last digits.
 """
 
-from collections import OrderedDict
+import os
 from functools import partial
 
 import numpy as np
@@ -248,12 +249,15 @@ class _Kept:
         length = n_samples * (n_samples + 1) // 2
         self._capacity = min(budget // (length * dtype.itemsize), n_kernels)
         # what is not written yet takes no memory
-        self.stack = PackedStack(np.empty((self._capacity, length), dtype=dtype))
-        self._places = OrderedDict()
+        self.stack = PackedStack(np.empty((self._capacity, length), dtype=dtype), n_jobs=os.cpu_count() or 1)
+        # where each kernel is, or -1; which kernel is where, and when it was used last
+        self._places = np.full(n_kernels, -1)
+        self._kernels, self._used = np.full((2, self._capacity), -1)
+        self._clock = 0
 
     @property
     def nbytes(self):
-        return len(self._places) * self.stack.length * self.stack.rows.itemsize
+        return np.count_nonzero(self._kernels >= 0) * self.stack.length * self.stack.rows.itemsize
 
     def takes(self, which):
         """Whether these kernels can all be kept; None stands for all there are, which stay where they are."""
@@ -261,19 +265,18 @@ class _Kept:
 
     def places(self, which, fetch):
         """Where in ``stack`` these kernels are, once those that are missing are fetched: int array of shape (k,)."""
-        which = np.asarray(which).tolist()
-        for kernel in which:
-            if kernel in self._places:
-                self._places.move_to_end(kernel)
-        missing = [kernel for kernel in which if kernel not in self._places]
-        if missing:
-            for kernel, row in zip(missing, fetch(missing)):
-                place = len(self._places)
-                if place == self._capacity:
-                    place = self._places.popitem(last=False)[1]
-                self._places[kernel] = place
-                self.stack.rows[place] = row
-        return np.array([self._places[kernel] for kernel in which], dtype=np.int64)
+        which = np.asarray(which, dtype=np.int64)
+        self._clock += 1
+        missing = np.unique(which[self._places[which] < 0])
+        self._used[self._places[np.setdiff1d(which, missing)]] = self._clock
+        if len(missing):
+            rows = fetch(missing)
+            oldest = np.argsort(self._used, kind="stable")[: len(missing)]
+            left = self._kernels[oldest]
+            self._places[left[left >= 0]] = -1
+            self.stack.rows[oldest] = rows
+            self._places[missing], self._kernels[oldest], self._used[oldest] = oldest, missing, self._clock
+        return self._places[which]
 
 
 def _require_sendable(given):

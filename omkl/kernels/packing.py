@@ -55,37 +55,42 @@ def packed_kernels(kernels, X, dtype, part=None):
     n, d = X.shape
     require_memory(len(part), n, dtype)
     rows = np.empty((len(part), n * (n + 1) // 2), dtype=dtype)
-    gaussians, widths, scales = [], [], []
+    gaussians = np.array([k for k, kernel in enumerate(kernels) if _is_exponential(kernel)], dtype=np.int64)
     views = {}
-    for k, kernel in enumerate(kernels, start=-part.start):
-        columns = columns_of(kernel, d)
+    for k in np.setdiff1d(part, gaussians, assume_unique=True).tolist():
+        columns = columns_of(kernels[k], d)
         key = columns.tobytes()
-        if type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None:
-            exponents = np.zeros(d)
-            np.add.at(exponents, columns, -0.5 / kernel.width_)
-            gaussians.append(k)
-            widths.append(exponents)
-            scales.append({None: 1.0, "average": 1.0, "trace": 1.0 / n}[kernel.normalize])
-            continue
-        if not 0 <= k < len(part):
-            continue
         if key not in views:
             # kernels on the same columns tend to follow one another: keep what they share, and nothing else
             views = {key: Pair(view := np.ascontiguousarray(X[:, columns]), view)}
-        pack(kernel.fit(views[key].X).between(views[key]), 0, rows[k])
-    if gaussians:
-        _pack_gaussians(np.array(widths), np.array(scales), X, np.array(gaussians), rows)
+        pack(kernels[k].fit(views[key].X).between(views[key]), 0, rows[k - part.start])
+    # blocks of which no kernel is wanted are left out, others are not divided: rounding depends on their shape
+    blocks = [gaussians[low : low + KERNELS] for low in range(0, len(gaussians), KERNELS)]
+    blocks = [block for block in blocks if block[0] < part.stop and part.start <= block[-1]]
+    _pack_gaussians([_exponential(kernels, block, X, rows.dtype) for block in blocks], part, X, rows)
     return rows
 
 
-def _pack_gaussians(widths, scales, X, places, rows):
-    """``scale exp(width . squared differences)`` for each row of ``widths`` (k, d), into ``rows[places]``.
+def _is_exponential(kernel):
+    """Whether a kernel is a multiple of ``exp(widths . squared differences)`` with widths that no data tell."""
+    return type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None
 
-    Places outside the rows are left out, but not of the products, whose rounding depends on their shape.
-    """
-    wanted = (places >= 0) & (places < len(rows))
+
+def _exponential(kernels, block, X, dtype):
+    """``(block, widths, scales)`` of the kernels of a block: arrays of shapes (k, d) and (k, 1)."""
+    n, d = X.shape
+    factors = {None: 1.0, "average": 1.0, "trace": 1.0 / n}
+    widths = np.zeros((len(block), d))
+    for row, k in zip(widths, block.tolist()):
+        np.add.at(row, columns_of(kernels[k], d), -0.5 / kernels[k].width_)
+    scales = np.array([[factors[kernels[k].normalize]] for k in block.tolist()])
+    return block, widths.astype(dtype), scales.astype(dtype)
+
+
+def _pack_gaussians(blocks, part, X, rows):
+    """``scale exp(widths . squared differences)`` of the kernels of blocks, into the rows of those of ``part``."""
     first_row = 0
-    while first_row < len(X):
+    while first_row < len(X) and blocks:
         # whole rows of the triangle, about PAIRS entries
         last_row = first_row + 1
         while last_row < len(X) and _start(last_row + 1) - _start(first_row) <= PAIRS:
@@ -93,17 +98,14 @@ def _pack_gaussians(widths, scales, X, places, rows):
         i = np.repeat(np.arange(first_row, last_row), np.arange(first_row + 1, last_row + 1))
         j = np.arange(len(i)) - (_start(i) - _start(first_row))
         differences = (np.square(X[i] - X[j]).T).astype(rows.dtype, order="C")
-        for low in range(0, len(places), KERNELS):
-            block = slice(low, low + KERNELS)
-            chosen = wanted[block]
-            if not chosen.any():
-                continue
-            exponents = widths[block].astype(rows.dtype) @ differences
+        for block, widths, scales in blocks:
+            chosen = (part.start <= block) & (block < part.stop)
+            exponents = widths @ differences
             exponents = exponents if chosen.all() else exponents[chosen]
             np.maximum(exponents, SMALLEST_EXPONENT, out=exponents)
             np.exp(exponents, out=exponents)
-            exponents *= scales[block][chosen, None].astype(rows.dtype)
-            rows[places[block][chosen], _start(first_row) : _start(last_row)] = exponents
+            exponents *= scales[chosen]
+            rows[block[chosen] - part.start, _start(first_row) : _start(last_row)] = exponents
         first_row = last_row
 
 

@@ -10,9 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.kernels._jit_stack import dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.packing import packed_kernels
+
+#: Entries of kernels that are worth a thread.
+ENTRIES = 2**22
 
 
 class KernelStack(Protocol):
@@ -121,7 +124,8 @@ class PackedStack:
     rows : array of shape (M, N (N + 1) / 2), float32 or float64
         One packed kernel a row.
     n_jobs : int >= 1
-        Threads for norms and products. Each kernel is one thread's alone: any number of them gives the same bits.
+        Most threads for norms, products and sums; a few megabytes keep one busy. Each kernel, or each entry of a sum,
+        is one thread's alone: any number of them gives the same bits.
     """
 
     sums_entries = True
@@ -213,7 +217,7 @@ class PackedStack:
         which = self._indices(which)
         square, values = np.empty(self.length), np.empty(len(which))
         packed_square(vector, square)
-        self._in_threads(len(which), lambda part: dots(self.rows, which[part], square, values[part]))
+        self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
         return np.maximum(values, 0.0)
 
     def products(self, vectors, which=None):
@@ -225,12 +229,13 @@ class PackedStack:
             own = vectors if len(vectors) == 1 else vectors[part]
             packed_products(self.rows, which[part], own, result[part])
 
-        self._in_threads(len(which), multiply)
+        self._in_threads(len(which), self.length, multiply)
         return result
 
-    def _in_threads(self, size, work):
-        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own."""
-        bounds = np.linspace(0, size, self.n_jobs + 1).astype(int)
+    def _in_threads(self, size, entries, work):
+        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
+        n_threads = max(1, min(self.n_jobs, size * entries // ENTRIES))
+        bounds = np.linspace(0, size, n_threads + 1).astype(int)
         parts = [slice(low, high) for low, high in pairwise(bounds) if low < high]
         if len(parts) <= 1:
             for part in parts:
@@ -248,8 +253,10 @@ class PackedStack:
         return matrix
 
     def _packed_sum(self, weights, which):
-        total = np.empty(self.length)
-        weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
+        which, weights, total = self._indices(which), np.asarray(weights, dtype=np.float64), np.empty(self.length)
+        self._in_threads(
+            self.length, len(which), lambda part: weighted_sum(self.rows, which, weights, part.start, total[part])
+        )
         return total
 
     def _rows_of(self, weights, which, samples):
@@ -265,8 +272,10 @@ class PackedStack:
         return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
 
     def diagonals(self, which=None):
-        places = np.arange(1, self.n_samples + 1).cumsum() - 1
-        return self.rows[self._indices(which)[:, None], places].astype(np.float64)
+        which = self._indices(which)
+        result = np.empty((len(which), self.n_samples))
+        diagonals(self.rows, which, result)
+        return result
 
     def traces(self, which=None):
         return self.diagonals(which).sum(axis=1)

@@ -71,8 +71,9 @@ class ParameterMixing:
         """As :meth:`omkl.online.OnlineTrainer.fit`, with every epoch made by the shards side by side.
 
         Shard j of S has the examples ``j, j + S, j + 2S, ...``, in a fresh random order every epoch. With one shard
-        this is that ``fit``, bit for bit. Callbacks are called after every epoch; ``on_round`` is not, for rounds may
-        happen elsewhere. A ``keeper`` writes checkpoints between epochs.
+        this is that ``fit``, bit for bit. Rounds may happen elsewhere: where a callback has it, ``on_pass(trainer,
+        loss, rounds)`` is called after every mix, with the sum of the losses and their number, in place of
+        ``on_round``. A ``keeper`` writes checkpoints between epochs.
 
         Parameters
         ----------
@@ -85,6 +86,7 @@ class ParameterMixing:
             The records have more: ``examples``, ``shard_losses``, ``shard_seconds`` (of each pass: those that passed,
             those of CPU), ``mixing_seconds``, and the ``bytes`` that the shards sent back.
         """
+        self.check_callbacks(callbacks)
         sizes, run = self._shards(trainer, examples)
         trainer.schedule.plan(trainer.round + epochs * max(sizes))
         for callback in callbacks:
@@ -105,7 +107,8 @@ class ParameterMixing:
                 record = _record(trainer, course.epoch, changes, sizes, now - started, now - passed)
                 course.history.append(record)
                 bar.end_epoch(record, np.count_nonzero(trainer.norms))
-                stopped = any([callback(trainer, record) for callback in callbacks])
+                stopped = tell_of_pass(callbacks, trainer, record["loss"] * len(examples), len(examples))
+                stopped |= any([callback(trainer, record) for callback in callbacks])
                 course.next_epoch(rng)
                 course.finished = stopped
                 if keeper is not None and keeper.due(len(examples)):
@@ -130,6 +133,15 @@ class ParameterMixing:
         changes = run(trainer.state(), [np.arange(n) for n in sizes], _nothing)
         self._mix(trainer, changes, np.array(sizes))
         return sum(float(change["loss"]) for change in changes)
+
+    def check_callbacks(self, callbacks):
+        """Raise an InputError where a callback would have to see single rounds."""
+        for callback in callbacks:
+            if hasattr(callback, "on_round") and not hasattr(callback, "on_pass"):
+                raise InputError(
+                    f"{type(callback).__name__} looks at single rounds, which shards make elsewhere: leave client= "
+                    "and shards= out, or give it on_pass(trainer, loss, rounds), which is called after every mix."
+                )
 
     def _shards(self, trainer, examples):
         """Sizes of the shards, and what makes a pass over each from a state, in some orders."""
@@ -158,6 +170,11 @@ class ParameterMixing:
                 )
         if getattr(trainer.average, "period", None):
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
+
+
+def tell_of_pass(callbacks, trainer, loss, rounds):
+    """Tell the callbacks that want it of a pass that shards have made; returns whether one of them ends training."""
+    return any([callback.on_pass(trainer, loss, rounds) for callback in callbacks if hasattr(callback, "on_pass")])
 
 
 def blueprint(trainer):

@@ -70,7 +70,7 @@ def report(title, times):
     )
 
 
-@pytest.fixture(scope="module", params=[(3000, 200), (6000, 200), (1000, 1000)], ids=str)
+@pytest.fixture(scope="module", params=[(3000, 200), (6000, 200), (6000, 400), (1000, 1000)], ids=str)
 def stacks(request, clients):
     """The same kernels alone, on one worker and on two; with their targets, and the times that it took to make them."""
     n_kernels, n_samples = request.param

@@ -280,6 +280,8 @@ def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatc
         model.partial_fit(*((block.X,) if block.y is None else block))
     with pytest.raises(InputError, match="shards = 2, but this run has 1"):
         type(estimator)(**estimator.get_params()).fit(stream, **options, **{**run, "shards": None}, resume=True)
+    with pytest.raises(InputError, match="Kill looks at single rounds"):
+        estimator.set_params(callbacks=[Kill(0)]).fit(stream, shards=2, **options)
 
 
 def test_one_shard_of_a_stream_is_no_shard(rng, monkeypatch):

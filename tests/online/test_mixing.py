@@ -31,6 +31,7 @@ from omkl.online import (
     OnlineTrainer,
     ParameterMixing,
     PolynomialAverage,
+    RegretMonitor,
     UniformAverage,
 )
 from omkl.online.mixing import blueprint, pass_over_shard
@@ -378,6 +379,38 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
     assert len(history) == 2
     assert_allclose(np.mean(history[-1]["shard_losses"], axis=0), history[-1]["loss"], rtol=0.5)
     assert_allclose(np.dot(history[-1]["shard_losses"], [4, 4, 3]) / 11, history[-1]["loss"])
+
+
+class Passes:
+    """Callback that notes mixed passes, and ends training after the second."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_round(self, trainer, step):
+        raise AssertionError("rounds of shards are made elsewhere")
+
+    def on_pass(self, trainer, loss, rounds):
+        self.seen.append((trainer.round, loss, rounds))
+        return len(self.seen) == 2
+
+    def __call__(self, trainer, record):
+        pass
+
+
+def test_callbacks_are_told_of_passes_in_place_of_rounds():
+    data, watch = Sequences(explicit=True), Passes()
+    history = ParameterMixing(2).fit(make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[watch])
+    assert [(rounds, n) for rounds, _, n in watch.seen] == [(6, 11), (12, 11)]
+    assert_allclose([loss / 11 for _, loss, _ in watch.seen], [record["loss"] for record in history])
+
+
+@pytest.mark.parametrize("n_shards", [1, 2])
+def test_callbacks_that_need_every_round_are_refused(n_shards):
+    data = Sequences(explicit=True)
+    trainer = make_trainer(True, SETTINGS["mkl"], None)
+    with pytest.raises(InputError, match="RegretMonitor looks at single rounds, which shards make elsewhere"):
+        ParameterMixing(n_shards).fit(trainer, data, callbacks=[RegretMonitor()])
 
 
 def test_bad_input_is_refused():
