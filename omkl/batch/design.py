@@ -4,8 +4,9 @@ The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which Spic
 it takes to be fast on designs of all kinds. Each outer iteration looks at :math:`A^\top \rho`, over all columns or
 those that may matter. That certifies the model, and tells which columns violate the dual constraints and so enter the
 panel of columns on which the next model is found. There sweeps of coordinate descent find most of the support, which
-they do for less than a Newton step; where they are slow, as on badly conditioned designs, proximal steps minimised by
-Newton's method in the dual take over, whose systems then are as small as the support.
+they do for less than a Newton step, and settle it on its columns' inner products where they are slow, as on badly
+conditioned designs. Where that is not enough, as with large supports or losses that are far from quadratic, proximal
+steps minimised by Newton's method in the dual take over, whose systems then are as small as the support.
 """
 
 import time
@@ -25,7 +26,7 @@ from omkl.exceptions import InputError
 #: Columns of the first panel, and groups that may enter later: as many as are active, but no fewer than this.
 FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 64
 #: While many groups outside violate the constraints by far, a larger C is solved for: this share of the worst.
-CONTINUATION = 0.3
+CONTINUATION = 0.2
 #: Relative gaps of panels: while C is larger than asked for; as shares of the tolerance, and of the gap.
 ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
@@ -97,10 +98,15 @@ class _View:
 
 @dataclass
 class _Place:
-    """A model on the panel: its predictions, its dual point, its objective, and its relative gap over the panel."""
+    """A model on the panel: its predictions, its dual point, and the norms and dual norms of the panel's groups.
+
+    Its objective and its relative gap over the panel are those for one C.
+    """
 
     outputs: np.ndarray
     rho: np.ndarray
+    norms: np.ndarray
+    dual_norms: np.ndarray
     primal: float
     gap: float
 
@@ -114,7 +120,6 @@ class _Search:
         self.growth = start.growth
         self.w, self.b = np.zeros(len(self.panel.columns)), 0.0
         self.C = np.inf
-        self.rho = None
         self.newton_steps = 0
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
         self.best = None
@@ -132,8 +137,9 @@ class _Search:
     def run(self, tol, max_iter, on_iteration):
         began = time.perf_counter()
         history, stalled, best = [], 0, np.inf
+        place = self._place(self.problem)
         for iteration in range(max_iter + 1):
-            view = self._view(tol)
+            view = self._view(place, tol)
             gap = view.certificate.gap
             history.append({
                 "seconds": time.perf_counter() - began, "primal": view.certificate.primal,
@@ -148,7 +154,7 @@ class _Search:
             entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the panel's own where nothing has entered: solve it better, then
             fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
-            self._solve_panel(ROUGH if self.C > self.problem.C else fine)
+            place = self._solve_panel(ROUGH if self.C > self.problem.C else fine)
         model = self._model()
         certificate = view.certificate if view.sure else certify_linear(self.problem, model)
         start = DALStart(model, self.panel, self.growth, self.norms)
@@ -161,38 +167,29 @@ class _Search:
             self.panel.columns[support], self.panel.unscaled(self.w)[support], self.panel.intercept(self.w, self.b)
         )
 
-    def _outputs(self):
-        """Predictions at the best intercept, which is set."""
-        outputs = self.panel.outputs(self.w)
-        self.b = self.problem.best_intercept(outputs)
-        return outputs + self.b
-
-    def _view(self, tol):
+    def _view(self, place, tol):
         """The certificate of the model, and the dual norms of all groups: a pass over the design, or less."""
-        problem, panel = self.problem, self.panel
-        outputs = self._outputs()
-        self.rho = problem.dual_point(outputs)
+        problem, panel, rho = self.problem, self.panel, place.rho
         norms = np.zeros(problem.groups.n_groups)
-        norms[panel.groups] = panel.blocks.norms(self.w)
-        primal = problem.primal(outputs, norms)
-        # in double precision, whatever that of the design
-        on_panel = panel.blocks.norms(panel.matrix.T @ self.rho)
+        norms[panel.groups] = place.norms
+        primal = problem.primal(place.outputs, norms)
         # C falls by no more than this with the next panel
         strength = max(problem.C, CONTINUATION * self.C)
         for sure in (True,) if self.best is None else (False, True):
-            dual_norms = self.norms.sure(self.rho) if sure else self.norms.likely(self.rho, strength)
+            dual_norms = self.norms.sure(rho) if sure else self.norms.likely(rho, strength)
             if dual_norms is None:
                 continue
-            dual_norms[panel.groups] = on_panel
-            dual, scale = problem.dual(self.rho, dual_norms)
+            # in double precision, whatever that of the design
+            dual_norms[panel.groups] = place.dual_norms
+            dual, scale = problem.dual(rho, dual_norms)
             gap = (primal - dual) / abs(primal)
             if gap > GUESSED * tol:
                 break
         if sure and (self.best is None or dual > self.best.dual):
-            self.best = Certificate(primal, dual, norms, outputs, scale * self.rho)
+            self.best = Certificate(primal, dual, norms, place.outputs, scale * rho)
         # a lower bound holds for every model
-        dual, rho = (dual, scale * self.rho) if sure else (self.best.dual, self.best.rho)
-        return _View(Certificate(primal, dual, norms, outputs, rho), dual_norms, gap, sure)
+        dual, rho = (dual, scale * rho) if sure else (self.best.dual, self.best.rho)
+        return _View(Certificate(primal, dual, norms, place.outputs, rho), dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms):
         """Bring in the groups that violate their constraints most, and choose the C to solve for next."""
@@ -216,23 +213,27 @@ class _Search:
 
     def _solve_panel(self, tol):
         """Solve on the panel, to a relative gap over its columns: sweeps, and Newton steps where those are slow."""
+        problem = replace(self.problem, C=self.C)
+        place = self._place(problem)
         if len(self.panel.groups):
-            problem = replace(self.problem, C=self.C)
-            place = self._sweep(problem, tol)
+            place = self._sweep(problem, tol, place)
             if place.gap > tol:
-                self._step_by_newton(problem, tol, place.rho)
+                place = self._step_by_newton(problem, tol, place)
+        return place
 
     def _place(self, problem):
-        """Where the model is on the panel."""
-        outputs = self._outputs()
+        """Where the model is on the panel, at the best intercept, which is set."""
+        outputs = self.panel.outputs(self.w)
+        self.b = self.problem.best_intercept(outputs)
+        outputs += self.b
         rho = problem.dual_point(outputs)
-        primal = problem.primal(outputs, self.panel.blocks.norms(self.w))
-        dual, _ = problem.dual(rho, self.panel.blocks.norms(self.panel.matrix.T @ rho))
-        return _Place(outputs, rho, primal, (primal - dual) / abs(primal))
+        norms, dual_norms = self.panel.blocks.norms(self.w), self.panel.blocks.norms(self.panel.matrix.T @ rho)
+        primal, (dual, _) = problem.primal(outputs, norms), problem.dual(rho, dual_norms)
+        return _Place(outputs, rho, norms, dual_norms, primal, (primal - dual) / abs(primal))
 
-    def _sweep(self, problem, tol):
+    def _sweep(self, problem, tol, place):
         """Rounds of coordinate descent, as long as few more of them promise the gap; the place that they end at."""
-        sweeps, places = Sweeps(problem, self.panel), [self._place(problem)]
+        sweeps, places = Sweeps(problem, self.panel), [place]
         while places[-1].gap > tol and not _slow([place.gap for place in places], tol):
             before = self.w
             self.w = sweeps.round(before, places[-1].outputs)
@@ -245,15 +246,10 @@ class _Search:
             places.append(place)
         return places[-1]
 
-    def _step_by_newton(self, problem, tol, rho):
-        """Proximal steps, each minimised by Newton's method in the dual, from a model and a dual point near it."""
-        panel, scale = self.panel, self.panel.mean_square
+    def _step_by_newton(self, problem, tol, place):
+        """Proximal steps, each minimised by Newton's method in the dual; the place that they end at."""
+        panel, scale, rho = self.panel, self.panel.mean_square, place.rho
         for _ in range(PROXIMAL_STEPS):
-            place = self._place(problem)
-            if place.gap <= tol:
-                # the next panel starts with the weight before the last
-                self.growth = max(1.0, self.growth / self.solver.growth**2)
-                return
             weight = self.solver.gamma * self.growth
             step = AugmentedLagrangian(problem, panel, self.w, self.b, weight / scale, 10.0 * weight / len(rho))
             distance = FINE * tol * self.C * problem.threshold / np.sqrt(scale)
@@ -267,6 +263,12 @@ class _Search:
             else:
                 self.growth = min(self.growth * self.solver.growth, LARGEST_GROWTH)
                 self.w, self.b = point.x, point.u
+                place = self._place(problem)
+                if place.gap <= tol:
+                    # the next panel starts with the weight before the last
+                    self.growth = max(1.0, self.growth / self.solver.growth**2)
+                    break
+        return place
 
 
 def _slow(gaps, tol):

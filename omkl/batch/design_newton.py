@@ -230,7 +230,7 @@ class NewtonSystem:
         """Woodbury's identity: a system of the order of the active columns, and one more for the intercept."""
         a = len(self.active)
         M = np.zeros((a + 1, a + 1), order="F")
-        M[:a, :a] = self.jacobian.sqrt_times(self.jacobian.sqrt_times(self._weighted_gram(inverse)).T)
+        M[:a, :a] = self.jacobian.sqrt_times(self.jacobian.sqrt_times(self.panel.gram(self.active, inverse, self.B)).T)
         M[np.arange(a), np.arange(a)] += 1.0 / self.gamma
         M[a, a] = 1.0
         if self.gamma_b:
@@ -239,15 +239,6 @@ class NewtonSystem:
         shared = inverse * right
         solved = _solve(M, np.append(self._times_transposed(shared), shared.sum() if self.gamma_b else 0.0))
         return shared - inverse * (self._times(solved[:a]) + (solved[a] if self.gamma_b else 0.0))
-
-    def _weighted_gram(self, inverse):
-        r""":math:`B^\top D^{-1} B`."""
-        if np.all(inverse == 1.0):
-            return self.panel.gram(self.active)
-        if sparse.issparse(self.B):
-            return (self.B.T @ (sparse.diags_array(inverse) @ self.B)).toarray()
-        half = self.B * np.sqrt(inverse)[:, None]
-        return half.T @ half
 
     def _by_rows(self, right, inverse, free):
         """The system itself, of the order of the samples that are free."""

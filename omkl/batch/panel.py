@@ -37,7 +37,6 @@ class Panel:
         self._known = np.empty(0, dtype=np.int64)
         self._places = np.empty(0, dtype=np.int64)
         self._gram = np.empty((0, 0))
-        self._square = 0.0
 
     def extend(self, groups):
         """Bring in more groups, behind those that are there."""
@@ -52,7 +51,6 @@ class Panel:
             self._scales = np.concatenate([self._scales, scales])
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
         self._means = np.concatenate([self._means, self._center(found)])
-        self._square += float(np.square(found.data if sparse.issparse(found) else found).sum())
         self._places = np.concatenate([self._places, np.full(len(columns), -1)])
         self._append(found)
 
@@ -91,7 +89,8 @@ class Panel:
     @property
     def mean_square(self):
         """Mean of the squared norms of the columns; 1 where all are zero."""
-        return self._square / max(len(self.columns), 1) or 1.0
+        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
+        return float(np.linalg.norm(entries)) ** 2 / max(len(self.columns), 1) or 1.0
 
     def scaled(self, coefficients):
         """Coefficients of the panel from those of the design's columns."""
@@ -101,8 +100,17 @@ class Panel:
         """Coefficients of the design's columns from those of the panel."""
         return coefficients if not len(self._scales) else coefficients / self._scales
 
-    def gram(self, active):
-        """Inner products of those columns, (a, a); those of all columns that were ever active are kept."""
+    def gram(self, active, weights, columns):
+        r""":math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples, (a, a)."""
+        if np.all(weights == 1.0):
+            return self._plain_gram(active)
+        if sparse.issparse(columns):
+            return (columns.T @ (sparse.diags_array(weights) @ columns)).toarray()
+        half = columns * np.sqrt(weights)[:, None]
+        return half.T @ half
+
+    def _plain_gram(self, active):
+        """Without weights; the inner products of all columns that were ever active are kept."""
         new = active[self._places[active] < 0]
         if len(new):
             known = len(self._known)

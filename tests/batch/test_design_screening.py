@@ -15,13 +15,13 @@ from omkl.regularizers import L21
 M, N = 40, 300
 
 
-def make_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None):
+def make_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None, m=M, n=N):
     rng = np.random.default_rng(seed)
     loss = loss or Squared()
-    A = np.asfortranarray(rng.normal(size=(M, N)) + rng.normal(size=(M, 1)))
-    y = A[:, :5].sum(axis=1) + rng.normal(size=M)
+    A = np.asfortranarray(rng.normal(size=(m, n)) + rng.normal(size=(m, 1)))
+    y = A[:, :5].sum(axis=1) + rng.normal(size=m)
     y = np.sign(y - np.median(y)) if loss.classifies else y
-    groups = ColumnGroups(rng.permutation(np.arange(N) % 60), N, rng.uniform(0.5, 2.0, 60)) if grouped else None
+    groups = ColumnGroups(rng.permutation(np.arange(n) % 60), n, rng.uniform(0.5, 2.0, 60)) if grouped else None
     if kind == "sparse":
         A = sparse.csc_matrix(np.where(rng.random(A.shape) < 0.2, A, 0.0))
     design = as_design(A.astype(np.float32) if kind == "single" else A)
@@ -61,7 +61,7 @@ def test_near_a_known_point_few_columns_are_looked_at():
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_fewer_looks_find_what_full_looks_find(kind, loss):
-    problem = make_problem(kind, share=0.1, loss=loss)
+    problem = make_problem(kind, share=0.1, loss=loss, m=200, n=2000)
     rows = problem.design.matrix.tocsr() if kind == "sparse" else np.ascontiguousarray(problem.design.matrix)
     full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.C)
     assert problem.design.selective

@@ -5,14 +5,20 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design
-from omkl.batch.design_problem import loss_curvature
+from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, design_sweeps
+from omkl.batch.design_problem import loss_curvature, slope_at_zero
 from omkl.batch.design_sweeps import Sweeps, ridge_of
 from omkl.batch.panel import Panel
 from omkl.losses import Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet
 
 LOSSES = [Squared(), Logistic(), Huber(0.5), SquaredHinge()]
+
+
+@pytest.fixture(params=["swept", "settled"])
+def way(request, monkeypatch):
+    """A round goes on with sweeps, or settles the active groups as soon as it can."""
+    monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", 1e-12 if request.param == "swept" else np.inf)
 
 
 def make_problem(loss, regularizer, grouped, kind="dense"):
@@ -44,13 +50,34 @@ def swept(problem, rounds):
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), SquaredHinge()], ids=repr)
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3), 2.0 * L21()], ids=repr)
 @pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.usefixtures("way")
 def test_rounds_end_at_the_optimum(loss, regularizer, grouped):
     problem = make_problem(loss, regularizer, grouped)
     _, value = swept(problem, 200)
     assert_allclose(value, DAL().solve(problem, 1e-10).certificate.dual, rtol=1e-8)
 
 
+@pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3)], ids=repr)
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_one_round_settles_the_active_groups(regularizer, grouped, kind, monkeypatch):
+    monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", np.inf)
+    monkeypatch.setattr(design_sweeps, "SETTLED", 0.0)
+    problem = make_problem(Squared(), regularizer, grouped, kind)
+    panel = Panel(problem)
+    panel.extend(np.arange(problem.groups.n_groups))
+    w = Sweeps(problem, panel).round(np.zeros(24), problem.best_intercept(np.zeros(60)) * np.ones(60))
+    outputs = panel.outputs(w)
+    correlations = panel.matrix.T @ problem.dual_point(outputs + problem.best_intercept(outputs))
+    norms = panel.blocks.spread(panel.blocks.norms(w))
+    active = norms > 0
+    slope = slope_at_zero(regularizer) * w[active] / norms[active] + ridge_of(regularizer) * w[active]
+    assert active.sum() > 5
+    assert_allclose(correlations[active], problem.C * slope, atol=1e-9)
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.usefixtures("way")
 def test_a_round_on_a_sparse_panel_is_that_on_a_dense_one(loss):
     # without weights of groups: sparse panels are not centered, and have other traces where there is an intercept
     problems = [make_problem(loss, L21(), False, kind) for kind in ("dense", "sparse")]
