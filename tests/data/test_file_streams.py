@@ -199,12 +199,12 @@ def test_numpy_files_are_mapped(tmp_path, rng):
 def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, text, rng):
     for name, content, stream, sizes in (
         ("a.conllu", text + b"\n", stream_conllu, (6, 30)),
-        ("a.crfsuite", CRFSUITE.encode() * 100, stream_sequences, (150, 300)),
-        ("a.jsonl", JSONL.encode() * 100, stream_sequences, (100, 200)),
+        ("a.crfsuite", CRFSUITE.encode() * 100, stream_sequences, (100, 600)),
+        ("a.jsonl", JSONL.encode() * 100, stream_sequences, (50, 500)),
     ):
         small, large = (write(tmp_path / f"{n}{name}", content * n) for n in sizes)
         peaks = [peak_memory(stream(path, block_size=20)) for path in (small, large)]
-        assert peaks[1] - peaks[0] < 0.3 * (large.stat().st_size - small.stat().st_size), name
+        assert peaks[1] - peaks[0] < 0.5 * (large.stat().st_size - small.stat().st_size), name
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", X=rng.integers(0, 9, (20_000, 100)).astype(float))
         assert peak_memory(stream_npz(tmp_path / "a.npz", block_size=100)) < 1e6  # of 16 MB
