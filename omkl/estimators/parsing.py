@@ -70,7 +70,7 @@ class DependencyParser(OnlineEstimator):
     n_examples : int, optional
         The m of the objective; the number of sentences by default, for ``partial_fit`` of those met so far.
     callbacks : list of callable, optional
-        Called as ``callback(trainer, record)`` after every epoch.
+        As for :class:`~omkl.SequenceLabeler`.
     verbose : bool
         Show a progress bar.
     random_state : int, RandomState or None

@@ -86,7 +86,9 @@ class SequenceLabeler(LabelEstimator):
     dtype : {"auto", "float32", "float64"}
         Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
     callbacks : list of callable, optional
-        Called after every epoch as ``callback(trainer, record)``; a true value stops training.
+        Called after every epoch as ``callback(trainer, record)``; a true value stops training. Where one has them, so
+        are ``on_round(trainer, step)`` after every round and, in shards, ``on_pass(trainer, loss, rounds)`` after
+        every mix; a callback that has only the former is refused there.
     verbose : bool
         Show a progress bar when training takes longer than a second, on a terminal.
     random_state : int, Generator, RandomState or None
