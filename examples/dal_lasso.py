@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify_linear
 from omkl.cli.common import table, write_json
 from omkl.exceptions import MissingDependencyError

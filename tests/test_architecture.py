@@ -8,11 +8,11 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_named", "_files", "_archive", "_cluster"}
+LEAVES = {"exceptions", "_components", "_files", "_archive", "_cluster"}
 #: Each room, and the rooms whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
-    "_named": {"exceptions"},
+    "_components": {"exceptions"},
     "_files": set(),
     "_archive": {"_files", "exceptions"},
     "_cluster": {"exceptions"},

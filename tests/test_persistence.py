@@ -146,17 +146,17 @@ def with_manifest(**entries):
 def with_pickle(members):
     buffer = io.BytesIO()
     np.save(buffer, np.array([print], dtype=object), allow_pickle=True)
-    members["ledger/scales.npy"] = buffer.getvalue()
+    members["groups/scales.npy"] = buffer.getvalue()
 
 
 def without_an_array(members):
-    del members["ledger/scales.npy"]
+    del members["groups/scales.npy"]
 
 
 def with_a_huge_claim(members):
     header = np.lib.format.magic(1, 0)
     text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
-    members["ledger/scales.npy"] = header + len(text).to_bytes(2, "little") + text
+    members["groups/scales.npy"] = header + len(text).to_bytes(2, "little") + text
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def minimum(X, Y):
 
 
 class Shifted(Kernel):
-    short_names = {"shifted": {}}
+    aliases = {"shifted": {}}
 
     def __init__(self, shift=1.0):
         super().__init__()

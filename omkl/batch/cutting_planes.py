@@ -103,7 +103,7 @@ class SILP(Wrapper):
     S. Sonnenburg, G. Raetsch, C. Schaefer, B. Schoelkopf. Large scale multiple kernel learning. JMLR 7:1531-1565, 2006.
     """
 
-    short_names = {"silp": {}}
+    aliases = {"silp": {}}
     max_iter = 5000
 
     def points(self, search, point):
@@ -134,7 +134,7 @@ class LevelMKL(Wrapper):
     Z. Xu, R. Jin, I. King, M. R. Lyu. An extended level method for efficient multiple kernel learning. NIPS 21, 2009.
     """
 
-    short_names = {"levelmkl": {}}
+    aliases = {"levelmkl": {}}
 
     def __init__(self, level=0.9, svm=None):
         if not 0 < level < 1:

@@ -67,7 +67,7 @@ class DAL(DesignSolver):
     Cholesky; by conjugate gradients beyond 5000. A panel of k columns takes 8 m k bytes; the design is never copied.
     """
 
-    short_names = {"dal": {}}
+    aliases = {"dal": {}}
 
     def __init__(self, gamma=1e3, growth=10.0):
         if not 0 < gamma < np.inf or not 1 < growth < np.inf:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.batch.blocks import ColumnGroups
 from omkl.batch.matrices import Design
 from omkl.batch.problem import Certificate
@@ -145,7 +145,7 @@ def certify_linear(problem, model):
     return Certificate(problem.primal(outputs, norms), dual, norms, outputs, scale * rho)
 
 
-class DesignSolver(Part):
+class DesignSolver(Component):
     """A method of solving :class:`DesignProblem`; parameters of the method are its constructor's.
 
     A string names it wherever one is accepted: ``"dal"``, ``"ist"``, ``"sparsa"``.

@@ -32,7 +32,7 @@ class HessianMKL(Wrapper):
     2008.
     """
 
-    short_names = {"hessianmkl": {}}
+    aliases = {"hessianmkl": {}}
     max_iter = 200
 
     def points(self, search, point):

@@ -34,7 +34,7 @@ class OneStep(Solver):
     sub-sampled Newton methods (Roosta and Mahoney 2019).
     """
 
-    short_names = {"one-step": {}}
+    aliases = {"one-step": {}}
     natural_regularizer = "elastic-net"
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):

@@ -25,7 +25,7 @@ class SimpleMKL(Wrapper):
     A. Rakotomamonjy, F. R. Bach, S. Canu, Y. Grandvalet. SimpleMKL. JMLR 9:2491-2521, 2008.
     """
 
-    short_names = {"simplemkl": {}}
+    aliases = {"simplemkl": {}}
 
     def __init__(self, flatness=0.1, svm=None):
         if not 0 < flatness < 1:

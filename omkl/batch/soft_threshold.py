@@ -65,7 +65,7 @@ class IterativeSoftThresholding(Solver):
     duality. 2008.
     """
 
-    short_names = {"ista": {"accelerated": False}, "fista": {}}
+    aliases = {"ista": {"accelerated": False}, "fista": {}}
 
     def __init__(self, accelerated=True):
         self.accelerated = bool(accelerated)

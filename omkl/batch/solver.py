@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.batch.problem import Certificate, Expansion, Problem
 
 
@@ -35,7 +35,7 @@ class Solution:
     start: Any = field(default=None, repr=False)
 
 
-class Solver(Part):
+class Solver(Component):
     """A method of solving :class:`~omkl.batch.Problem`; parameters of the method are its constructor's.
 
     A string names it wherever a solver is accepted: ``"spicy"``, ``"one-step"``.

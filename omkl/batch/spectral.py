@@ -23,7 +23,7 @@ class IST(DesignSolver):
     whenever the quadratic bound of a step does not hold (Figueiredo and Nowak 2003; Daubechies et al. 2004).
     """
 
-    short_names = {"ist": {}}
+    aliases = {"ist": {}}
 
     def solve(self, problem, tol=1e-3, max_iter=None, start=None, on_iteration=None):
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
@@ -61,7 +61,7 @@ class SpaRSA(IST):
     A step is taken when the objective falls below the largest of the last five by :math:`0.005 L \|\Delta w\|^2`.
     """
 
-    short_names = {"sparsa": {}}
+    aliases = {"sparsa": {}}
 
     def _first_bound(self, search):
         return search.spectral

@@ -32,7 +32,7 @@ class Spicy(Solver):
     The history says which: ``system`` is "cholesky", "cg" or "matrix-free".
     """
 
-    short_names = {"spicy": {}}
+    aliases = {"spicy": {}}
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
         if not problem.regularizer.differentiable_prox:

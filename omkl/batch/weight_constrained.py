@@ -44,7 +44,7 @@ class WeightConstrained(Alternating):
     L. Citi. A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints. 2015.
     """
 
-    short_names = {"gmkl": {}}
+    aliases = {"gmkl": {}}
     natural_regularizer = "elastic-net-weights"
 
     def check(self, problem):
@@ -71,7 +71,7 @@ class LpNormMKL(Alternating):
     M. Kloft, U. Brefeld, S. Sonnenburg, A. Zien. Lp-norm multiple kernel learning. JMLR 12:953-997, 2011.
     """
 
-    short_names = {"lp-norm": {}}
+    aliases = {"lp-norm": {}}
     natural_regularizer = "lp-norm"
 
     def check(self, problem):

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from omkl._archive import write_archive
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.estimators.streaming import StreamFit
 from omkl.exceptions import InputError
 from omkl.losses import CRF, StructuredLoss
@@ -185,7 +185,7 @@ class OnlineEstimator(BaseEstimator):
         if self.radius != "auto":
             check_number("radius", self.radius, above=0)
             return float(self.radius)
-        if trainer.regularizer is None or len(trainer.group_names) < len(trainer.ledger.names):
+        if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
         largest_loss = self._loss_at_zero(trainer, training)
         if not largest_loss > 0:

@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import Expansion, Problem, Solver, regularization_path
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels, unpack_source

@@ -6,7 +6,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.exceptions import InputError
 from omkl.losses import Logistic, PointwiseLoss
 

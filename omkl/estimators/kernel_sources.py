@@ -72,13 +72,13 @@ class ArrayKernels:
     def pack(self, packer, active):
         """What prediction needs, as JSON values; arrays go to the packer. Factors do without the training inputs."""
         return {
-            "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self._named()},
+            "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self._components()},
             "ranks": list(self.ranks.items()),
             "n_samples": self.n_samples,
             "X": None if self.ranks.keys() >= set(active) else packer.pack(self.X, "the training inputs"),
         }
 
-    def _named(self):
+    def _components(self):
         return zip(self.names, self.kernels)
 
     @classmethod

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.data import Stream, Strings
 from omkl.estimators.arcs import ArcExamples, encode, strongest_features
 from omkl.estimators.attachment import attachment_scores

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import ColumnGroups, DesignProblem, DesignSolver, LinearModel, as_design, solve_path
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.progress import GapProgress

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from tqdm import tqdm
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.data import Stream, Treebank
 from omkl.data.rows import regrouped
 from omkl.estimators.runs import begin_run
@@ -201,7 +201,7 @@ class _Watch:
             "epoch": epoch,
             "rounds": trainer.round,
             "loss": self._loss / max(self._rounds, 1),
-            "norms": dict(zip(trainer.ledger.names, trainer.ledger.norms.tolist())),
+            "norms": dict(zip(trainer.group_state.names, trainer.group_state.norms.tolist())),
             "kernel_weights": trainer.kernel_weights(),
             "seconds": time.perf_counter() - self._began,
         }
@@ -233,7 +233,7 @@ def _users_own(estimator):
             waiting += value.values()
         elif isinstance(value, (list, tuple)):
             waiting += value
-        elif isinstance(value, Part):
+        elif isinstance(value, Component):
             found[type(value).__name__] = type(value)
             waiting += value.parameters().values()
         elif callable(value):

@@ -9,8 +9,8 @@ from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
 from omkl.groups.feature_maps import FeatureMapBank
+from omkl.groups.group_state import GroupState
 from omkl.groups.kernel import KernelExpansion
-from omkl.groups.ledger import Ledger
 from omkl.groups.projection import ProjectionExpansion
 from omkl.groups.templates import Template, TemplateSet, distance_name
 from omkl.groups.tokens import Features, Span, Tokens
@@ -24,9 +24,9 @@ __all__ = [
     "FeatureMapBank",
     "Features",
     "GroupBank",
+    "GroupState",
     "InterceptBank",
     "KernelExpansion",
-    "Ledger",
     "ProjectionExpansion",
     "RemovalExpansion",
     "Span",

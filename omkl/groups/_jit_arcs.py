@@ -375,8 +375,21 @@ def _square_norm(owners, lines, slots, values):
 
 
 @njit(cache=True, nogil=True)
-def bear(
-    head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, rates, born, square_norms
+def activate(
+    head_keys,
+    modifier_keys,
+    codes,
+    pairs,
+    between,
+    bases,
+    groups,
+    keys,
+    bins,
+    arcs,
+    table,
+    rates,
+    activated,
+    square_norms,
 ):
     """Move the groups that were empty and come alive."""
     room = _room(between, arcs)
@@ -388,7 +401,7 @@ def bear(
         count = -1
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
-            if k < 0 or not born[k]:
+            if k < 0 or not activated[k]:
                 continue
             if count < 0:
                 count = _find_lines(

@@ -111,8 +111,8 @@ class ArcTemplateBank:
                     features -= slots.size * np.log1p(-min(n / slots.size, 1.0 - 1.0 / slots.size))
         return 1.0 - taken / features if features > 0 else 0.0
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def add_potentials(self, x, potentials):
         n_nodes = len(x) + 1
@@ -132,31 +132,31 @@ class ArcTemplateBank:
     def _add_scores(self, keys, nodes, longest, scores, cells):
         layout = self._layout
         jit.add_scores(
-            *keys, nodes, layout.pairs, layout.between, self._bases, self._groups, self.ledger.scales, self.table,
+            *keys, nodes, layout.pairs, layout.between, self._bases, self._groups, self.group_state.scales, self.table,
             self._keys, layout.bins(longest), scores, cells,
         )  # fmt: skip
 
     def step(self, x, gradient):
-        ledger = self.ledger
+        group_state = self.group_state
         try:
             jit.step(
-                *self._arcs(x, gradient), self.table, self._sums, self.averaging, ledger.rates, ledger.averages,
-                ledger.empty, ledger.square_norms, ledger.square_gradients,
+                *self._arcs(x, gradient), self.table, self._sums, self.averaging, group_state.rates,
+                group_state.averages, group_state.empty, group_state.square_norms, group_state.square_gradients,
             )  # fmt: skip
         except OverflowError:
             raise InputError(FULL) from None
 
-    def settle(self, x, gradient):
-        ledger = self.ledger
-        ledger.died &= self._stored  # of the others nothing was kept
-        for k, factor in ledger.fold():
-            ledger.square_norms[k] = self._scale_group(k, factor)
-            ledger.averages[k] = 0.0
+    def apply_events(self, x, gradient):
+        group_state = self.group_state
+        group_state.deactivated &= self._stored  # of the others nothing was kept
+        for k, factor in group_state.fold():
+            group_state.square_norms[k] = self._scale_group(k, factor)
+            group_state.averages[k] = 0.0
             self._stored[k] = factor != 0.0
-        born = ledger.born & ~self._stored
-        if born.any():
-            jit.bear(*self._arcs(x, gradient), self.table, ledger.rates, born, ledger.square_norms)
-            self._stored |= born
+        activated = group_state.activated & ~self._stored
+        if activated.any():
+            jit.activate(*self._arcs(x, gradient), self.table, group_state.rates, activated, group_state.square_norms)
+            self._stored |= activated
 
     def _arcs(self, x, gradient):
         """What the arcs with a gradient are, for the jitted functions."""
@@ -169,23 +169,27 @@ class ArcTemplateBank:
         first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
         return tables.scale_group(
             self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
-            self.ledger.averages[k],
+            self.group_state.averages[k],
         )  # fmt: skip
 
     def discount(self, factor):
         self._sums *= factor
 
     def recompute_norms(self):
-        tables.squared_norms(self._bases, self._groups, EDGES, self.table, self.ledger.square_norms)
+        tables.squared_norms(self._bases, self._groups, EDGES, self.table, self.group_state.square_norms)
 
     def averaged(self):
         """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
         frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes, exact=self.exact)
         frozen._keys[:] = self._keys
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         sums = self._sums
         if not self.averaging or total == 0:
-            averages, total, sums = self.ledger.scales, 1.0, np.broadcast_to(np.zeros(1, self._dtype), self.table.shape)
+            averages, total, sums = (
+                self.group_state.scales,
+                1.0,
+                np.broadcast_to(np.zeros(1, self._dtype), self.table.shape),
+            )
         tables.combine(self._bases, self._groups, EDGES, averages, total, self.table, sums, frozen.table)
         norms = np.empty(len(self.names))
         tables.squared_norms(self._bases, self._groups, EDGES, frozen.table, norms)
@@ -221,7 +225,7 @@ class ArcTemplateBank:
         layout = self._layout
         p, variant = layout.place(k)
         first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
-        weights = self.ledger.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
+        weights = self.group_state.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
         order = np.argsort(-np.abs(weights), axis=None, kind="stable")[: 4 * n]
         order = order[weights.flat[order] != 0]
         wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
@@ -240,7 +244,7 @@ class ArcTemplateBank:
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
 
     def changes(self, since):
-        changes = table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger)
+        changes = table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.group_state)
         claimed = np.flatnonzero(self._keys != since["keys"])
         return {**changes, "stored": self._stored, "claimed": claimed, "keys": self._keys[claimed]}
 
@@ -250,7 +254,7 @@ class ArcTemplateBank:
             changes = [self._with_common_lines(change) for change in changes]
         mix_table(self._places(), self.table, self._sums, changes, mixture)
         self.recompute_norms()
-        self._stored[:] = stored & (self.ledger.square_norms > 0)
+        self._stored[:] = stored & (self.group_state.square_norms > 0)
 
     def _with_common_lines(self, change):
         """What a shard has moved, where the keys that are new to it have the lines that they have for all shards."""

@@ -12,31 +12,31 @@ class GroupBank(Protocol):
     """Several groups that share one representation: 20 feature templates are one bank, three kernels are another.
 
     A bank stores directions ``v_k``; the parameters are ``theta_k = scale_k v_k`` with scales in the model's
-    :class:`~omkl.groups.Ledger`, where every bank sees its own slice. A bank adds its potentials, moves ``v`` along a
-    gradient, and while it does keeps ``||v_k||^2`` in the ledger exact, and tells ``||g_k||^2``; it knows no learning
-    rate, no regularizer and no structure.
+    :class:`~omkl.groups.GroupState`, where every bank sees its own slice. A bank adds its potentials, moves ``v`` along
+    a gradient, and while it does keeps ``||v_k||^2`` in the group state exact, and tells ``||g_k||^2``; it knows no
+    learning rate, no regularizer and no structure.
     """
 
     names: list[str]
 
-    def attach(self, ledger: Any) -> None:
-        """Take the slice of the ledger that belongs to this bank's groups."""
+    def attach(self, group_state: Any) -> None:
+        """Take the slice of the group state that belongs to this bank's groups."""
 
     def add_potentials(self, x: Any, potentials: Potentials) -> None:
         """Add this bank's share of the potentials of ``x``."""
 
     def step(self, x: Any, gradient: Potentials) -> None:
-        r"""Move ``v_k -= rates[k] g_k``, ``g_k`` the group's gradient, with the ledger's rates.
+        r"""Move ``v_k -= rates[k] g_k``, ``g_k`` the group's gradient, with the group state's rates.
 
-        Groups that the ledger says are empty may be postponed: it is enough to set their ``||rates[k] g_k||^2``, and
-        to move those that come alive in :meth:`settle`. So a dead group costs no more than its gradient's norm.
+        Groups that the group state says are empty may be postponed: it is enough to set their ``||rates[k] g_k||^2``,
+        and to move those that come alive in :meth:`apply_events`. So a dead group costs its gradient's norm alone.
         """
 
-    def settle(self, x: Any, gradient: Potentials | None) -> None:
-        """Carry out what the ledger lists after a proximal step: groups born, died, and scales to be folded."""
+    def apply_events(self, x: Any, gradient: Potentials | None) -> None:
+        """Carry out what the group state lists after a proximal step: activations, deactivations, scales to fold."""
 
     def recompute_norms(self) -> None:
-        """Set ``||v_k||^2`` in the ledger from scratch: the recursion drifts."""
+        """Set ``||v_k||^2`` in the group state from scratch: the recursion drifts."""
 
     def discount(self, factor: float) -> None:
         """Multiply what is summed for the average."""
@@ -50,7 +50,7 @@ class GroupBank(Protocol):
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What has moved since the bank had that state, for :meth:`mix`; see :mod:`omkl.groups.mixing`.
 
-        All rounds since then were made with the ledger that the bank has now, which was new at the first of them.
+        All rounds since then were made with the group state that the bank has now, which was new at the first of them.
         """
 
     def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:

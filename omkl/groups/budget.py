@@ -91,8 +91,8 @@ class BudgetedExpansion:
             self._places,
         ]  # fmt: skip
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def grow_outputs(self, n_outputs):
         more = ((0, 0), (0, n_outputs - self.n_outputs), (0, 0))
@@ -104,7 +104,7 @@ class BudgetedExpansion:
 
     def add_potentials(self, x, potentials):
         self._take_up(x)
-        jit.add_scaled(self.ledger.scales, self._own, len(x), potentials.unary)
+        jit.add_scaled(self.group_state.scales, self._own, len(x), potentials.unary)
 
     def _take_up(self, x):
         """Have the tokens of ``x`` at hand: their kernel values with one another and the support, their potentials."""
@@ -128,37 +128,38 @@ class BudgetedExpansion:
         return SupportSlots(kernels, n_columns, self.budget, self.dtype)
 
     def step(self, x, gradient):
-        ledger = self.ledger
+        group_state = self.group_state
         if self._n_replaced >= REFRESH_AFTER * self.budget:
             self._refresh()
         if self._at_hand is not x:
             self._take_up(x)
         moving = has_gradient(gradient.unary)
         jit.measure_gradients(
-            self._rows, gradient.unary, moving, ledger.empty, ledger.rates,
-            ledger.square_norms, ledger.square_gradients,
+            self._rows, gradient.unary, moving, group_state.empty, group_state.rates,
+            group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
-        if not ledger.empty.all():
-            self._move(gradient.unary, moving, ~ledger.empty)
+        if not group_state.empty.all():
+            self._move(gradient.unary, moving, ~group_state.empty)
 
     def _move(self, gradient, moving, groups):
         """Take the step in some groups, token by token; tokens that have no slot yet get one."""
-        ledger, m = self.ledger, len(self._at_hand)
+        group_state, m = self.group_state, len(self._at_hand)
         for t in moving.tolist():
             if self._places[t] < 0:
                 self._places[t] = jit.find(self._rows, m, t, self.n_support, self._diagonals)
             if self._places[t] < 0:
                 self._admit(t)
             jit.move(
-                self._rows, m, t, self._places[t], gradient, groups, ledger.rates, ledger.averages, self._diagonals,
-                self._coefficients, self._sums, self.averaging, self._squares, self._own, ledger.square_norms,
+                self._rows, m, t, self._places[t], gradient, groups, group_state.rates, group_state.averages,
+                self._diagonals, self._coefficients, self._sums, self.averaging, self._squares, self._own,
+                group_state.square_norms,
             )  # fmt: skip
 
     def _admit(self, t):
         """Give token ``t`` of those at hand a slot, another support vector's if it must be."""
         m, slot = len(self._at_hand), self.n_support
         if slot == self.budget:
-            slot = jit.weakest(self.ledger.scales, self._squares, self._ages, self.n_support)
+            slot = jit.weakest(self.group_state.scales, self._squares, self._ages, self.n_support)
             self._drop(slot)
             self._places[self._places == slot] = -1
             self._n_replaced += 1
@@ -180,24 +181,24 @@ class BudgetedExpansion:
     def _enter(self, t, slot):
         """Called when token ``t`` of those at hand has got a slot, before it is counted."""
 
-    def settle(self, x, gradient):
-        ledger = self.ledger
-        for k in np.flatnonzero(ledger.died):
+    def apply_events(self, x, gradient):
+        group_state = self.group_state
+        for k in np.flatnonzero(group_state.deactivated):
             # before a birth takes somebody's slot: a dead group has nothing to lose
             self._multiply(k, 0.0)
-        if ledger.born.any():
-            ledger.square_norms[ledger.born] = 0.0
+        if group_state.activated.any():
+            group_state.square_norms[group_state.activated] = 0.0
             if self._at_hand is not x:
                 self._take_up(x)
-            self._move(gradient.unary, has_gradient(gradient.unary), ledger.born)
-        for k, factor in ledger.fold():
+            self._move(gradient.unary, has_gradient(gradient.unary), group_state.activated)
+        for k, factor in group_state.fold():
             self._multiply(k, factor)
 
     def _multiply(self, k, factor):
         """Multiply ``v_k``; what its average owes to it until now moves into the sums."""
         if self.averaging:
-            self._sums[k] += self.ledger.averages[k] * self._coefficients[k]
-        self.ledger.averages[k] = 0.0
+            self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
+        self.group_state.averages[k] = 0.0
         self._coefficients[k] *= factor
         jit.measure_parts(self.n_support, self._diagonals[k], self._coefficients[k], self._squares[k])
         self._own[k] *= factor
@@ -210,12 +211,12 @@ class BudgetedExpansion:
         self._n_replaced = 0
 
     def recompute_norms(self):
-        self.ledger.square_norms[:] = 0.0
+        self.group_state.square_norms[:] = 0.0
         for rows in row_blocks(self.n_support, self.n_support, self.dtype):
             pairs = {view: slots.pair(rows, self.n_support) for view, slots in self._slots.items()}
             for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
                 scores = kernel.between(pairs[view]).astype(np.float64, copy=False) @ self.coefficients[k]
-                self.ledger.square_norms[k] += np.vdot(self.coefficients[k, rows], scores)
+                self.group_state.square_norms[k] += np.vdot(self.coefficients[k, rows], scores)
 
     def discount(self, factor):
         self._sums *= factor
@@ -226,9 +227,9 @@ class BudgetedExpansion:
 
     def averaged_coefficients(self):
         """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         if not self.averaging or total == 0:
-            return self.ledger.scales[:, None, None] * self.coefficients
+            return self.group_state.scales[:, None, None] * self.coefficients
         return (averages[:, None, None] * self.coefficients + self.sums) / self._average_weight(total)
 
     def averaged(self):
@@ -335,17 +336,17 @@ class RemovalExpansion(BudgetedExpansion):
             values[k] = kernel.between(pairs[view])[0]
         jit.remove(
             self._rows, len(self._at_hand), self.n_support, slot, values, self._diagonals, self._coefficients,
-            self._own, self.ledger.square_norms,
+            self._own, self.group_state.square_norms,
         )  # fmt: skip
 
     def _enter(self, t, slot):
         self._share, self._without_support = self._clock()
-        self._seen_weight = self.ledger.ledger.total_weight
+        self._seen_weight = self.group_state.group_state.total_weight
         self._entered[slot] = self._share
 
     def _clock(self):
         """Sums over the rounds so far of ``w_t / n_t``, and of ``w_t`` where there was no support."""
-        new = self.ledger.ledger.total_weight - self._seen_weight
+        new = self.group_state.group_state.total_weight - self._seen_weight
         if self.n_support == 0:
             return self._share, self._without_support + new
         return self._share + new / self.n_support, self._without_support

@@ -68,34 +68,34 @@ class CachedKernelBank:
         """Bytes of all arrays, Gram matrices included."""
         return self._gram.nbytes + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def add_potentials(self, x, potentials):
-        jit.add_scores(self.cached, self.ledger.scales, x.low, x.high, potentials.unary)
+        jit.add_scores(self.cached, self.group_state.scales, x.low, x.high, potentials.unary)
 
     def step(self, x, gradient):
         moving = jit.has_gradient(gradient.unary)
         rows = self._gram_rows(x, moving)
-        self._move(x, gradient.unary, moving, rows, self.ledger.empty)
-        self._moved |= ~self.ledger.empty
+        self._move(x, gradient.unary, moving, rows, self.group_state.empty)
+        self._moved |= ~self.group_state.empty
         self._measure_postponed(x, gradient.unary, moving, rows)
 
-    def settle(self, x, gradient):
-        ledger = self.ledger
-        if ledger.born.any():
-            ledger.square_norms[ledger.born] = 0.0
+    def apply_events(self, x, gradient):
+        group_state = self.group_state
+        if group_state.activated.any():
+            group_state.square_norms[group_state.activated] = 0.0
             moving = jit.has_gradient(gradient.unary)
-            self._move(x, gradient.unary, moving, self._gram_rows(x, moving), ~ledger.born)
-            self._moved |= ledger.born
-        for k, factor in ledger.fold():
+            self._move(x, gradient.unary, moving, self._gram_rows(x, moving), ~group_state.activated)
+            self._moved |= group_state.activated
+        for k, factor in group_state.fold():
             if self._moved[k]:
                 if self.averaging:
-                    self._sums[k] += ledger.averages[k] * self.coefficients[k]
+                    self._sums[k] += group_state.averages[k] * self.coefficients[k]
                 self.coefficients[k] *= factor
                 self.cached[k] *= self.dtype.type(factor)
-            ledger.averages[k] = 0.0
-        self._moved[:] = ~ledger.empty
+            group_state.averages[k] = 0.0
+        self._moved[:] = ~group_state.empty
 
     def _gram_rows(self, x, moving):
         """A stack of Gram rows, and where in it the row of each moving token is."""
@@ -106,18 +106,18 @@ class CachedKernelBank:
         return self._gram[(x.low + moving).tolist()], rows
 
     def _move(self, x, gradient, moving, rows, skip):
-        ledger = self.ledger
+        group_state = self.group_state
         jit.move(
             *rows, moving, x.low, gradient, self.cached, self.coefficients, self._sums, self.averaging,
-            skip, ledger.rates, ledger.averages, ledger.square_norms, ledger.square_gradients,
+            skip, group_state.rates, group_state.averages, group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
 
     def _measure_postponed(self, x, gradient, moving, rows):
-        ledger = self.ledger
-        if ledger.empty.any():
+        group_state = self.group_state
+        if group_state.empty.any():
             jit.gradient_norms(
-                *rows, moving, x.low, gradient, ledger.empty, ledger.rates,
-                ledger.square_norms, ledger.square_gradients,
+                *rows, moving, x.low, gradient, group_state.empty, group_state.rates,
+                group_state.square_norms, group_state.square_gradients,
             )  # fmt: skip
 
     def discount(self, factor):
@@ -125,13 +125,13 @@ class CachedKernelBank:
 
     def recompute_norms(self):
         for k in range(len(self.names)):
-            self.ledger.square_norms[k] = np.einsum("nj,jn->", self.coefficients[k], self.cached[k])
+            self.group_state.square_norms[k] = np.einsum("nj,jn->", self.coefficients[k], self.cached[k])
 
     def averaged_coefficients(self):
         """Averaged dual coefficients, (p, N, K); the current ones where no average is kept."""
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         if not self.averaging or total == 0:
-            return self.ledger.scales[:, None, None] * self.coefficients
+            return self.group_state.scales[:, None, None] * self.coefficients
         return (averages[:, None, None] * self.coefficients + self._sums) / total
 
     def averaged(self):
@@ -184,20 +184,20 @@ class SparseCachedBank(CachedKernelBank):
 
     def _move(self, x, gradient, moving, rows, skip):
         if not skip[0]:
-            gram, ledger = self._gram, self.ledger
+            gram, group_state = self._gram, self.group_state
             jit.move_sparse(
                 gram.indptr, gram.indices, gram.data, moving, x.low, gradient, self.cached, self.coefficients,
-                self._sums, self.averaging, ledger.rates, ledger.averages,
-                ledger.square_norms, ledger.square_gradients,
+                self._sums, self.averaging, group_state.rates, group_state.averages,
+                group_state.square_norms, group_state.square_gradients,
             )  # fmt: skip
 
     def _measure_postponed(self, x, gradient, moving, rows):
-        ledger = self.ledger
-        if ledger.empty[0]:
+        group_state = self.group_state
+        if group_state.empty[0]:
             tokens = x.low + moving
             among = self._gram[tokens][:, tokens].toarray().astype(np.float64)
-            ledger.square_gradients[0] = jit.gradient_norm(among, gradient, moving)
-            ledger.square_norms[0] = ledger.rates[0] ** 2 * ledger.square_gradients[0]
+            group_state.square_gradients[0] = jit.gradient_norm(among, gradient, moving)
+            group_state.square_norms[0] = group_state.rates[0] ** 2 * group_state.square_gradients[0]
 
     def gram_rows(self, k, low, high):
         return self._gram[low:high]
@@ -213,7 +213,7 @@ class FrozenCachedBank:
         self._bank = bank
         self._coefficients = coefficients
 
-    def attach(self, ledger):
+    def attach(self, group_state):
         """Nothing to keep: the coefficients hold their scales."""
 
     def add_potentials(self, x, potentials):

@@ -33,54 +33,54 @@ class DenseBank:
         """Bytes of all arrays."""
         return self.table.nbytes + self._sums.nbytes
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def step(self, x, gradient):
-        ledger = self.ledger
+        group_state = self.group_state
         jit.step(
             self._own(gradient), self.table, self._sums, self.averaging,
-            ledger.rates, ledger.averages, ledger.square_norms, ledger.square_gradients,
+            group_state.rates, group_state.averages, group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
 
-    def settle(self, x, gradient):
-        for k, factor in self.ledger.fold():
+    def apply_events(self, x, gradient):
+        for k, factor in self.group_state.fold():
             if self.averaging:
-                self._sums += self.ledger.averages[k] * self.table
-            self.ledger.averages[k] = 0.0
+                self._sums += self.group_state.averages[k] * self.table
+            self.group_state.averages[k] = 0.0
             self.table *= factor
 
     def discount(self, factor):
         self._sums *= factor
 
     def recompute_norms(self):
-        self.ledger.square_norms[0] = np.square(self.table).sum()
+        self.group_state.square_norms[0] = np.square(self.table).sum()
 
     def coordinates(self):
         """Parameters before the proximal step, as one vector."""
-        return (self.ledger.bases[0] * self.table).ravel()
+        return (self.group_state.bases[0] * self.table).ravel()
 
     def set_coordinates(self, values):
         """Replace what :meth:`coordinates` gave, and recompute the norm."""
-        moved = values.reshape(self.table.shape) / self.ledger.bases[0]
+        moved = values.reshape(self.table.shape) / self.group_state.bases[0]
         if self.averaging:
-            self._sums -= self.ledger.averages[0] * (moved - self.table)
+            self._sums -= self.group_state.averages[0] * (moved - self.table)
         self.table[:] = moved
         self.recompute_norms()
 
     def averaged(self):
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         frozen = object.__new__(type(self))
         DenseBank.__init__(frozen, self.names[0], self.table.shape)
         if self.averaging and total > 0:
             frozen.table[:] = (averages[0] * self.table + self._sums) / total
         else:
-            frozen.table[:] = self.ledger.scales[0] * self.table
+            frozen.table[:] = self.group_state.scales[0] * self.table
         return frozen
 
     def changes(self, since):
         before = self._flat(since["table"]), self._flat(since["sums"])
-        return table_changes(self._places(), self._flat(self.table), self._flat(self._sums), *before, self.ledger)
+        return table_changes(self._places(), self._flat(self.table), self._flat(self._sums), *before, self.group_state)
 
     def mix(self, changes, mixture):
         mix_table(self._places(), self._flat(self.table), self._flat(self._sums), changes, mixture)
@@ -121,7 +121,7 @@ class TransitionBank(DenseBank):
         super().__init__(name, (positions, n_labels, n_labels), averaging)
 
     def add_potentials(self, x, potentials):
-        scale = self.ledger.scales[0]
+        scale = self.group_state.scales[0]
         if scale != 0.0:
             jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
 
@@ -148,7 +148,7 @@ class InterceptBank(DenseBank):
         super().__init__(name, (1, 1, n_outputs), averaging)
 
     def add_potentials(self, x, potentials):
-        jit.add_constants(self.table, self.ledger.scales[0], potentials.unary)
+        jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)
 
     def blueprint(self):
         return partial(InterceptBank, self.table.shape[2], self.averaging, self.names[0])

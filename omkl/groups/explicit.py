@@ -56,7 +56,7 @@ class ExplicitBank:
         return sum(a.nbytes for a in (self.table, self._sums, self._links, self._heads, self.groups))
 
     def add_groups(self, names):
-        """Append groups that have no features yet; the ledger must be rebuilt for them."""
+        """Append groups that have no features yet; the group state must be rebuilt for them."""
         self.names += names
         self._heads = np.concatenate([self._heads, np.full(len(names), jit.END, dtype=np.int32)])
 
@@ -74,28 +74,37 @@ class ExplicitBank:
         more = ((0, 0), (0, n_outputs - self.n_outputs))
         self.table, self._sums, self.n_outputs = np.pad(self.table, more), np.pad(self._sums, more), n_outputs
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def add_potentials(self, x, potentials):
         if x.tokens.n_features > self.n_features:
             raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
-        jit.add_scores(*x.tokens.features, x.low, x.high, self.table, self.groups, self.ledger.scales, potentials.unary)
+        jit.add_scores(
+            *x.tokens.features, x.low, x.high, self.table, self.groups, self.group_state.scales, potentials.unary
+        )
 
     def step(self, x, gradient):
-        ledger = self.ledger
+        group_state = self.group_state
         jit.step(
             *x.tokens.features, x.low, gradient.unary, self.table, self._sums, self.averaging,
-            self.groups, self._links, self._heads, ledger.rates, ledger.averages,
-            ledger.square_norms, ledger.square_gradients,
+            self.groups, self._links, self._heads, group_state.rates, group_state.averages,
+            group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
 
-    def settle(self, x, gradient):
-        for k, factor in self.ledger.fold():
+    def apply_events(self, x, gradient):
+        for k, factor in self.group_state.fold():
             jit.scale_group(
-                k, factor, self.table, self._sums, self.averaging, self._links, self._heads, self.ledger.averages[k]
+                k,
+                factor,
+                self.table,
+                self._sums,
+                self.averaging,
+                self._links,
+                self._heads,
+                self.group_state.averages[k],
             )
-            self.ledger.averages[k] = 0.0
+            self.group_state.averages[k] = 0.0
 
     def coordinates(self):
         """Parameters that may be non-zero, before the proximal step, as one vector."""
@@ -108,7 +117,7 @@ class ExplicitBank:
         bases = self._row_bases(rows)
         moved = values.reshape(len(rows), self.n_outputs) / bases
         if self.averaging:
-            self._sums[rows] -= self.ledger.averages[self.groups[rows]][:, None] * (moved - self.table[rows])
+            self._sums[rows] -= self.group_state.averages[self.groups[rows]][:, None] * (moved - self.table[rows])
         self.table[rows] = moved
         self.recompute_norms()
 
@@ -117,20 +126,20 @@ class ExplicitBank:
         return np.flatnonzero(self.table.any(axis=1))
 
     def _row_bases(self, rows):
-        return self.ledger.bases[self.groups[rows]][:, None]
+        return self.group_state.bases[self.groups[rows]][:, None]
 
     def discount(self, factor):
         self._sums *= factor
 
     def recompute_norms(self):
-        jit.squared_norms(self.table, self.groups, self.ledger.square_norms)
+        jit.squared_norms(self.table, self.groups, self.group_state.square_norms)
 
     def averaged_table(self):
         """Averaged label weights, (number of features, K); the current ones where no average is kept."""
         n = self.n_features
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         if not self.averaging or total == 0:
-            return self.ledger.scales[self.groups][:, None] * self.table[:n]
+            return self.group_state.scales[self.groups][:, None] * self.table[:n]
         return (averages[self.groups][:, None] * self.table[:n] + self._sums[:n]) / total
 
     def averaged(self):
@@ -144,7 +153,7 @@ class ExplicitBank:
     def changes(self, since):
         n = self.n_features
         sums = self._sums[: n if self.averaging else 0]
-        return table_changes(self._places(), self.table[:n], sums, since["table"], since["sums"], self.ledger)
+        return table_changes(self._places(), self.table[:n], sums, since["table"], since["sums"], self.group_state)
 
     def mix(self, changes, mixture):
         n = self.n_features

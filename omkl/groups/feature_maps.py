@@ -68,25 +68,32 @@ class FeatureMapBank:
         self._sums = np.pad(self._sums, ((0, more if self.averaging else 0), (0, 0)))
         self._touched = np.pad(self._touched, ((0, 0), (0, more)))
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def add_potentials(self, x, potentials):
-        jit.add_scores(self._features(x), self._starts, self.table, self.ledger.scales, potentials.unary)
+        jit.add_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
 
     def step(self, x, gradient):
-        ledger = self.ledger
+        group_state = self.group_state
         jit.step(
             self._features(x), self._starts, gradient.unary, self.table, self._sums, self.averaging, self._touched,
-            ledger.rates, ledger.averages, ledger.square_norms, ledger.square_gradients,
+            group_state.rates, group_state.averages, group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
 
-    def settle(self, x, gradient):
-        for k, factor in self.ledger.fold():
+    def apply_events(self, x, gradient):
+        for k, factor in self.group_state.fold():
             jit.scale_group(
-                k, factor, self._starts, self.table, self._sums, self.averaging, self._touched, self.ledger.averages[k]
+                k,
+                factor,
+                self._starts,
+                self.table,
+                self._sums,
+                self.averaging,
+                self._touched,
+                self.group_state.averages[k],
             )
-            self.ledger.averages[k] = 0.0
+            self.group_state.averages[k] = 0.0
 
     def _features(self, x):
         """Features of the tokens of ``x``, all groups side by side: (n, D)."""
@@ -119,7 +126,7 @@ class FeatureMapBank:
 
     def recompute_norms(self):
         owners = self._spread(np.arange(len(self.names)))
-        self.ledger.square_norms[:] = np.bincount(owners, np.square(self.table).sum(axis=0), len(self.names))
+        self.group_state.square_norms[:] = np.bincount(owners, np.square(self.table).sum(axis=0), len(self.names))
 
     def _spread(self, values):
         """A value a group as one a column."""
@@ -127,21 +134,21 @@ class FeatureMapBank:
 
     def coordinates(self):
         """Parameters before the proximal step, as one vector."""
-        return (self._spread(self.ledger.bases) * self.table).ravel()
+        return (self._spread(self.group_state.bases) * self.table).ravel()
 
     def set_coordinates(self, values):
         """Replace what :meth:`coordinates` gave, and recompute the norms."""
-        moved = values.reshape(self.table.shape) / self._spread(self.ledger.bases)
+        moved = values.reshape(self.table.shape) / self._spread(self.group_state.bases)
         if self.averaging:
-            self._sums -= self._spread(self.ledger.averages) * (moved - self.table)
+            self._sums -= self._spread(self.group_state.averages) * (moved - self.table)
         self.table[:] = moved
         self.recompute_norms()
 
     def averaged_table(self):
         """Averaged weights of the features, (K, D); the current ones where no average is kept."""
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         if not self.averaging or total == 0:
-            return self._spread(self.ledger.scales) * self.table
+            return self._spread(self.group_state.scales) * self.table
         return (self._spread(averages) * self.table + self._sums) / total
 
     def averaged(self):
@@ -153,7 +160,7 @@ class FeatureMapBank:
         )
 
     def changes(self, since):
-        return table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.ledger)
+        return table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.group_state)
 
     def mix(self, changes, mixture):
         mix_table(self._places(), self.table, self._sums, changes, mixture)
@@ -201,7 +208,7 @@ class FrozenFeatureMaps:
         """Bytes of all arrays, those of the maps among them."""
         return sum(weights.nbytes for *_, weights in self._groups) + map_bytes([kernel for kernel, *_ in self._groups])
 
-    def attach(self, ledger):
+    def attach(self, group_state):
         """Nothing to keep: the weights hold their scales."""
 
     def add_potentials(self, x, potentials):

@@ -80,13 +80,13 @@ class KernelExpansion:
         self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
         self.n_outputs, self._scored = n_outputs, (None, None)
 
-    def attach(self, ledger):
-        self.ledger = ledger
+    def attach(self, group_state):
+        self.group_state = group_state
 
     def add_potentials(self, x, potentials):
         own = self._own_potentials(x)
-        for k in np.flatnonzero(self.ledger.scales):
-            potentials.unary[:] += self.ledger.scales[k] * own[k]
+        for k in np.flatnonzero(self.group_state.scales):
+            potentials.unary[:] += self.group_state.scales[k] * own[k]
 
     def _own_potentials(self, x):
         """``V_k = K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
@@ -97,7 +97,7 @@ class KernelExpansion:
         return self._scored[1]
 
     def step(self, x, gradient):
-        ledger = self.ledger
+        group_state = self.group_state
         moving = has_gradient(gradient.unary)
         D = gradient.unary[moving]
         own = self._own_potentials(x)[:, moving]
@@ -105,15 +105,15 @@ class KernelExpansion:
         local = np.arange(len(moving))
         among = cross_matrices(self.kernels, inputs, inputs)
         for k, matrix in enumerate(among):
-            ledger.square_gradients[k] = gradient_norm(matrix.astype(np.float64, copy=False), D, local)
-            square = ledger.square_gradients[k] * ledger.rates[k] ** 2
-            if ledger.empty[k]:
-                ledger.square_norms[k] = square
+            group_state.square_gradients[k] = gradient_norm(matrix.astype(np.float64, copy=False), D, local)
+            square = group_state.square_gradients[k] * group_state.rates[k] ** 2
+            if group_state.empty[k]:
+                group_state.square_norms[k] = square
             else:
-                ledger.square_norms[k] += square - 2.0 * ledger.rates[k] * np.vdot(D, own[k])
+                group_state.square_norms[k] += square - 2.0 * group_state.rates[k] * np.vdot(D, own[k])
         self._grown = (x, None)
-        if not ledger.empty.all():
-            self._move(x, D, moving, np.flatnonzero(~ledger.empty))
+        if not group_state.empty.all():
+            self._move(x, D, moving, np.flatnonzero(~group_state.empty))
 
     def _inputs(self, x, moving):
         inputs = [x.tokens.views[view][x.low : x.high][moving] for view in self.views]
@@ -125,9 +125,9 @@ class KernelExpansion:
             self._append(x, moving)
         rows = slice(self.n_support - len(moving), self.n_support)
         for k in groups:
-            self._coefficients[k, rows] = -self.ledger.rates[k] * D
+            self._coefficients[k, rows] = -self.group_state.rates[k] * D
             if self.averaging:
-                self._sums[k, rows] = self.ledger.averages[k] * self.ledger.rates[k] * D
+                self._sums[k, rows] = self.group_state.averages[k] * self.group_state.rates[k] * D
         self._scored = (None, None)
 
     def _append(self, x, moving):
@@ -144,16 +144,16 @@ class KernelExpansion:
         self.n_support = last
         self._grown = (x, last)
 
-    def settle(self, x, gradient):
-        ledger = self.ledger
-        if ledger.born.any():
+    def apply_events(self, x, gradient):
+        group_state = self.group_state
+        if group_state.activated.any():
             moving = has_gradient(gradient.unary)
-            self._move(x, gradient.unary[moving], moving, np.flatnonzero(ledger.born))
-        for k, factor in ledger.fold():
+            self._move(x, gradient.unary[moving], moving, np.flatnonzero(group_state.activated))
+        for k, factor in group_state.fold():
             if self.averaging:
-                self._sums[k] += ledger.averages[k] * self._coefficients[k]
+                self._sums[k] += group_state.averages[k] * self._coefficients[k]
             self._coefficients[k] *= factor
-            ledger.averages[k] = 0.0
+            group_state.averages[k] = 0.0
             self._scored = (None, None)
 
     def discount(self, factor):
@@ -166,13 +166,13 @@ class KernelExpansion:
             for rows in row_blocks(self.n_support, self.n_support, self.dtype):
                 (matrix,) = cross_matrices([kernel], [support[rows]], [support])
                 square += np.vdot(self.coefficients[k, rows], matrix @ self.coefficients[k])
-            self.ledger.square_norms[k] = square
+            self.group_state.square_norms[k] = square
 
     def averaged_coefficients(self):
         """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         if not self.averaging or total == 0:
-            return self.ledger.scales[:, None, None] * self.coefficients
+            return self.group_state.scales[:, None, None] * self.coefficients
         return (averages[:, None, None] * self.coefficients + self.sums) / total
 
     def averaged(self):
@@ -255,7 +255,7 @@ class FrozenExpansion:
         """Bytes of all arrays."""
         return self._coefficients.nbytes + sum(support.nbytes for support in self._supports.values())
 
-    def attach(self, ledger):
+    def attach(self, group_state):
         """Nothing to keep: the coefficients hold their scales."""
 
     def add_potentials(self, x, potentials):

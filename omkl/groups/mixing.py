@@ -3,7 +3,7 @@ r"""How groups that several shards have trained from the same start become one (
 A shard's pass makes :math:`\theta'_k = c_k v_k + \delta_k` of a group that started with the direction :math:`v_k`:
 scalings of the group reach every coordinate through one number, and :math:`\delta_k` is non-zero only where a gradient
 has moved a coordinate. So what travels is a few numbers a group and the coordinates that moved, however often the
-group's scale was folded into it, and however often it died and came back. The mix
+group's scale was folded into it, and however often it was deactivated and activated. The mix
 :math:`\sum_j w_j \theta^{(j)}_k` has the same form, and leaves alone whatever no shard has moved.
 """
 
@@ -38,7 +38,7 @@ class Mixture:
     scales : array (S, p)
         What turns a shard's ``v_k`` into what is mixed: its scale, or 1 where a method sets scales afresh.
     kept, given, averages : arrays (S, p)
-        See :class:`~omkl.groups.Ledger`.
+        See :class:`~omkl.groups.GroupState`.
     scale_range : tuple of float
         Where the mixed scale would leave this range, the group is scaled instead.
 
@@ -74,10 +74,10 @@ class Mixture:
         return own
 
 
-def table_changes(layout, table, sums, before, before_sums, ledger):
+def table_changes(layout, table, sums, before, before_sums, group_state):
     """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
     moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
-    count = jit.find_moved(table, sums, before, before_sums, *layout, ledger.kept, ledger.given, moved)
+    count = jit.find_moved(table, sums, before, before_sums, *layout, group_state.kept, group_state.given, moved)
     changes = {"moved": moved, "values": np.zeros(count + 1, table.dtype)}
     changes["sums"] = np.zeros(count + 1 if len(sums) else 0, sums.dtype)
     jit.gather(moved, table, changes["values"])

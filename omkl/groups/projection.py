@@ -46,7 +46,7 @@ class ProjectionExpansion(BudgetedExpansion):
             span.remove(factor, n, position, y)
             span.combination(factor, n - 1, y, c)
             jit.replace(self._rows[k], m, slot, others, c, self._coefficients[k], self._own[k])
-            self.ledger.square_norms[k] += span.spread(
+            self.group_state.square_norms[k] += span.spread(
                 slot, others, c, y, self._diagonals[k, slot], self._jitters[k], self._coefficients[k], self._sums[k],
                 self.averaging, self._squares[k], self._diagonals[k],
             )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.metrics import pairwise
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.exceptions import InputError
 
 #: Squared length of the mean, in units of the total variance, from which on float32 inputs are centred.
@@ -66,7 +66,7 @@ class Pair:
         return inverse_root(kernel.raw_diagonal(self.X)), inverse_root(kernel.raw_diagonal(self.Y))
 
 
-class Kernel(Part):
+class Kernel(Component):
     """A positive semidefinite function of two vectors.
 
     Parameters common to all kernels
@@ -178,9 +178,9 @@ class Kernel(Part):
     @property
     def name(self):
         """The kernel as a short string: its name, and the parameters that differ from their defaults."""
-        return self._named(next(iter(self.short_names)))
+        return self._components(next(iter(self.aliases)))
 
-    def _named(self, name, *implied):
+    def _components(self, name, *implied):
         settings = [f"{key}={value}" for key, value in self.settings().items() if key not in implied]
         return ":".join([name, ",".join(settings)]) if settings else name
 
@@ -199,7 +199,7 @@ class Kernel(Part):
         mine, theirs = self.learned(), other.learned()
         return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
-    __hash__ = Part.__hash__
+    __hash__ = Component.__hash__
 
 
 def inverse_root(diagonal):

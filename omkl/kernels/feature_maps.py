@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, Pair, inverse_root
 from omkl.kernels.gram import row_blocks

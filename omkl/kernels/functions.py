@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from omkl._named import resolve, split_settings
+from omkl._components import resolve, split_settings
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, Pair
 from omkl.kernels.feature_maps import approximated
@@ -24,7 +24,7 @@ class Linear(Kernel):
     array([[11.]])
     """
 
-    short_names = {"linear": {}}
+    aliases = {"linear": {}}
 
     def __init__(self, normalize="diagonal", on=None, explicit=None):
         super().__init__(normalize, on, explicit)
@@ -57,7 +57,7 @@ class Polynomial(Kernel):
     gamma : float > 0
     """
 
-    short_names = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
+    aliases = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
 
     def __init__(self, degree=2, coef0=1.0, gamma=1.0, normalize="diagonal", on=None, explicit=None):
         if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
@@ -73,7 +73,7 @@ class Polynomial(Kernel):
     @property
     def name(self):
         nickname = {2: "quadratic", 3: "cubic"}.get(self.degree)
-        return self._named(nickname, "degree") if nickname else self._named("polynomial")
+        return self._components(nickname, "degree") if nickname else self._components("polynomial")
 
     def raw(self, pair):
         base = pair.products * self.gamma
@@ -116,7 +116,7 @@ class Gaussian(Kernel):
         The variance :math:`\sigma^2`; "median" takes half the median squared distance of the training inputs.
     """
 
-    short_names = {"gaussian": {}, "rbf": {}}
+    aliases = {"gaussian": {}, "rbf": {}}
 
     def __init__(self, sigma2="median", normalize=None, on=None, explicit=None):
         _check_width("sigma2", sigma2)
@@ -146,7 +146,7 @@ class Laplacian(Kernel):
         The width; "median" takes the median city-block distance of the training inputs.
     """
 
-    short_names = {"laplacian": {}}
+    aliases = {"laplacian": {}}
 
     def __init__(self, sigma="median", normalize=None, on=None, explicit=None):
         _check_width("sigma", sigma)
@@ -169,7 +169,7 @@ class Laplacian(Kernel):
 class ChiSquared(Kernel):
     r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no negative entries)."""
 
-    short_names = {"chi2": {}, "chi-squared": {}}
+    aliases = {"chi2": {}, "chi-squared": {}}
 
     def __init__(self, gamma=1.0, normalize=None, on=None, explicit=None):
         if not gamma > 0:
@@ -201,7 +201,7 @@ class B1Spline(Kernel):
     In more than one dimension this function need not be positive semidefinite; it is used as in the paper.
     """
 
-    short_names = {"b1": {}, "b1-spline": {}}
+    aliases = {"b1": {}, "b1-spline": {}}
     #: Its matrices are mostly zeros: a bank stores them sparse.
     sparse: ClassVar[bool] = True
 
@@ -266,7 +266,7 @@ class Precomputed(Kernel):
     To train on N inputs give an (N, N) matrix, cut into the rows of each sequence; to predict, rows of N values.
     """
 
-    short_names = {"precomputed": {}}
+    aliases = {"precomputed": {}}
 
     def _learn(self, X):
         if X.shape[0] != X.shape[1]:

@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, xlogy
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.exceptions import InputError
 
 
-class PointwiseLoss(Part):
+class PointwiseLoss(Component):
     r"""A convex loss :math:`l(y, z)` of the target and the prediction.
 
     A loss of your own is a subclass with :meth:`value`, :meth:`gradient`, :meth:`conjugate` and its two derivatives,
@@ -94,7 +94,7 @@ class Logistic(PointwiseLoss):
     array([-0.5])
     """
 
-    short_names = {"logistic": {}}
+    aliases = {"logistic": {}}
     classifies = True
     curvature = 0.25
 
@@ -125,7 +125,7 @@ class Logistic(PointwiseLoss):
 class Hinge(PointwiseLoss):
     r""":math:`\max(0, 1 - yz)`, the loss of the support vector machine."""
 
-    short_names = {"hinge": {}}
+    aliases = {"hinge": {}}
     classifies = True
 
     def value(self, y, z):
@@ -151,7 +151,7 @@ class Hinge(PointwiseLoss):
 class SquaredHinge(PointwiseLoss):
     r""":math:`\frac12 \max(0, 1 - yz)^2`."""
 
-    short_names = {"squared-hinge": {}}
+    aliases = {"squared-hinge": {}}
     classifies = True
     curvature = 1.0
 
@@ -178,7 +178,7 @@ class SquaredHinge(PointwiseLoss):
 class Squared(PointwiseLoss):
     r""":math:`\frac12 (y - z)^2`."""
 
-    short_names = {"squared": {}}
+    aliases = {"squared": {}}
     curvature = 1.0
 
     def value(self, y, z):
@@ -212,7 +212,7 @@ class EpsilonInsensitive(PointwiseLoss):
         Half the width of the tube in which nothing is lost, in units of y.
     """
 
-    short_names = {"epsilon-insensitive": {}, "eps-insensitive": {}}
+    aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
 
     def __init__(self, epsilon=0.1):
         if not 0 <= epsilon < np.inf:
@@ -247,7 +247,7 @@ class Huber(PointwiseLoss):
         In units of y.
     """
 
-    short_names = {"huber": {}}
+    aliases = {"huber": {}}
     curvature = 1.0
 
     def __init__(self, delta=1.0):

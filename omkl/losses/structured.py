@@ -1,9 +1,9 @@
 """Losses of structured prediction: a structure and its potentials in, a value and a gradient in potentials out."""
 
-from omkl._named import Part
+from omkl._components import Component
 
 
-class StructuredLoss(Part):
+class StructuredLoss(Component):
     """A convex function of the potentials, given the gold output.
 
     ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
@@ -43,7 +43,7 @@ class StructuredHinge(StructuredLoss):
         Factor of the structure's cost, the required margin; 1 by default.
     """
 
-    short_names = {"hinge": {}}
+    aliases = {"hinge": {}}
 
     def __init__(self, cost_weight=1.0):
         self.cost_weight = float(cost_weight)
@@ -64,7 +64,7 @@ class CRF(StructuredLoss):
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y)), \qquad D = E[1[y']] - 1[y].
     """
 
-    short_names = {"crf": {}, "log": {}}
+    aliases = {"crf": {}, "log": {}}
 
     def value_and_gradient(self, structure, potentials, gold):
         gold_score = structure.score(potentials, gold)
@@ -84,7 +84,7 @@ class Perceptron(StructuredLoss):
     With a constant rate, no regularizer and the averaged model, Algorithm 1 is the averaged perceptron.
     """
 
-    short_names = {"perceptron": {}}
+    aliases = {"perceptron": {}}
 
     def value_and_gradient(self, structure, potentials, gold):
         predicted = structure.decode(potentials)

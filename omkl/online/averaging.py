@@ -1,10 +1,10 @@
 """Which average of the iterates is returned: the weight of the model after round t."""
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.exceptions import InputError
 
 
-class Average(Part):
+class Average(Component):
     """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
 
     #: Rounds after which the weights so far are divided by ``discount``, which a bounded weight needs to grow for ever.
@@ -18,7 +18,7 @@ class Average(Part):
 class UniformAverage(Average):
     """All models count the same, from round ``start`` on."""
 
-    short_names = {"uniform": {}}
+    aliases = {"uniform": {}}
 
     def __init__(self, start=1):
         if not start >= 1:
@@ -32,7 +32,7 @@ class UniformAverage(Average):
 class PolynomialAverage(Average):
     """Weights ``t^power``: late models count more, and early ones are forgotten without a date being set."""
 
-    short_names = {"polynomial": {}, "quadratic": {"power": 2.0}}
+    aliases = {"polynomial": {}, "quadratic": {"power": 2.0}}
 
     def __init__(self, power=2.0):
         if not power >= 0:
@@ -55,7 +55,7 @@ class DecayedAverage(Average):
         h, the rounds after which a model counts half as much.
     """
 
-    short_names = {"decayed": {}}
+    aliases = {"decayed": {}}
 
     def __init__(self, half_life=10_000.0):
         if not 0 < half_life < float("inf"):

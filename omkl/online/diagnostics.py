@@ -87,11 +87,11 @@ class RegretMonitor:
         self._gradients += step.rate * step.square_gradient
         self._inverse_rates += max(0.0, 1.0 / step.rate - 1.0 / self._last_rate)
         self._last_rate = step.rate
-        self._reach = max(self._reach, float(np.linalg.norm(trainer.ledger.norms)))
+        self._reach = max(self._reach, float(np.linalg.norm(trainer.group_state.norms)))
 
     def __call__(self, trainer, record):
         """Compare with the model after this epoch."""
         here = trainer.mean_loss(self._examples) + trainer.current_strength * self._penalty
-        distance = self._reach + float(np.linalg.norm(trainer.ledger.norms))
+        distance = self._reach + float(np.linalg.norm(trainer.group_state.norms))
         record["regret"] = self._cumulative / trainer.round - here
         record["regret_bound"] = (self._gradients + distance**2 * self._inverse_rates) / (2 * trainer.round)

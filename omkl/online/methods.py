@@ -1,7 +1,7 @@
 """The two online methods: forward-backward splitting (the paper's Algorithm 1) and regularized dual averaging.
 
-Both open a round by telling the ledger how far a gradient moves ``v`` and from which point the proximal step starts;
-everything else of a round is the same.
+Both open a round by telling the group state how far a gradient moves ``v`` and from which point the proximal step
+starts; everything else of a round is the same.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ class ForwardBackward:
     name = "fobos"
     forgets = True
 
-    def prepare(self, ledger):
+    def prepare(self, group_state):
         """Nothing is stored for groups at zero, and at the start all are."""
 
-    def begin(self, ledger, rate, weight):
+    def begin(self, group_state, rate, weight):
         """Open a round: the loss gradient moves ``theta`` by ``-rate * weight``."""
-        ledger.begin_forward_backward(rate * weight)
+        group_state.begin_forward_backward(rate * weight)
 
     def proximal_weight(self, rate, t):
         """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
@@ -30,15 +30,15 @@ class ForwardBackward:
         """What turns the directions of several shards into what is mixed: their scales, for parameters are mixed."""
         return scales
 
-    def open_mix(self, ledger, rate, t, strength, taken, removed):
+    def open_mix(self, group_state, rate, t, strength, taken, removed):
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
 
         Proximal steps of the shards, of the weight ``taken``, have ``removed`` so much from the norms already. It is
         given back, else the regularizer would count twice: a group that is alive everywhere stays as it is, and one
         that is alive in few shards pays what the others, where it was at zero, could not pay.
         """
-        ledger.empty[:] = ledger.square_norms <= 0.0
-        ledger.bases[:] = np.where(ledger.empty, 1.0, ledger.scales)
+        group_state.empty[:] = group_state.square_norms <= 0.0
+        group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
         return taken, removed
 
 
@@ -52,13 +52,13 @@ class DualAveraging:
     name = "rda"
     forgets = False
 
-    def prepare(self, ledger):
+    def prepare(self, group_state):
         """Gradients are summed for every group, dead or alive."""
-        ledger.empty[:] = False
+        group_state.empty[:] = False
 
-    def begin(self, ledger, rate, weight):
+    def begin(self, group_state, rate, weight):
         """Open a round: the gradient adds to the sum, of which the parameters are ``-rate`` times, then shrunk."""
-        ledger.begin_dual_averaging(weight, rate)
+        group_state.begin_dual_averaging(weight, rate)
 
     def proximal_weight(self, rate, t):
         """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
@@ -68,9 +68,9 @@ class DualAveraging:
         """Sums of gradients are mixed, and the scales set afresh."""
         return np.ones_like(scales)
 
-    def open_mix(self, ledger, rate, t, strength, taken, removed):
+    def open_mix(self, group_state, rate, t, strength, taken, removed):
         """Open the proximal step of round ``t`` once more: it starts from the sum of gradients, as always."""
-        ledger.bases[:] = rate
+        group_state.bases[:] = rate
         return self.proximal_weight(rate, t) * strength, np.zeros_like(removed)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omkl.groups import Ledger
+from omkl.groups import GroupState
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input.
 BLOCK = 2**21
@@ -22,8 +22,8 @@ class Predictor:
     def __init__(self, banks, structure):
         self.structure = structure
         self.banks = [bank.averaged() for bank in banks]
-        self._ledger = Ledger(self.banks)
-        self._ledger.scales.fill(1.0)
+        self._group_state = GroupState(self.banks)
+        self._group_state.scales.fill(1.0)
 
     @property
     def nbytes(self):

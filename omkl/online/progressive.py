@@ -73,7 +73,7 @@ class ProgressiveValidation:
                 "rounds": trainer.round,
                 **error,
                 "loss": self._loss / self._rounds,
-                "norms": dict(zip(trainer.ledger.names, trainer.ledger.norms.tolist())),
+                "norms": dict(zip(trainer.group_state.names, trainer.group_state.norms.tolist())),
                 "kernel_weights": trainer.kernel_weights(),
             }
         )

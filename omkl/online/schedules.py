@@ -3,11 +3,11 @@
 import math
 from typing import ClassVar
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.exceptions import InputError
 
 
-class Schedule(Part):
+class Schedule(Component):
     """A learning rate for each round ``t = 1, 2, ...``; ``eta0`` is its scale."""
 
     #: Whether the trainer shall report gradients and distances to :meth:`observe`.
@@ -50,7 +50,7 @@ class Schedule(Part):
 class Constant(Schedule):
     r""":math:`\eta_t = \eta_0`. Regret of order T for a fixed rate, and the choice for drifting streams."""
 
-    short_names = {"constant": {}}
+    aliases = {"constant": {}}
 
     def __call__(self, t):
         return self.eta0
@@ -59,7 +59,7 @@ class Constant(Schedule):
 class InverseSqrt(Schedule):
     r""":math:`\eta_t = \eta_0 / \sqrt t`: regret of order :math:`\sqrt T` (Martins et al. 2011, Prop. 5)."""
 
-    short_names = {"sqrt": {}, "inverse-sqrt": {}}
+    aliases = {"sqrt": {}, "inverse-sqrt": {}}
 
     def __call__(self, t):
         return self.eta0 / t**0.5
@@ -71,7 +71,7 @@ class InverseTime(Schedule):
     Regret of order :math:`\log T` where loss and regularizer together are :math:`\sigma`-strongly convex.
     """
 
-    short_names = {"inverse-time": {}}
+    aliases = {"inverse-time": {}}
 
     def __call__(self, t):
         return self.eta0 / t
@@ -83,7 +83,7 @@ class LinearDecay(Schedule):
     Where T is not known, as in ``partial_fit``, the rate is constant.
     """
 
-    short_names = {"linear": {}}
+    aliases = {"linear": {}}
 
     def __init__(self, eta0=1.0):
         super().__init__(eta0)
@@ -123,7 +123,7 @@ class MeanPolyak(LinearDecay):
         The factor c.
     """
 
-    short_names = {"mean-polyak": {}, "polyak": {}}
+    aliases = {"mean-polyak": {}, "polyak": {}}
     adaptive = True
 
     def __init__(self, eta0=1.0):
@@ -178,7 +178,7 @@ class DistanceOverGradients(Schedule):
         The factor c. Above 1 the rates adapt faster; from about 2 on they may not settle.
     """
 
-    short_names = {"distance-over-gradients": {}, "dog": {}}
+    aliases = {"distance-over-gradients": {}, "dog": {}}
     adaptive = True
 
     def __init__(self, eta0=1.0):

@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import Ledger
+from omkl.groups import GroupState
 from omkl.online.checkpoint import Course
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
@@ -84,8 +84,8 @@ class OnlineTrainer:
         self.round = 0
         self.shrinkage = 0.0
         self._predictor = None
-        self.ledger = Ledger(self.banks)
-        self.method.prepare(self.ledger)
+        self.group_state = GroupState(self.banks)
+        self.method.prepare(self.group_state)
         self._n_penalized = sum(len(bank.names) for bank in banks)
         self._coordinate_banks = list(banks)
         self._coordinate_step = 0.0
@@ -95,12 +95,12 @@ class OnlineTrainer:
     @property
     def group_names(self):
         """Names of the regularized groups."""
-        return self.ledger.names[: self._n_penalized]
+        return self.group_state.names[: self._n_penalized]
 
     @property
     def norms(self):
         """Norms of the regularized groups."""
-        return self.ledger.norms[: self._n_penalized]
+        return self.group_state.norms[: self._n_penalized]
 
     def _bind_regularizer(self):
         self._bound = None if self.regularizer is None else self.regularizer.bind(self.group_names)
@@ -112,9 +112,9 @@ class OnlineTrainer:
         """One round of Algorithm 1 (Martins et al. 2011); returns what it did."""
         self.round += 1
         self._predictor = None
-        ledger = self.ledger
+        group_state = self.group_state
         rate = self.schedule(self.round)
-        self.method.begin(ledger, rate, weight)
+        self.method.begin(group_state, rate, weight)
 
         potentials = self.structure.zeros(len(x))  # line 4
         for bank in self.banks:
@@ -128,7 +128,7 @@ class OnlineTrainer:
         if gradient is not None:  # else right, and by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * float(np.add.reduce(ledger.square_gradients))
+            square_gradient = weight**2 * float(np.add.reduce(group_state.square_gradients))
             if self.schedule.adaptive:
                 rate = self._adapt(rate, loss, square_gradient)
 
@@ -136,19 +136,19 @@ class OnlineTrainer:
         self.shrinkage += step
         if self._on_coordinates:
             self._shrink_coordinates(step)
-        norms = ledger.measure()[: self._n_penalized]
+        norms = group_state.measure()[: self._n_penalized]
         for term in self._on_norms:
             norms = term.prox(norms, step)  # lines 6-8
-        events, distance = ledger.rescale(norms, self.radius, self.method.forgets)  # line 9
+        events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
         if events:
             for bank in self.banks:
-                bank.settle(x, gradient)
+                bank.apply_events(x, gradient)
 
         if self.schedule.adaptive:
             self.schedule.reach(distance)
 
-        ledger.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
-        ledger.total_weight += ledger.pending_weight
+        group_state.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
+        group_state.total_weight += group_state.pending_weight
         if self.average is not None and self.average.period and self.round % self.average.period == 0:
             self._discount(1.0 / self.average.discount)
         if self.round % self.recompute_every == 0:
@@ -165,7 +165,7 @@ class OnlineTrainer:
         first_rate = self.schedule.observe(loss, square_gradient)
         if first_rate is None:
             return rate
-        self.ledger.bases *= first_rate / rate
+        self.group_state.bases *= first_rate / rate
         return first_rate
 
     def _shrink_coordinates(self, step):
@@ -191,7 +191,7 @@ class OnlineTrainer:
 
     def _discount(self, factor):
         """Multiply the weights of all models so far."""
-        self.ledger.discount(factor)
+        self.group_state.discount(factor)
         for bank in self.banks:
             bank.discount(factor)
 
@@ -230,7 +230,7 @@ class OnlineTrainer:
         """Set every group norm from scratch: the recursion drifts by rounding."""
         for bank in self.banks:
             bank.recompute_norms()
-        self.ledger.square_norms[self.ledger.empty] = 0.0
+        self.group_state.square_norms[self.group_state.empty] = 0.0
 
     def fit(self, examples, *, epochs=1, rng=None, callbacks=(), progress=False, keeper=None):
         """Make ``epochs`` passes over the examples, each in a fresh random order.
@@ -313,7 +313,7 @@ class OnlineTrainer:
             "loss": loss,
             "penalty": penalty,
             "objective": loss + self.current_strength * penalty,
-            "norms": dict(zip(self.ledger.names, self.ledger.norms.tolist())),
+            "norms": dict(zip(self.group_state.names, self.group_state.norms.tolist())),
             "kernel_weights": self.kernel_weights(),
             "seconds": seconds,
         }
@@ -327,28 +327,31 @@ class OnlineTrainer:
         return dict(zip(self.group_names, (weights / total if total > 0 else weights).tolist()))
 
     def regroup(self):
-        """Make room in the ledger for groups that banks have gained."""
-        n_known = len(self.ledger.names)
-        self.ledger = self.ledger.rebuilt(self.banks)
+        """Make room in the group state for groups that banks have gained."""
+        n_known = len(self.group_state.names)
+        self.group_state = self.group_state.rebuilt(self.banks)
         if not self.method.forgets:
-            self.ledger.empty[:] = False
-        self._n_penalized += len(self.ledger.names) - n_known
+            self.group_state.empty[:] = False
+        self._n_penalized += len(self.group_state.names) - n_known
         self._bind_regularizer()
 
     def take(self, other):
         """Go on from another trainer's rounds, with groups that are some of its own; their banks hold their weights."""
         self._predictor = None
-        places = [other.ledger.names.index(name) for name in self.ledger.names]
-        for name, array in other.ledger.state().items():
+        places = [other.group_state.names.index(name) for name in self.group_state.names]
+        for name, array in other.group_state.state().items():
             if name != "weights":
-                getattr(self.ledger, name)[:] = array[places]
-        self.ledger.total_weight, self.ledger.pending_weight = other.ledger.total_weight, other.ledger.pending_weight
+                getattr(self.group_state, name)[:] = array[places]
+        self.group_state.total_weight, self.group_state.pending_weight = (
+            other.group_state.total_weight,
+            other.group_state.pending_weight,
+        )
         self.round, self.strength, self.radius = other.round, other.strength, other.radius
         self.schedule.load_state(other.schedule.state())
 
     def changes(self, since):
         """What has changed since a fresh trainer took the state ``since``, for :meth:`mix`: named arrays."""
-        arrays = {f"ledger/{key}": value for key, value in self.ledger.changes().items()}
+        arrays = {f"groups/{key}": value for key, value in self.group_state.changes().items()}
         for index, bank in enumerate(self.banks):
             own = bank.changes(_below(since, f"bank{index}/"))
             arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
@@ -361,11 +364,11 @@ class OnlineTrainer:
         See :mod:`omkl.online.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
         """
         self._predictor = None
-        ledger = self.ledger
-        parts = self.method.mixed_part(np.array([change["ledger/scales"] for change in changes]))
-        mixture = ledger.mix([_below(change, "ledger/") for change in changes], weights, parts)
+        group_state = self.group_state
+        parts = self.method.mixed_part(np.array([change["groups/scales"] for change in changes]))
+        mixture = group_state.mix([_below(change, "groups/") for change in changes], weights, parts)
         for index, bank in enumerate(self.banks):
-            bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.ledger.groups))
+            bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
 
         counters = np.array([change["counters"] for change in changes])
         self.round = int(counters[:, 0].max())
@@ -373,16 +376,16 @@ class OnlineTrainer:
         self.schedule.mix(counters[:, 3:], weights)
 
         rate = self.schedule(self.round)
-        removed = (weights[:, None] * [change["ledger/removed"] for change in changes]).sum(axis=0)
-        step, given_back = self.method.open_mix(ledger, rate, self.round, self.current_strength, taken, removed)
-        before = ledger.measure()[: self._n_penalized]
+        removed = (weights[:, None] * [change["groups/removed"] for change in changes]).sum(axis=0)
+        step, given_back = self.method.open_mix(group_state, rate, self.round, self.current_strength, taken, removed)
+        before = group_state.measure()[: self._n_penalized]
         norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
         for term in self._on_norms:
             norms = term.prox(norms, step)
-        events, _ = ledger.rescale(np.minimum(norms, before), self.radius, self.method.forgets)
+        events, _ = group_state.rescale(np.minimum(norms, before), self.radius, self.method.forgets)
         if events:
             for bank in self.banks:
-                bank.settle(None, None)
+                bank.apply_events(None, None)
 
     def release(self):
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
@@ -390,11 +393,11 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             if hasattr(bank, "release"):
                 self.banks[index] = bank.release()
-                self.banks[index].attach(bank.ledger)
+                self.banks[index].attach(bank.group_state)
 
     def state(self):
         """All training state but the random generator's: named arrays and counters."""
-        arrays = {f"ledger/{key}": value for key, value in self.ledger.state().items()}
+        arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
         arrays["counters"] = np.array([self.round, self._coordinate_step, *self.schedule.state()])
@@ -403,7 +406,7 @@ class OnlineTrainer:
     def load_state(self, state):
         """The inverse of :meth:`state`."""
         self._predictor = None
-        self.ledger.load_state(_below(state, "ledger/"))
+        self.group_state.load_state(_below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(_below(state, f"bank{index}/"))
         counters = state["counters"].tolist()

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from omkl._named import Part
+from omkl._components import Component
 from omkl.exceptions import InputError
 
 
-class Regularizer(Part):
+class Regularizer(Component):
     r"""A convex, even function :math:`\psi` of a vector, increasing in every magnitude.
 
     The vector is the group norms :math:`b_k = \|\theta_k\|` when ``on_coordinates`` is False: by Proposition 1 of

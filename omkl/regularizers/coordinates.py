@@ -18,7 +18,7 @@ from omkl.regularizers.group_norms import L21
 class L1(L21):
     r"""The lasso penalty :math:`\sum_i |\theta_i|` on every coordinate."""
 
-    short_names = {"l1": {}, "lasso": {}}
+    aliases = {"l1": {}, "lasso": {}}
     on_coordinates = True
     rank = 0
 
@@ -109,7 +109,7 @@ class OverlappingGroups(_UnionOfGroups):
         for the prox of the sum, by block coordinate ascent on its dual; it costs several sweeps instead of one.
     """
 
-    short_names = {"overlapping": {}}
+    aliases = {"overlapping": {}}
 
     def __init__(self, groups, weights=None, exact=False):
         self.exact = bool(exact)
@@ -139,7 +139,7 @@ class TreeGroups(_UnionOfGroups):
     array([1., 0., 0.])
     """
 
-    short_names = {"tree": {}}
+    aliases = {"tree": {}}
 
     def _order(self):
         return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
@@ -174,7 +174,7 @@ class SparseGroup(Regularizer):
     The prox takes the l1 step before the group step, which makes the composition exact; the other order is not.
     """
 
-    short_names = {"sparse-group": {}}
+    aliases = {"sparse-group": {}}
     on_coordinates = True
     homogeneous = True
 

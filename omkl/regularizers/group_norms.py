@@ -23,7 +23,7 @@ class L21(Regularizer):
     array([2., 0.])
     """
 
-    short_names = {"l21": {}, "group-lasso": {}, "block1": {}}
+    aliases = {"l21": {}, "group-lasso": {}, "block1": {}}
     separable = True
     homogeneous = True
 
@@ -60,7 +60,7 @@ class SquaredL21(Regularizer):
     array([1.5, 0. ])
     """
 
-    short_names = {"mkl": {}, "squared-l21": {}}
+    aliases = {"mkl": {}, "squared-l21": {}}
 
     def value(self, norms):
         return 0.5 * float(np.abs(norms).sum()) ** 2
@@ -101,7 +101,7 @@ class WeightedSquaredL21(Regularizer):
     array([1.5, 0.5])
     """
 
-    short_names = {"weighted-mkl": {}}
+    aliases = {"weighted-mkl": {}}
 
     def __init__(self, weights):
         weights = np.array(weights, dtype=np.float64)
@@ -145,7 +145,7 @@ class LqNorm(Regularizer):
     array([1.])
     """
 
-    short_names = {"lq": {}, "block-q": {}}
+    aliases = {"lq": {}, "block-q": {}}
     separable = True
 
     def __init__(self, q=1.5):
@@ -197,7 +197,7 @@ class ElasticNet(Regularizer):
         0 is the group lasso, 1 is the ridge.
     """
 
-    short_names = {"elastic-net": {}}
+    aliases = {"elastic-net": {}}
     separable = True
 
     def __init__(self, mu=0.5):
@@ -242,7 +242,7 @@ class ElasticNet(Regularizer):
 class Ridge(Regularizer):
     r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
 
-    short_names = {"l2": {}, "ridge": {}, "uniform": {}}
+    aliases = {"l2": {}, "ridge": {}, "uniform": {}}
     separable = True
     rank = 3
 
@@ -277,7 +277,7 @@ class L21Ball(Regularizer):
     With it Algorithm 1 is the projected subgradient method with groups.
     """
 
-    short_names = {"l21-ball": {}}
+    aliases = {"l21-ball": {}}
     rank = 4
 
     def __init__(self, radius=1.0):

@@ -27,7 +27,7 @@ class SquaredLq(Regularizer):
     array([1.])
     """
 
-    short_names = {"squared-lq": {}, "lp-norm": {}}
+    aliases = {"squared-lq": {}, "lp-norm": {}}
 
     def __init__(self, q=4 / 3):
         if not 1 < q <= 2:
@@ -77,7 +77,7 @@ class ElasticNetWeights(Regularizer):
     array([0.75, 0.25])
     """
 
-    short_names = {"elastic-net-weights": {}}
+    aliases = {"elastic-net-weights": {}}
 
     def __init__(self, eta=0.5):
         if not 0 <= eta <= 1:

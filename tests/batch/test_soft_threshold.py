@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import IterativeSoftThresholding, Problem, Solver, WeightConstrained, certify
 from omkl.batch.soft_threshold import _lipschitz_constant
 from omkl.exceptions import InputError

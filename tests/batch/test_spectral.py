@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import DAL, IST, ColumnGroups, DesignProblem, DesignSolver, SpaRSA, as_design, certify_linear
 from omkl.losses import Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import SILP, HessianMKL, LevelMKL, LpNormMKL, Problem, SimpleMKL, Solver, WeightConstrained, certify
 from omkl.batch.cutting_planes import CuttingPlanes
 from omkl.batch.hessian_mkl import hessian, minimize_on_simplex

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from omkl import MKLClassifier, OnlineMKLClassifier
-from omkl.groups import ExplicitBank, FeatureMapBank, Features, Ledger, Tokens
+from omkl.groups import ExplicitBank, FeatureMapBank, Features, GroupState, Tokens
 from omkl.kernels import as_kernel
 from omkl.losses import CRF, StructuredHinge
 from omkl.structures import Multiclass
@@ -56,8 +56,8 @@ def test_potentials_and_step(benchmark, kernel_and_inputs, n_labels, loss):
     seconds = {}
     for make in (mapped, sparse_rows):
         bank, tokens = make(kernel, X, n_labels)
-        ledger = Ledger([bank])
-        ledger.rates[:], ledger.scales[:], ledger.averages[:] = 1e-6, 1.0, 1.0
+        group_state = GroupState([bank])
+        group_state.rates[:], group_state.scales[:], group_state.averages[:] = 1e-6, 1.0, 1.0
         examples = [tokens.sequence(i) for i in range(N)]
         potentials = structure.zeros(1)
 

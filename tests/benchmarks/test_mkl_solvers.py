@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import euclidean_distances
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.batch import IterativeSoftThresholding, Problem, Solver
 from omkl.data import data_home
 from omkl.kernels import DenseStack

@@ -191,7 +191,7 @@ def test_a_dead_template_costs_no_look_up():
     bank = trainer.banks[0]
     clean = bank._layout
     x = tokens.sentence(1)
-    trainer.ledger.scales[:] = 0.0
+    trainer.group_state.scales[:] = 0.0
     bank.table[:] = np.nan
     scores = np.zeros((len(x) + 1, len(x) + 1))
     bank.add_potentials(x, scores)
@@ -207,7 +207,7 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
     other = OnlineTrainer([smaller], NonProjectiveTree(), StructuredHinge(), SquaredL21(), strength=0.02,
                           schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0))  # fmt: skip
     other.take(trainer)
-    trainer.ledger.scales[[0, 6, 7]] = 0.0
+    trainer.group_state.scales[[0, 6, 7]] = 0.0
     as_kept = encode(Treebank.from_sentences(sentences()), kept)
     for s in range(len(tokens)):
         x = tokens.sentence(s)

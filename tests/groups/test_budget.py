@@ -74,19 +74,19 @@ def exact_square_norms(bank):
 def test_budget_and_norms_hold_after_every_round(policy, method, strength, loss, budget):
     bank = make_bank(policy, KERNELS, budget)
     trainer = make_trainer(bank, method, strength, loss)
-    died = 0
+    deactivated = 0
     for x, y in Stream():
         trainer.update(x, y)
-        died += trainer.ledger.died.any()
+        deactivated += trainer.group_state.deactivated.any()
         assert bank.n_support <= budget
         tolerance = 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
-        assert_allclose(bank.ledger.square_norms, exact_square_norms(bank), rtol=1e-9, atol=tolerance)
+        assert_allclose(bank.group_state.square_norms, exact_square_norms(bank), rtol=1e-9, atol=tolerance)
     assert bank._n_replaced > 0, "the stream was meant to exceed the budget"
     if strength == 0.5 and method == "fobos" and budget > 1:
-        assert died, "the strength was meant to kill groups"
-    tracked = bank.ledger.square_norms.copy()
+        assert deactivated, "the strength was meant to kill groups"
+    tracked = bank.group_state.square_norms.copy()
     trainer.recompute_norms()
-    assert_allclose(bank.ledger.square_norms, tracked, rtol=1e-9, atol=tolerance)
+    assert_allclose(bank.group_state.square_norms, tracked, rtol=1e-9, atol=tolerance)
 
 
 @pytest.mark.parametrize("policy", BANKS)
@@ -95,7 +95,7 @@ def test_single_precision_keeps_norms_to_its_digits(policy):
     trainer = make_trainer(bank)
     for x, y in Stream(200):
         trainer.update(x, y)
-    assert_allclose(bank.ledger.square_norms, exact_square_norms(bank), rtol=1e-4)
+    assert_allclose(bank.group_state.square_norms, exact_square_norms(bank), rtol=1e-4)
 
 
 class Literal:
@@ -185,7 +185,7 @@ class Literal:
 @pytest.mark.parametrize("policy", BANKS)
 def test_rounds_and_averages_are_those_of_the_literal_algorithm(policy, method, average, monkeypatch):
     # a narrow range makes scales fold every few rounds; the literal algorithm has no scales to fold
-    monkeypatch.setattr("omkl.groups.ledger.SCALE_RANGE", (0.5, 2.0))
+    monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
     kernels = {"quadratic": Polynomial(2), "linear": Linear(normalize=None)}
     stream = Stream(60)
     budget = 3  # more vectors would soon span the linear kernel's space
@@ -212,7 +212,7 @@ def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
     original = RemovalExpansion._drop
 
     def watched(bank, slot):
-        A, scales = bank.coefficients, bank.ledger.scales
+        A, scales = bank.coefficients, bank.group_state.scales
         X = np.ascontiguousarray(bank.supports["x"])
         strengths = sum(s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A))
         weakest = np.flatnonzero(strengths <= strengths.min() * (1.0 + 1e-12))
@@ -241,7 +241,7 @@ def test_projection_changes_the_model_the_least():
         bank = copy.deepcopy(trainer).banks[0]
         if bank.n_support < 3:
             continue
-        before, X, A = bank.ledger.square_norms.copy(), np.array(bank.supports["x"]), bank.coefficients.copy()
+        before, X, A = bank.group_state.square_norms.copy(), np.array(bank.supports["x"]), bank.coefficients.copy()
         slot, others = 1, [0, 2]
         bank._drop(slot)
         for k, kernel in enumerate(kernels.values()):
@@ -250,7 +250,7 @@ def test_projection_changes_the_model_the_least():
             moved = np.outer(c, A[k, slot])
             assert_allclose(bank.coefficients[k, others], A[k, others] + moved, rtol=1e-5, atol=1e-6)
             lost = np.sum((features[slot] - c @ features[others]) ** 2) * np.sum(A[k, slot] ** 2)
-            assert_allclose(bank.ledger.square_norms[k], before[k] - lost, rtol=1e-6, atol=1e-8)
+            assert_allclose(bank.group_state.square_norms[k], before[k] - lost, rtol=1e-6, atol=1e-8)
         n_checked += 1
     assert n_checked > 20
 
@@ -282,7 +282,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
         trainer.update(x, y)
     assert bank._n_replaced > 100
     assert np.isfinite(bank.coefficients).all()
-    assert_allclose(bank.ledger.square_norms[1], exact_square_norms(bank)[1], rtol=1e-9)
+    assert_allclose(bank.group_state.square_norms[1], exact_square_norms(bank)[1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("policy", BANKS)

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl.data import synthetic_treebank
 from omkl.estimators.arcs import ArcExamples
 from omkl.exceptions import InputError
-from omkl.groups import ArcTemplateBank, TemplateSet, ledger
+from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
 from omkl.losses import StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, ParameterMixing, PolynomialAverage
@@ -46,7 +46,7 @@ def scores(bank, examples):
 @pytest.mark.parametrize(("dtype", "exact"), [(np.float64, False), (np.float64, True), (np.float32, False)])
 def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, exact, name, narrow):
     if narrow:
-        monkeypatch.setattr(ledger, "SCALE_RANGE", (0.9, 1.1))
+        monkeypatch.setattr(group_state, "SCALE_RANGE", (0.9, 1.1))
     trainer = make_trainer(dtype, exact, 2000 if exact else 60, **SETTINGS[name])
     ParameterMixing(3).fit(trainer, examples)  # shards do not start from nothing
     sizes, n_shards = np.array([8, 8, 7, 7]), 4
@@ -58,17 +58,17 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, e
         for x, y, _ in examples.part(np.arange(j, 30, n_shards)):
             shard.update(x, y)
         changes.append({key: np.array(array) for key, array in shard.changes(trainer.state()).items()})
-        total += weight * shard.ledger.total_weight
-        averages += weight * shard.ledger.total_weight * scores(shard.predictor().banks[0], examples)
+        total += weight * shard.group_state.total_weight
+        averages += weight * shard.group_state.total_weight * scores(shard.predictor().banks[0], examples)
         if name == "dual averaging":  # sums of gradients are mixed
-            shard.ledger.scales[:] = 1.0
+            shard.group_state.scales[:] = 1.0
         means += weight * scores(shard.banks[0], examples)
     monkeypatch.setattr(trainer, "_on_norms", [])  # the proximal step of the mix is tested with small models
     trainer.mix(changes, weights)
     if name == "dual averaging":
-        trainer.ledger.scales[:] = 1.0
+        trainer.group_state.scales[:] = 1.0
     elif narrow:
-        assert any((change["ledger/kept"] != 1).any() for change in changes)
+        assert any((change["groups/kept"] != 1).any() for change in changes)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     assert_allclose(scores(trainer.banks[0], examples), means, atol=tolerance * np.abs(means).max())
     assert_allclose(scores(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10)
@@ -121,7 +121,7 @@ def test_parts_of_examples_are_the_same_examples(examples):
     bank = make_trainer(np.float64, False, 60, Ridge(), 0.0).banks[0]
     rng = np.random.default_rng(0)
     bank.table[:] = rng.normal(size=bank.table.shape)
-    bank.ledger.scales[:] = 1.0
+    bank.group_state.scales[:] = 1.0
     for i, s in enumerate(chosen):
         assert_array_equal(bank.potentials_of([part[i].x])[0], bank.potentials_of([examples[s].x])[0])
         assert_array_equal(part[i].y, examples[s].y)

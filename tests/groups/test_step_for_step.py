@@ -129,8 +129,8 @@ def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_
     deaths = []
 
     def check(trainer, naive, tokens):
-        assert_allclose(trainer.ledger.norms, naive.norms, atol=1e-8)
-        deaths.append(trainer.ledger.died.any())
+        assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-8)
+        deaths.append(trainer.group_state.deactivated.any())
         for s in (0, 5):
             x = tokens.sequence(s)
             potentials = trainer.structure.zeros(len(x))
@@ -144,9 +144,9 @@ def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_
     if "die" in setting:
         assert any(deaths), "the setting was meant to kill groups"
         assert naive.norms.any()
-    tracked = trainer.ledger.square_norms.copy()
+    tracked = trainer.group_state.square_norms.copy()
     trainer.recompute_norms()
-    assert_allclose(tracked, trainer.ledger.square_norms, atol=1e-9)
+    assert_allclose(tracked, trainer.group_state.square_norms, atol=1e-9)
 
 
 @pytest.mark.parametrize("average", [UniformAverage(), UniformAverage(start=30), PolynomialAverage(2)], ids=str)
@@ -154,7 +154,7 @@ def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting, naive_
 @pytest.mark.parametrize("kind", KINDS)
 def test_lazy_averages_are_the_averages(kind, setting, average, naive_model, monkeypatch):
     # a narrow range makes scales fold every few rounds
-    monkeypatch.setattr("omkl.groups.ledger.SCALE_RANGE", (0.5, 2.0))
+    monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
     problem = Problem()
     trainer, naive = run(kind, setting, average, naive_model, lambda *_: None)
     if kind not in ("explicit",):
@@ -188,7 +188,7 @@ def test_gradient_norms_are_exact_where_tokens_share_features(method, naive_mode
             trainer.update(x, y)
             expected = [np.sum((f[x.low : x.high].T @ gradient.unary) ** 2) for f in features]
             expected.append(np.sum(gradient.pairwise.sum(axis=0) ** 2))
-            assert_allclose(trainer.ledger.square_gradients, expected, rtol=1e-7, atol=1e-10)
+            assert_allclose(trainer.group_state.square_gradients, expected, rtol=1e-7, atol=1e-10)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), B1Spline(h=2.0)], ids=lambda k: k.name)
@@ -216,7 +216,7 @@ def test_kernels_without_features_agree_cached_sparse_and_expanded(kernel):
 
 @pytest.mark.parametrize("average", [None, UniformAverage()])
 def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, monkeypatch):
-    monkeypatch.setattr("omkl.groups.ledger.SCALE_RANGE", (0.5, 2.0))
+    monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
     problem, tables = Problem(), []
     for kind in ("explicit", "mapped"):
         (bank,), tokens = banks_of(kind, problem, average is not None)
@@ -267,7 +267,7 @@ def test_single_precision_keeps_norms_to_six_digits():
         np.einsum("nj,nm,mj->", A, kernel(problem.X), A)
         for kernel, A in zip((Gaussian(1.0), Polynomial(2)), coefficients)
     ]
-    assert_allclose(trainer.ledger.square_norms, exact, rtol=1e-5)
+    assert_allclose(trainer.group_state.square_norms, exact, rtol=1e-5)
 
 
 def test_a_feature_beyond_the_table_is_an_error_not_a_crash():

@@ -173,7 +173,7 @@ def test_given_matrices_can_be_approximated_too(X):
 
 def test_a_kernel_with_a_spectrum_of_its_own_has_fourier_features(X):
     class Cosine(Kernel):
-        short_names = {"cosine of the first column": {}}
+        aliases = {"cosine of the first column": {}}
 
         def raw(self, pair):
             return np.cos(pair.X[:, :1] - pair.Y[:, :1].T)

@@ -141,7 +141,7 @@ def test_a_users_function_is_a_kernel(X, Y):
 
 def test_a_users_class_is_a_kernel(X):
     class Minimum(Kernel):
-        short_names = {"minimum": {}}
+        aliases = {"minimum": {}}
 
         def raw(self, pair):
             return np.minimum(pair.X[:, None, :], pair.Y[None, :, :]).sum(axis=2)

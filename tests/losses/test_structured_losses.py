@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.losses import CRF, Perceptron, StructuredHinge, StructuredLoss
 from omkl.structures import Chain, ChainPotentials
 

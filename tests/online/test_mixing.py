@@ -18,7 +18,7 @@ from omkl.groups import (
     KernelExpansion,
     Tokens,
     TransitionBank,
-    ledger,
+    group_state,
 )
 from omkl.kernels import Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
@@ -159,7 +159,7 @@ def naive_epoch(naive, data, n_shards, weights, options):
 
 
 def check_against_naive(trainer, naive, data, tolerance=1e-8):
-    assert_allclose(trainer.ledger.norms, naive.norms, atol=tolerance)
+    assert_allclose(trainer.group_state.norms, naive.norms, atol=tolerance)
     averaged = copy.copy(naive)
     averaged.theta = naive.averaged()
     predictor = trainer.predictor()
@@ -188,7 +188,7 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
     options, data = SETTINGS[setting], Sequences(explicit, seed)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
-            patch.setattr(ledger, "SCALE_RANGE", (0.8, 1.25))
+            patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
         trainer = make_trainer(explicit, options, average)
         naive = naive_model(
             data.maps, K, Chain(K), trainer.loss, options["regularizer"], options["strength"], trainer.schedule,
@@ -205,16 +205,16 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
 
 def test_what_travels_survives_folds_deaths_and_rebirths(monkeypatch):
     """All three happen in the passes that the dense average is compared with."""
-    monkeypatch.setattr(ledger, "SCALE_RANGE", (0.8, 1.25))
+    monkeypatch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
     data = Sequences(explicit=True)
     trainer = make_trainer(True, SETTINGS["sparse mkl: groups die and come back"], UniformAverage())
     ParameterMixing(2).fit(trainer, data, epochs=2)
-    alive = ~trainer.ledger.empty
+    alive = ~trainer.group_state.empty
     state = trainer.state()
     change = pass_over_shard(blueprint(trainer), False, state, data, np.arange(11), lambda *_: None)
-    died = change["ledger/kept"] == 0
-    assert (died & alive & (change["ledger/scales"] > 0)).any()
-    assert (~died & (change["ledger/kept"] != 1)).any()
+    deactivated = change["groups/kept"] == 0
+    assert (deactivated & alive & (change["groups/scales"] > 0)).any()
+    assert (~deactivated & (change["groups/kept"] != 1)).any()
 
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak, LinearDecay, InverseSqrt])
@@ -253,12 +253,12 @@ def test_dense_banks_are_mixed_alike():
         alone = blueprint(trainer)()
         alone.fit(data.part(chosen))
         for i, bank in enumerate(alone.banks):
-            means[i] += len(chosen) / len(data) * alone.ledger.scales[i] * bank.table
+            means[i] += len(chosen) / len(data) * alone.group_state.scales[i] * bank.table
             averages[i] += len(chosen) / len(data) * len(chosen) * bank.averaged().table
     ParameterMixing(2).fit(trainer, data)
     for i, bank in enumerate(trainer.banks):
-        assert_allclose(trainer.ledger.scales[i] * bank.table, means[i], atol=1e-12)
-        assert_allclose(bank.averaged().table * trainer.ledger.total_weight, averages[i], atol=1e-12)
+        assert_allclose(trainer.group_state.scales[i] * bank.table, means[i], atol=1e-12)
+        assert_allclose(bank.averaged().table * trainer.group_state.total_weight, averages[i], atol=1e-12)
 
 
 class Classification:
@@ -308,7 +308,7 @@ def test_group_sparsity_survives_mixing(monkeypatch):
     mix = trainer.mix
 
     def watch(changes, weights):
-        anywhere.append(np.any([change["ledger/scales"] > 0 for change in changes], axis=0).sum())
+        anywhere.append(np.any([change["groups/scales"] > 0 for change in changes], axis=0).sum())
         mix(changes, weights)
         mixed.append(np.count_nonzero(trainer.norms))
 

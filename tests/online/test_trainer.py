@@ -145,7 +145,7 @@ def test_the_ball_bounds_every_iterate(data):
 def test_radius_projects_all_parameters_together(data):
     trainer = data.trainer(None, radius=0.25)
     trainer.fit(data.examples, epochs=3)
-    assert_allclose(np.linalg.norm(trainer.ledger.norms), 0.25)
+    assert_allclose(np.linalg.norm(trainer.group_state.norms), 0.25)
 
 
 def test_perceptron_is_rosenblatts(data):
@@ -316,7 +316,7 @@ def test_a_chain_and_a_multiclass_share_the_trainer(data):
     assert_array_equal(chain.banks[0].table, multiclass.banks[0].table)
 
 
-def test_groups_that_arrive_late_join_the_ledger(data):
+def test_groups_that_arrive_late_join_the_others(data):
     bank = ExplicitBank(["a"], np.zeros(2, dtype=int), 2, averaging=True)
     trainer = OnlineTrainer(
         [bank, TransitionBank(2, averaging=True)], Chain(2), StructuredHinge(), SquaredL21(), strength=0.05,
@@ -326,18 +326,18 @@ def test_groups_that_arrive_late_join_the_ledger(data):
     early = Tokens(np.arange(len(data.gold) + 1), few)
     for i, y in enumerate(data.gold):
         trainer.update(early.sequence(i), np.array([y]))
-    before = dict(zip(trainer.ledger.names, trainer.ledger.norms))
+    before = dict(zip(trainer.group_state.names, trainer.group_state.norms))
     bank.add_groups(["b", "c", "d"])
     bank.grow(np.repeat(np.arange(4), 2)[2:])
     trainer.regroup()
-    after = dict(zip(trainer.ledger.names, trainer.ledger.norms))
+    after = dict(zip(trainer.group_state.names, trainer.group_state.norms))
     assert after == {**before, "b": 0.0, "c": 0.0, "d": 0.0}
     for x, y, _ in data.examples:
         trainer.update(x, np.array([y]))
     assert trainer.norms[1] > 0
-    tracked = trainer.ledger.square_norms.copy()
+    tracked = trainer.group_state.square_norms.copy()
     trainer.recompute_norms()
-    assert_allclose(tracked, trainer.ledger.square_norms)
+    assert_allclose(tracked, trainer.group_state.square_norms)
 
 
 @pytest.mark.parametrize("half_life", [0.7, 3.0])
@@ -348,7 +348,7 @@ def test_decayed_average_weights_models_by_their_age_for_ever(data, half_life):
     for t, (x, y, _) in enumerate(data.examples * 4):
         trainer.update(x, y)
         # more rounds than half-lives that a double could count
-        total = total * 2.0 ** (-1.0 / half_life) + trainer.ledger.scales[0] * trainer.banks[0].table
+        total = total * 2.0 ** (-1.0 / half_life) + trainer.group_state.scales[0] * trainer.banks[0].table
         weight = weight * 2.0 ** (-1.0 / half_life) + 1.0
         if t % 37 == 0:
             assert_allclose(trainer.predictor().banks[0].table[first], (total / weight)[first], rtol=1e-10)

@@ -37,7 +37,7 @@ class ArcBank(DenseBank):
         super().__init__(name, (1, 1, n_values))
 
     def add_potentials(self, x, potentials):
-        potentials += self.ledger.scales[0] * self.table[0, 0][getattr(x, self.names[0])]
+        potentials += self.group_state.scales[0] * self.table[0, 0][getattr(x, self.names[0])]
 
     def step(self, x, gradient):
         self._values = getattr(x, self.names[0])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.exceptions import InputError
 from omkl.regularizers import ElasticNetWeights, Regularizer, SquaredL21, SquaredLq
 

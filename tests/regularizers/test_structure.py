@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from omkl._named import resolve
+from omkl._components import resolve
 from omkl.exceptions import InputError
 from omkl.regularizers import (
     L1,
@@ -140,7 +140,7 @@ def test_a_name_that_does_not_fit_is_one_clear_sentence(text, message):
 
 def test_a_users_own_class_is_found_by_its_name():
     class Huberized(Ridge):
-        short_names = {"huberized": {}}
+        aliases = {"huberized": {}}
 
     assert isinstance(resolve(Regularizer, "huberized", "regularizer"), Huberized)
 

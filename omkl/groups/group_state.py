@@ -3,7 +3,7 @@
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups import _jit_ledger as jit
+from omkl.groups import _jit_group_state as jit
 from omkl.groups.mixing import Mixture
 
 #: Scales are folded into v when they leave this range (float64 parameters).
@@ -11,11 +11,11 @@ SCALE_RANGE = (1e-6, 1e6)
 _MIXED = ("kept", "given", "averages")
 
 
-class Ledger:
+class GroupState:
     r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (section 3, lazy scaling).
 
     Banks own the directions ``v_k`` and hold views of their slices of these arrays, so one jitted call over the
-    ledger serves all banks, and a proximal step costs O(p) whatever the dimension.
+    group_state serves all banks, and a proximal step costs O(p) whatever the dimension.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Ledger:
         Set when a round begins: the step of ``v_k`` along the gradient, and the scale before the proximal step.
     empty : bool array of shape (p,)
         Groups whose ``v_k`` is zero. Only forward-backward splitting empties groups.
-    born, died : bool arrays of shape (p,)
+    activated, deactivated : bool arrays of shape (p,)
         Groups that left zero, or reached it, in the last proximal step.
     kept, given : arrays of shape (p,)
         What folds and deaths have made of the ``v_k`` that there was at first: ``kept_k v_k`` of it is left in today's
@@ -54,8 +54,8 @@ class Ledger:
         self.rates = np.zeros(p)
         self.bases = np.ones(p)
         self.empty = np.ones(p, dtype=bool)
-        self.born = np.zeros(p, dtype=bool)
-        self.died = np.zeros(p, dtype=bool)
+        self.activated = np.zeros(p, dtype=bool)
+        self.deactivated = np.zeros(p, dtype=bool)
         self.kept = np.ones(p)
         self.given = np.zeros(p)
         self.removed = np.zeros(p)
@@ -64,12 +64,12 @@ class Ledger:
         self._before = np.zeros(p)
         first = 0
         for bank in banks:
-            bank.attach(LedgerSlice(self, first, first + len(bank.names)))
+            bank.attach(GroupStateView(self, first, first + len(bank.names)))
             first += len(bank.names)
 
     def rebuilt(self, banks):
-        """A ledger for banks that have gained groups: what is known of the others is kept, new groups are empty."""
-        grown = Ledger(banks)
+        """State for banks that have gained groups: what is known of the others is kept, new groups are empty."""
+        grown = GroupState(banks)
         places = [grown.names.index(name) for name in self.names]
         for name, array in self.state().items():
             if name != "weights":
@@ -101,14 +101,14 @@ class Ledger:
         Returns
         -------
         events : int
-            Non-zero if banks have something to settle.
+            Non-zero if banks have events to apply.
         norm : float
             Norm of all parameters together.
         """
         low, high = SCALE_RANGE
         return jit.rescale(
             self._before, after, radius, forgets, self.bases, self.scales, self.square_norms,
-            self.empty, self.born, self.died, self.removed, low, high,
+            self.empty, self.activated, self.deactivated, self.removed, low, high,
         )  # fmt: skip
 
     def discount(self, factor):
@@ -118,7 +118,7 @@ class Ledger:
         self.pending_weight *= factor
 
     def changes(self):
-        """What happened to the groups since the ledger was new, for :meth:`mix`; no round may follow."""
+        """What happened to the groups since the group state was new, for :meth:`mix`; no round may follow."""
         self.averages += self.pending_weight * self.scales
         self.pending_weight = 0.0
         names = ("scales", "kept", "given", "averages", "removed")
@@ -162,11 +162,11 @@ class Ledger:
         self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
 
 
-class LedgerSlice:
-    """A bank's share of the ledger: views of the same arrays."""
+class GroupStateView:
+    """A bank's share of the group state: views of the same arrays."""
 
-    def __init__(self, ledger, first, last):
-        self.ledger = ledger
+    def __init__(self, group_state, first, last):
+        self.group_state = group_state
         self.groups = slice(first, last)
         for name in (
             "scales",
@@ -176,30 +176,30 @@ class LedgerSlice:
             "rates",
             "bases",
             "empty",
-            "born",
-            "died",
+            "activated",
+            "deactivated",
             "kept",
             "given",
         ):
-            setattr(self, name, getattr(ledger, name)[self.groups])
+            setattr(self, name, getattr(group_state, name)[self.groups])
 
     def __reduce__(self):
-        # views of the ledger must be views again in a copy
-        return LedgerSlice, (self.ledger, self.groups.start, self.groups.stop)
+        # views of the group state must be views again in a copy
+        return GroupStateView, (self.group_state, self.groups.start, self.groups.stop)
 
     def average_weights(self):
-        averages, total = self.ledger.average_weights()
+        averages, total = self.group_state.average_weights()
         return averages[self.groups], total
 
     def fold(self):
-        """``(k, factor)`` of each group whose ``v_k`` must be multiplied: 0 if it died, else its scale, now 1.
+        """``(k, factor)`` of each group whose ``v_k`` is to be multiplied: 0 if deactivated, else its scale, now 1.
 
         The bank also moves ``a_k v_k`` into the sums of its average and sets ``a_k`` to 0: were ``a_k`` divided by the
         factor instead, it would grow with every fold, and swamp the digits of what is added later.
         """
         low, high = SCALE_RANGE
         outside = (self.scales != 0) & ((self.scales < low) | (self.scales > high))
-        factors = [(k, 0.0) for k in np.flatnonzero(self.died)]
+        factors = [(k, 0.0) for k in np.flatnonzero(self.deactivated)]
         for k in np.flatnonzero(outside):
             factors.append((k, self.scales[k]))
             self.square_norms[k] *= self.scales[k] ** 2

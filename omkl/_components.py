@@ -1,6 +1,6 @@
 """Choosing a part by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
 
-A class takes part by naming itself in ``short_names``; nothing is registered anywhere, so a user's own subclass is
+A class takes part by naming itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is
 found by its name as soon as it is defined.
 """
 
@@ -11,14 +11,14 @@ from typing import ClassVar
 from omkl.exceptions import InputError
 
 
-class Part:
+class Component:
     """What kernels, losses, regularizers, schedules and averages have in common: a value with named parameters.
 
     Parts are equal when they are of one class and their parameters are equal.
     """
 
     #: Names the part can be asked for by, and the parameters that each presets.
-    short_names: ClassVar[dict[str, dict]] = {}
+    aliases: ClassVar[dict[str, dict]] = {}
 
     def parameters(self):
         """The constructor's arguments, by name: what equality and model files use."""
@@ -45,7 +45,7 @@ def resolve(base, spec, what):
     Parameters
     ----------
     base : type
-        The family to look in. A member's ``short_names`` maps each of its names to the parameters it presets.
+        The family to look in. A member's ``aliases`` maps each of its names to the parameters it presets.
     spec : base or str
         An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
     what : str
@@ -56,9 +56,7 @@ def resolve(base, spec, what):
     if not isinstance(spec, str):
         raise InputError(f"{what} must be a {base.__name__} or a string, not {spec!r}.")
     name, _, settings = spec.partition(":")
-    family = {
-        short: (cls, preset) for cls in _family(base) for short, preset in vars(cls).get("short_names", {}).items()
-    }
+    family = {short: (cls, preset) for cls in _family(base) for short, preset in vars(cls).get("aliases", {}).items()}
     if name.strip() not in family:
         raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(family))}.")
     cls, preset = family[name.strip()]

@@ -36,11 +36,13 @@ def measure(bases, square_norms, norms):
 
 
 @njit(cache=True, nogil=True)
-def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, born, died, removed, low, high):
+def rescale(
+    before, after, radius, forgets, bases, scales, square_norms, empty, activated, deactivated, removed, low, high
+):
     """Proximal and projection step on the scales; returns which events the banks must settle, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-
-    backward splitting), a group that reaches zero becomes empty, one that leaves it is born, and scales outside
+    backward splitting), a group that reaches zero becomes empty, one that leaves it is activated, and scales outside
     ``[low, high]`` are folded into ``v``.
     """
     p = scales.shape[0]
@@ -62,17 +64,17 @@ def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, 
         scales[k] = bases[k] * (ratio * shrink)
         if not forgets:
             continue
-        born[k] = died[k] = False
+        activated[k] = deactivated[k] = False
         if scales[k] == 0.0:
             scales[k] = 0.0
             if square_norms[k] > 0.0:
-                died[k] = True
+                deactivated[k] = True
                 events |= DIED
             square_norms[k] = 0.0
             empty[k] = True
         else:
             if empty[k]:
-                born[k] = True
+                activated[k] = True
                 empty[k] = False
                 events |= BORN
             if scales[k] < low or scales[k] > high:
