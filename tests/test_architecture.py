@@ -8,10 +8,11 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_files", "_archive", "_cluster"}
+LEAVES = {"_checks", "exceptions", "_components", "_files", "_archive", "_cluster"}
 #: Each room, and the rooms whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
+    "_checks": {"exceptions"},
     "_components": {"exceptions"},
     "_files": set(),
     "_archive": {"_files", "exceptions"},
@@ -21,11 +22,11 @@ MAY_IMPORT = {
     "structures": LEAVES,
     "kernels": LEAVES,
     "groups": LEAVES | {"kernels", "structures"},
-    "online": LEAVES | {"groups", "losses", "regularizers", "structures"},
+    "online": LEAVES | {"groups", "losses", "persistence", "regularizers", "structures"},
     "batch": LEAVES | {"kernels", "losses", "regularizers"},
     "data": LEAVES | {"groups", "structures"},
     "plots": LEAVES,
-    "persistence": LEAVES | {"batch", "kernels", "losses", "online", "regularizers"},
+    "persistence": LEAVES,
     "estimators": LEAVES
     | {"batch", "data", "groups", "kernels", "losses", "online", "persistence", "regularizers", "structures"},
     "cli": LEAVES | {"data", "estimators", "kernels", "plots"},

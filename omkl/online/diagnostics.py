@@ -62,11 +62,13 @@ class RegretMonitor:
     The comparison costs one more pass over the data an epoch, and O(p) a round.
     """
 
-    def on_start(self, trainer, examples):
+    def on_start(self, trainer, source):
         """Forget earlier runs; the measured sums start here."""
+        if not hasattr(source, "examples"):
+            raise InputError("RegretMonitor compares with all examples at hand, which a stream does not have.")
         if not trainer.method.forgets:
             raise InputError("RegretMonitor bounds forward-backward splitting: use method='fobos'.")
-        self._examples = examples
+        self._examples = source.examples
         self._cumulative = self._gradients = self._inverse_rates = self._reach = 0.0
         self._last_rate = math.inf
         self._penalty = trainer.penalty()

@@ -10,6 +10,8 @@ from omkl.losses import StructuredHinge
 from omkl.online import Constant, Example, InverseSqrt, InverseTime, LinearDecay, MeanPolyak, OnlineTrainer
 from omkl.structures import Multiclass
 
+from ..passes import fit
+
 
 @pytest.mark.parametrize(
     ("schedule", "rates"),
@@ -50,7 +52,7 @@ def trained(schedule, epochs):
             pass
 
     examples = [Example(np.zeros((1, 0)), y, 1.0) for y in (0, 1, 0, 2, 0)]
-    trainer.fit(examples, epochs=epochs, callbacks=[Watch()])
+    fit(trainer, examples, epochs=epochs, callbacks=[Watch()])
     return rates
 
 
