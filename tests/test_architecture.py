@@ -8,7 +8,7 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components"}
+LEAVES = {"exceptions", "_components", "_cache"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 FILES = {"_files", "_archive"}
 LEARNING = GROUND | {"groups", "online", "batch"}
@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "exceptions": set(),
     "_components": {"exceptions"},
     "_files": set(),
+    "_cache": set(),
     "_archive": {"_files", "exceptions"},
     **dict.fromkeys(GROUND, LEAVES),
     "groups": LEAVES | {"kernels", "structures"},
