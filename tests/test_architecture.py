@@ -24,11 +24,11 @@ MAY_IMPORT = {
     "online": LEAVES | {"groups", "losses", "regularizers", "structures"},
     "batch": LEAVES | {"kernels", "losses", "regularizers"},
     "data": LEAVES | {"groups", "structures"},
-    "plots": LEAVES,
+    "reports": LEAVES | {"data"},
     "persistence": LEAVES | {"batch", "kernels", "losses", "online", "regularizers"},
     "estimators": LEAVES
     | {"batch", "data", "groups", "kernels", "losses", "online", "persistence", "regularizers", "structures"},
-    "cli": LEAVES | {"data", "estimators", "kernels", "plots"},
+    "cli": LEAVES | {"data", "estimators", "kernels", "reports"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
 
