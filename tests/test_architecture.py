@@ -8,12 +8,13 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_files", "_archive", "_cluster"}
+LEAVES = {"exceptions", "_components", "_files", "_archive", "_cluster", "_cache"}
 #: Each room, and the rooms whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
     "_components": {"exceptions"},
     "_files": set(),
+    "_cache": set(),
     "_archive": {"_files", "exceptions"},
     "_cluster": {"exceptions"},
     "losses": LEAVES,
