@@ -24,7 +24,7 @@ from functools import partial
 import numpy as np
 from tqdm import tqdm
 
-from omkl._cluster import workers_of
+from omkl.distributed.cluster import workers_of
 from omkl.exceptions import InputError
 from omkl.online.checkpoint import Course
 from omkl.online.executors import DaskExecutor, SerialExecutor

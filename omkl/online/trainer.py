@@ -51,7 +51,7 @@ class OnlineTrainer:
     regularizer : Regularizer or None
         A composite takes its proximal steps in turn.
     strength : float or callable
-        :math:`\lambda`, or a function of the round.
+        :math:`\lambda`, or a function of the sum of the weights that have been presented.
     schedule : Schedule
         Learning rates.
     method : {"fobos", "rda"}
@@ -82,6 +82,7 @@ class OnlineTrainer:
         self.coordinates_every = int(coordinates_every)
         self.recompute_every = RECOMPUTE_EVERY
         self.round = 0
+        self.presented = 0.0
         self.shrinkage = 0.0
         self._predictor = None
         self.group_state = GroupState(self.banks)
@@ -109,8 +110,15 @@ class OnlineTrainer:
         self._on_coordinates = [term for term in steps if term.on_coordinates]
 
     def update(self, x, y, weight=1.0):
-        """One round of Algorithm 1 (Martins et al. 2011); returns what it did."""
+        r"""One round of Algorithm 1 (Martins et al. 2011); returns what it did.
+
+        An example of weight w takes a gradient step of :math:`w \eta_t`, and the share :math:`w \eta_t \lambda` of the
+        proximal steps; one of weight 0 changes nothing.
+        """
+        if weight == 0.0:
+            return self._look_at(x, y)
         self.round += 1
+        self.presented += weight
         self._predictor = None
         group_state = self.group_state
         rate = self.schedule(self.round)
@@ -130,9 +138,9 @@ class OnlineTrainer:
                 bank.step(x, gradient)  # line 5
             square_gradient = weight**2 * float(np.add.reduce(group_state.square_gradients))
             if self.schedule.adaptive:
-                rate = self._adapt(rate, loss, square_gradient)
+                rate = self._adapt(rate, weight * loss, square_gradient)
 
-        step = self.method.proximal_weight(rate, self.round) * self.current_strength
+        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_strength
         self.shrinkage += step
         if self._on_coordinates:
             self._shrink_coordinates(step)
@@ -147,7 +155,7 @@ class OnlineTrainer:
         if self.schedule.adaptive:
             self.schedule.reach(distance)
 
-        group_state.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
+        group_state.pending_weight = 0.0 if self.average is None else weight * self.average.weight(self.round)
         group_state.total_weight += group_state.pending_weight
         if self.average is not None and self.average.period and self.round % self.average.period == 0:
             self._discount(1.0 / self.average.discount)
@@ -155,10 +163,17 @@ class OnlineTrainer:
             self.recompute_norms()
         return Step(weight * loss, norms, rate, square_gradient, potentials, y)
 
+    def _look_at(self, x, y):
+        """What a round on an example without weight is: nothing is learned."""
+        potentials = self.structure.zeros(len(x))
+        for bank in self.banks:
+            bank.add_potentials(x, potentials)
+        return Step(0.0, self.norms, 0.0, 0.0, potentials, y)
+
     @property
     def current_strength(self):
         r""":math:`\lambda` in this round."""
-        return self.strength(self.round) if callable(self.strength) else self.strength
+        return self.strength(self.presented) if callable(self.strength) else self.strength
 
     def _adapt(self, rate, loss, square_gradient):
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
@@ -346,7 +361,8 @@ class OnlineTrainer:
             other.group_state.total_weight,
             other.group_state.pending_weight,
         )
-        self.round, self.strength, self.radius = other.round, other.strength, other.radius
+        self.round, self.presented = other.round, other.presented
+        self.strength, self.radius = other.strength, other.radius
         self.schedule.load_state(other.schedule.state())
 
     def changes(self, since):
@@ -355,7 +371,7 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             own = bank.changes(_below(since, f"bank{index}/"))
             arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
-        counters = [self.round, self._coordinate_step, self.shrinkage, *self.schedule.state()]
+        counters = [self.round, self.presented, self._coordinate_step, self.shrinkage, *self.schedule.state()]
         return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
     def mix(self, changes, weights):
@@ -371,13 +387,15 @@ class OnlineTrainer:
             bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
 
         counters = np.array([change["counters"] for change in changes])
-        self.round = int(counters[:, 0].max())
-        self._coordinate_step, taken = (weights[:, None] * counters[:, 1:3]).sum(axis=0).tolist()
-        self.schedule.mix(counters[:, 3:], weights)
+        self.round, self.presented = int(counters[:, 0].max()), float(counters[:, 1].max())
+        self._coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
+        self.schedule.mix(counters[:, 4:], weights)
 
         rate = self.schedule(self.round)
         removed = (weights[:, None] * [change["groups/removed"] for change in changes]).sum(axis=0)
-        step, given_back = self.method.open_mix(group_state, rate, self.round, self.current_strength, taken, removed)
+        step, given_back = self.method.open_mix(
+            group_state, rate, self.presented, self.current_strength, taken, removed
+        )
         before = group_state.measure()[: self._n_penalized]
         norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
         for term in self._on_norms:
@@ -400,7 +418,7 @@ class OnlineTrainer:
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        arrays["counters"] = np.array([self.round, self._coordinate_step, *self.schedule.state()])
+        arrays["counters"] = np.array([self.round, self.presented, self._coordinate_step, *self.schedule.state()])
         return arrays
 
     def load_state(self, state):
@@ -410,8 +428,8 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             bank.load_state(_below(state, f"bank{index}/"))
         counters = state["counters"].tolist()
-        self.round, self._coordinate_step = int(counters[0]), counters[1]
-        self.schedule.load_state(counters[2:])
+        self.round, self.presented, self._coordinate_step = int(counters[0]), counters[1], counters[2]
+        self.schedule.load_state(counters[3:])
 
 
 def _nothing(*_):
