@@ -28,9 +28,8 @@ MAY_IMPORT = {
     "data": LEAVES | FILES | {"groups", "structures"},
     "persistence": LEAVES | FILES | LEARNING,
     "estimators": LEAVES | FILES | LEARNING | {"data", "distributed", "persistence"},
-    "plots": LEAVES | FILES,
     "reports": LEAVES | FILES | LEARNING | {"data", "estimators"},
-    "cli": LEAVES | FILES | LEARNING | {"data", "distributed", "estimators", "plots", "reports"},
+    "cli": LEAVES | FILES | LEARNING | {"data", "distributed", "estimators", "reports"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
 

@@ -110,9 +110,9 @@ def add_treebank_options(parser):
     )  # fmt: skip
 
 
-def add_format_option(parser, formats):
+def add_format_option(parser):
     """``--format`` of a file."""
-    parser.add_argument("--format", choices=formats, help="format of the data; guessed from the file's name by default")
+    parser.add_argument("--format", metavar="NAME", help="format of the data; guessed from the file's name by default")
 
 
 def add_row_options(parser):

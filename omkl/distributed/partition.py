@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,8 +38,9 @@ class KernelPartition:
     ``which`` are indices into the partition, (k,), or None for all of its kernels.
     """
 
+    _stack: PackedStack
+
     def __init__(self) -> None:
-        self._stack: PackedStack | None = None
         # weights and indices of the latest sum, and the sum
         self._latest_sum: tuple[np.ndarray, np.ndarray | None, PackedStack] | None = None
 
@@ -69,47 +69,47 @@ class KernelPartition:
 
     # ---- what a stack answers -----------------------------------------------------------------------------------
 
-    def rows(self, which: Sequence[int] | None) -> np.ndarray:
+    def rows(self, which: np.ndarray | None) -> np.ndarray:
         """Packed kernels themselves: (k, N (N + 1) / 2) in the type of the storage."""
         return self._stack.rows[which]
 
-    def quadratics(self, vector: np.ndarray, which: Sequence[int] | None) -> np.ndarray:
+    def quadratics(self, vector: np.ndarray, which: np.ndarray | None) -> np.ndarray:
         """See :class:`~omkl.kernels.KernelStack`."""
         return self._stack.quadratics(np.array(vector), which)
 
-    def products(self, vectors: np.ndarray, which: Sequence[int] | None) -> np.ndarray:
+    def products(self, vectors: np.ndarray, which: np.ndarray | None) -> np.ndarray:
         """See :class:`~omkl.kernels.KernelStack`."""
         return self._stack.products(np.array(vectors), which)
 
-    def diagonals(self, which: Sequence[int] | None) -> np.ndarray:
+    def diagonals(self, which: np.ndarray | None) -> np.ndarray:
         """See :class:`~omkl.kernels.KernelStack`."""
         return self._stack.diagonals(which)
 
-    def traces(self, which: Sequence[int] | None) -> np.ndarray:
+    def traces(self, which: np.ndarray | None) -> np.ndarray:
         """See :class:`~omkl.kernels.KernelStack`."""
         return self._stack.traces(which)
 
-    def packed_sum(self, weights: np.ndarray, which: Sequence[int] | None) -> np.ndarray:
+    def packed_sum(self, weights: np.ndarray, which: np.ndarray | None) -> np.ndarray:
         """``sum_m w_m K_m``, packed: (N (N + 1) / 2,) float64."""
         return self._sum(weights, which).rows[0]
 
-    def sum_product(self, weights: np.ndarray, which: Sequence[int] | None, vector: np.ndarray) -> np.ndarray:
+    def sum_product(self, weights: np.ndarray, which: np.ndarray | None, vector: np.ndarray) -> np.ndarray:
         """``sum_m w_m K_m v``: (N,)."""
         return self._sum(weights, which).products(np.array(vector))[0]
 
-    def sum_rows(self, weights: np.ndarray, which: Sequence[int] | None, samples: np.ndarray) -> np.ndarray:
+    def sum_rows(self, weights: np.ndarray, which: np.ndarray | None, samples: np.ndarray) -> np.ndarray:
         """Rows of ``sum_m w_m K_m``: (s, N)."""
         return self._sum(weights, which).combine(np.ones(1), None, samples)
 
-    def sum_diagonal(self, weights: np.ndarray, which: Sequence[int] | None) -> np.ndarray:
+    def sum_diagonal(self, weights: np.ndarray, which: np.ndarray | None) -> np.ndarray:
         """The diagonal of ``sum_m w_m K_m``: (N,)."""
         return self._sum(weights, which).diagonals()[0]
 
-    def _sum(self, weights: np.ndarray, which: Sequence[int] | None) -> PackedStack:
+    def _sum(self, weights: np.ndarray, which: np.ndarray | None) -> PackedStack:
         """The weighted sum, as a stack of one kernel; the latest is kept, as solvers multiply by it many times."""
         if self._latest_sum is not None:
             known_weights, known_which, total = self._latest_sum
-            if np.array_equal(weights, known_weights) and np.array_equal(which, known_which):
+            if np.array_equal(weights, known_weights) and np.array_equal(which, known_which):  # type: ignore[arg-type]
                 return total
         total = self._stack.summed(weights, which).kernels
         self._latest_sum = weights, which, total

@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from omkl._cache import RecentlyUsed
 from omkl.distributed.cluster import workers_of
 from omkl.distributed.partition import KernelSpec
 from omkl.distributed.worker_partitions import Call, WorkerPartitions
@@ -219,13 +220,12 @@ class DistributedStack:
         self, method: str, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None
     ) -> np.ndarray:
         """What a method of the partitions gives for each kernel; ``vectors`` are one for all, or one for each."""
-        parts, arguments = list(self.split(which)), ()
+        parts = list(self.split(which))
         result = np.empty((self.n_kernels if which is None else len(which), *shape))
         calls = {}
         for s, at, local in parts:
-            if vectors is not None:
-                arguments = (vectors if np.ndim(vectors) == 1 else vectors[at],)
-            calls[s] = (method, *arguments, local)
+            own = () if vectors is None else (vectors if np.ndim(vectors) == 1 else vectors[at],)
+            calls[s] = (method, *own, local)
         for (_, at, _), values in zip(parts, self.ask(calls)):
             result[at] = values
         return result
@@ -278,36 +278,25 @@ class _KernelCache:
 
     def __init__(self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int) -> None:
         length = n_samples * (n_samples + 1) // 2
-        self._capacity = min(budget // (length * dtype.itemsize), n_kernels)
+        self._recent = RecentlyUsed(min(budget // (length * dtype.itemsize), n_kernels))
         # what is not written yet takes no memory
-        self.stack = PackedStack(np.empty((self._capacity, length), dtype=dtype), n_jobs=os.cpu_count() or 1)
-        # the row of each kernel, or -1; the kernel of each row, and when it was used last
-        self._rows = np.full(n_kernels, -1)
-        self._kernels, self._used = np.full((2, self._capacity), -1)
-        self._clock = 0
+        self.stack = PackedStack(np.empty((self._recent.capacity, length), dtype=dtype), n_jobs=os.cpu_count() or 1)
 
     @property
     def nbytes(self) -> int:
-        return np.count_nonzero(self._kernels >= 0) * self.stack.length * self.stack.rows.itemsize
+        return len(self._recent) * self.stack.length * self.stack.rows.itemsize
 
-    def fits(self, which: Which) -> bool:
+    def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
         """Whether these kernels can all be kept; None stands for all there are, which stay where they are."""
-        return which is not None and len(which) <= self._capacity
+        return which is not None and len(which) <= self._recent.capacity
 
-    def indices(self, which: Which, fetch: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def indices(self, which: Sequence[int] | np.ndarray, fetch: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The rows of ``stack`` with these kernels, once those that are missing are fetched: int array (k,)."""
-        which = np.asarray(which, dtype=np.int64)
-        self._clock += 1
-        missing = np.unique(which[self._rows[which] < 0])
-        self._used[self._rows[np.setdiff1d(which, missing)]] = self._clock
-        if len(missing):
-            fetched = fetch(missing)
-            oldest = np.argsort(self._used, kind="stable")[: len(missing)]
-            dropped = self._kernels[oldest]
-            self._rows[dropped[dropped >= 0]] = -1
-            self.stack.rows[oldest] = fetched
-            self._rows[missing], self._kernels[oldest], self._used[oldest] = oldest, missing, self._clock
-        return self._rows[which]
+
+        def fill(kernels: list, rows: list[int]) -> None:
+            self.stack.rows[rows] = fetch(np.array(kernels))
+
+        return np.array(self._recent.places(np.asarray(which).tolist(), fill), dtype=np.int64)
 
 
 def _require_sendable(spec: KernelSpec) -> None:

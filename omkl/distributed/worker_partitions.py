@@ -50,9 +50,9 @@ class WorkerPartitions:
         self.client, self._recipes = client, recipes
         workers = workers_of(client)
         self._addresses = [workers[s % len(workers)] for s in range(len(recipes))]
-        self._losses, self._lost_with = [0] * len(recipes), set()
+        self._losses, self._lost_with = [0] * len(recipes), set[str]()
         self._futures = [self._start(address) for address in self._addresses]
-        self._actors = [None] * len(recipes)
+        self._actors: list[Any] = [None] * len(recipes)
         fillings = [recipe() for recipe in recipes]
         # calls of different partitions side by side, those of one partition one after the other
         while calls := {s: call for s, filling in enumerate(fillings) if (call := next(filling, None)) is not None}:
@@ -160,7 +160,7 @@ class WorkerPartitions:
             alive = [address for address in workers_of(self.client) if not (patient and address in self._lost_with)]
             loads = {address: self._addresses.count(address) for address in alive}
             if loads and (min(loads.values()) == 0 or not patient):
-                return min(loads, key=loads.get)
+                return min(loads, key=loads.__getitem__)
             time.sleep(0.1)
 
 

@@ -37,7 +37,7 @@ class OnlineEstimator(BaseEstimator):
     """Base of every online estimator: parameters, training, what is learned, model files."""
 
     #: The family that ``loss`` names a member of.
-    _losses = StructuredLoss
+    _losses: type = StructuredLoss
 
     def _resolve(self):
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
