@@ -18,9 +18,9 @@ class ForwardBackward:
     def prepare(self, group_state):
         """Nothing is stored for groups at zero, and at the start all are."""
 
-    def begin(self, group_state, rate, weight):
-        """Open a round: the loss gradient moves ``theta`` by ``-rate * weight``."""
-        group_state.begin_forward_backward(rate * weight)
+    def begin(self, group_state, rate, weight, decay):
+        """Open a round: ``theta`` shrinks by ``decay``, and the loss gradient moves it by ``-rate * weight``."""
+        group_state.begin_forward_backward(rate * weight, decay)
 
     def proximal_weight(self, rate, weight, presented):
         """Weight of the proximal step of an example, to be multiplied with the regularization strength."""
@@ -57,7 +57,7 @@ class DualAveraging:
         """Gradients are summed for every group, dead or alive."""
         group_state.empty[:] = False
 
-    def begin(self, group_state, rate, weight):
+    def begin(self, group_state, rate, weight, decay):
         """Open a round: the gradient adds to the sum, of which the parameters are ``-rate`` times, then shrunk."""
         group_state.begin_dual_averaging(weight, rate)
 
