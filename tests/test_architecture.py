@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import networkx
 import pytest
 
 import omkl
@@ -65,6 +66,38 @@ def test_the_subpackages_have_no_circle():
         free = [name for name, below in MAY_IMPORT.items() if name not in settled and below <= settled]
         assert free, "the subpackages import each other in a circle"
         settled.update(free)
+
+
+def file_of(module):
+    """The file that a module of omkl is read from, or None; where names are loaded lazily, the stub that lists them."""
+    path = ROOT.joinpath(*module.split(".")[1:])
+    candidates = (path / "__init__.pyi", path / "__init__.py", path.with_suffix(".py"))
+    return next((file for file in candidates if file.exists()), None)
+
+
+def imported_files(path):
+    """The files that a file imports, at its top or inside functions."""
+    package = ".".join(["omkl", *path.parent.relative_to(ROOT).parts])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{package}.{node.module or ''}".rstrip(".")] if node.level else [node.module]
+            modules = [f"{names[0]}.{alias.name}" for alias in node.names]
+            names = [module if file_of(module) else names[0] for module in modules]
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from (file_of(name) for name in names if name.split(".")[0] == "omkl")
+
+
+def test_the_files_have_no_circle():
+    files = {*MODULES, *ROOT.rglob("__init__.pyi")}
+    graph = networkx.DiGraph((file, other) for file in files for other in imported_files(file))
+    circles = [
+        sorted(str(file.relative_to(ROOT)) for file in circle)
+        for circle in networkx.strongly_connected_components(graph)
+        if len(circle) > 1
+    ]
+    known = [["regularizers/base.py", "regularizers/composite.py", "regularizers/group_norms.py"]]
+    assert circles in ([], known)
 
 
 def test_only_omkl_distributed_imports_dask():
