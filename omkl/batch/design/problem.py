@@ -11,7 +11,7 @@ from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.regularizers import L21, ElasticNet, Regularizer, Scaled
+from omkl.regularizers import Regularizer
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,8 @@ def slope_at_zero(regularizer):
     omkl.exceptions.InputError
         If it selects none.
     """
-    if isinstance(regularizer, Scaled):
-        return regularizer.factor * slope_at_zero(regularizer.regularizer)
-    if isinstance(regularizer, L21):
-        return 1.0
-    if isinstance(regularizer, ElasticNet) and regularizer.mu < 1:
-        return 1.0 - regularizer.mu
+    if regularizer.separable and regularizer.elastic is not None and regularizer.slope_at_zero > 0:
+        return regularizer.slope_at_zero
     raise InputError(
         f"{regularizer!r} selects no groups of columns: use L1, L21 or ElasticNet with mu < 1, or a multiple of one."
     )

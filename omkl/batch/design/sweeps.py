@@ -111,4 +111,4 @@ class Sweeps:
 
 def ridge_of(regularizer):
     """Curvature of a regularizer that selects groups: its proximity operator has the slope ``1 / (1 + ridge)``."""
-    return float(1.0 / regularizer.prox_slope(np.full(1, 1e300), 1.0)[0] - 1.0)
+    return float(regularizer.elastic[1])
