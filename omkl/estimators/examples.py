@@ -15,8 +15,8 @@ def presentations(chosen: np.ndarray, weights: np.ndarray | None) -> tuple[np.nd
     """How often examples are presented in an epoch, and with what weights, for sample weights of any size.
 
     A sample weight is how often the example is presented: an example of weight 3 comes three times, at its places of
-    the random order, and one of weight 2.5 twice with its whole gradient and once with half of it. So weights mean
-    what they mean for a batch learner (weight 3 is three copies, weight 0 none), and steps stay small.
+    the random order, and one of weight 2.5 twice and once with half of its gradient and half of the proximal steps. So
+    weights mean what they mean for a batch learner (weight 3 is three copies, weight 0 none), and steps stay small.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ _MIXED = ("kept", "given", "averages")
 
 
 class GroupState:
-    r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (section 3, lazy scaling).
+    r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k`.
 
     Banks own the directions ``v_k`` and hold views of their slices of these arrays, so one jitted call over the
     group_state serves all banks, and a proximal step costs O(p) whatever the dimension.
@@ -82,9 +82,9 @@ class GroupState:
         """Group norms ``b_k = s_k ||v_k||`` of the current model."""
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
-    def begin_forward_backward(self, rate):
+    def begin_forward_backward(self, rate, decay=1.0):
         jit.begin_forward_backward(
-            self.scales, self.empty, self.averages, self.pending_weight, rate, self.bases, self.rates
+            self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight, base):

@@ -3,7 +3,7 @@
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, UniformAverage
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpointer, Checkpoints
-from omkl.online.diagnostics import RegretMonitor, regret_bound
+from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.executors import DaskExecutor
 from omkl.online.history import to_frame
 from omkl.online.mixing import ParameterMixing
@@ -51,7 +51,10 @@ __all__ = [
     "TrainingLoop",
     "TrainingProgress",
     "UniformAverage",
+    "lipschitz_constant",
+    "optimal_eta0",
     "regret_bound",
     "serial_pass",
+    "solution_radius",
     "to_frame",
 ]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl._cluster import workers_of
+from omkl.distributed.cluster import workers_of
 from omkl.exceptions import InputError
 from omkl.online.executors import DaskExecutor, SerialExecutor
 from omkl.online.trainer import OnlineTrainer, Step
@@ -151,7 +151,7 @@ def blueprint(trainer):
     return partial(
         _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
         strength=trainer.strength, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
-        coordinates_every=trainer.coordinates_every,
+        coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
     )  # fmt: skip
 
 

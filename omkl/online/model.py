@@ -51,12 +51,12 @@ class Codec(Protocol):
 
 
 class GrowingHorizon:
-    """Strength ``1 / (C t)``: the mean in the objective is over the examples seen so far."""
+    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
 
     def __init__(self, C: float) -> None:
         self.C = C
 
-    def __call__(self, t: int) -> float:
+    def __call__(self, t: float) -> float:
         return 1.0 / (self.C * t)
 
 

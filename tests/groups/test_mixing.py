@@ -96,8 +96,8 @@ def test_exact_keys_of_all_shards_need_room(examples):
         fit(trainer, examples.part(chosen))
         needed.append(np.add.reduceat(trainer.banks[0]._keys != 0, bases[:-1]).max() + 1)
     fit(make_trainer(np.float32, True, int(needed[2]) + 50, Ridge(), 0.01), examples, make_pass=ParameterMixing(2))
+    small = make_trainer(np.float32, True, int(max(needed[:2])), Ridge(), 0.01)
     with pytest.raises(InputError, match="table of exact keys is full"):
-        small = make_trainer(np.float32, True, int(max(needed[:2])), Ridge(), 0.01)
         fit(small, examples, make_pass=ParameterMixing(2))
 
 

@@ -1,0 +1,1 @@
+"""What batch solvers share: problems, certificates, the record of a search, regularization paths."""

@@ -1,0 +1,1 @@
+"""Solvers on design matrices."""

@@ -1,0 +1,134 @@
+"""Design matrices, as solvers meet them: one pass over all columns, or a few columns at a time. Never copied."""
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from omkl.batch.design._jit_columns import dense_products, dense_products_and_squares, sparse_products
+from omkl.exceptions import InputError
+
+
+class Design:
+    """A matrix (m, n) of m samples by n columns.
+
+    Attributes
+    ----------
+    shape : (m, n)
+    selective : bool
+        Whether a few columns can be looked at for less than all: then ``some_correlations`` and
+        ``correlations_and_norms`` are there.
+    """
+
+    selective = False
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+        self.shape = matrix.shape
+
+    def correlations(self, rho):
+        r""":math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass."""
+        return np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+
+    def some_correlations(self, indices, rho):
+        """Those of the columns that ``indices`` names alone."""
+        raise NotImplementedError
+
+    def correlations_and_norms(self, rho):
+        """Correlations with all columns, and the columns' norms: two arrays (n,)."""
+        raise NotImplementedError
+
+    def columns(self, indices):
+        """Those columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design."""
+        raise NotImplementedError
+
+    def product(self, indices, coefficients):
+        r""":math:`\sum_j A_j w_j` over the columns that ``indices`` names, (m,)."""
+        if not len(indices):
+            return np.zeros(self.shape[0])
+        if 4 * len(indices) > self.shape[1]:
+            full = np.zeros(self.shape[1], dtype=self.matrix.dtype)
+            full[indices] = coefficients
+            return np.asarray(self.matrix @ full, dtype=np.float64)
+        return self.columns(indices) @ coefficients
+
+
+class DenseDesign(Design):
+    """A float32 or float64 array, C or F order."""
+
+    def __init__(self, matrix):
+        super().__init__(matrix)
+        self._transposed = matrix.T
+        self.selective = matrix.flags.f_contiguous
+
+    def some_correlations(self, indices, rho):
+        return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
+
+    def correlations_and_norms(self, rho):
+        found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
+        return found, np.sqrt(squares)
+
+    def columns(self, indices):
+        if self.matrix.flags.f_contiguous:
+            return self._transposed[indices].astype(np.float64, copy=False).T
+        return np.asfortranarray(np.take(self.matrix, indices, axis=1), dtype=np.float64)
+
+
+class SparseDesign(Design):
+    """A CSC or CSR matrix; columns come faster out of CSC."""
+
+    def __init__(self, matrix):
+        super().__init__(matrix)
+        self._transposed = matrix.T
+        self.selective = matrix.format == "csc"
+
+    def some_correlations(self, indices, rho):
+        return sparse_products(self.matrix.data, self.matrix.indices, self.matrix.indptr, indices, rho)
+
+    def correlations_and_norms(self, rho):
+        squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
+        return self.correlations(rho), np.sqrt(squares)
+
+    def columns(self, indices):
+        return sparse.csc_matrix(self.matrix[:, indices], dtype=np.float64)
+
+
+class OperatorDesign(Design):
+    """A matrix known by its products alone: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
+
+    def correlations(self, rho):
+        return np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel()
+
+    def columns(self, indices):
+        found = np.empty((self.shape[0], len(indices)), order="F")
+        unit = np.zeros(self.shape[1])
+        for k, j in enumerate(indices):
+            unit[j] = 1.0
+            found[:, k] = self.matrix.matvec(unit)
+            unit[j] = 0.0
+        return found
+
+    def product(self, indices, coefficients):
+        full = np.zeros(self.shape[1])
+        full[indices] = coefficients
+        return np.asarray(self.matrix.matvec(full), dtype=np.float64).ravel()
+
+
+def as_design(matrix):
+    """The :class:`Design` of an array, a scipy sparse matrix or a ``LinearOperator``.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If it is none of these, or not two-dimensional.
+    """
+    if isinstance(matrix, Design):
+        return matrix
+    if isinstance(matrix, LinearOperator):
+        return OperatorDesign(matrix)
+    if sparse.issparse(matrix):
+        matrix = matrix if matrix.format in ("csc", "csr") else matrix.tocsc()
+        return SparseDesign(matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64))
+    matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.number) or np.iscomplexobj(matrix):
+        raise InputError(f"A design must be a real matrix (m, n), not an array of {matrix.dtype} {matrix.shape}.")
+    return DenseDesign(matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64))

@@ -1,0 +1,114 @@
+"""Rounds of coordinate descent on a panel: they find the support for little, where Newton's method would factor it."""
+
+import numpy as np
+from scipy import sparse
+
+from omkl.batch.core.intercept import second_derivative
+from omkl.batch.design._jit_sweeps import dense_bends, settle, sparse_bends, sweep_dense, sweep_sparse
+from omkl.batch.design.problem import slope_at_zero
+
+#: Sweeps of a round, while they gain this share of what the first did.
+MOST_SWEEPS, WORTH = 20, 0.05
+#: A sweep takes the time of so many times its operations in products and factors of matrices.
+FASTER_FACTORS = 5.0
+#: Sweeps that settle the active groups at most, while they gain this share of the most that one did; and how many of
+#: them go between two Newton steps.
+MOST_SETTLING, SETTLED, EVERY = 100, 1e-4, 10
+#: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature.
+LEAST_DAMPING = 1e-3
+
+
+class Sweeps:
+    r"""Coordinate descent on a quadratic model of the loss, group by group.
+
+    A round takes the loss's second derivatives h at the present predictions, sweeps once over all groups and then over
+    the active ones. A group's step is the proximity operator of the regularizer at :math:`w_g + B_g^\top \rho / h_g`,
+    with :math:`h_g` the trace of :math:`B_g^\top \mathrm{diag}(h) B_g`, and :math:`\rho` the model's dual point, which
+    every step keeps up to date. Sweeps that have gone on for as long as it takes to form the inner products of the
+    active columns and a Newton system, as they do on badly conditioned designs, give way to just that.
+
+    Parameters
+    ----------
+    problem : DesignProblem
+    panel : Panel
+
+    Attributes
+    ----------
+    damping : float in [0, 1]
+        Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
+    """
+
+    def __init__(self, problem, panel):
+        self._problem, self._panel, self._blocks = problem, panel, panel.blocks
+        self._starts = np.append(panel.blocks.starts, len(panel.columns))
+        self._groups = np.arange(len(panel.groups))
+        regularizer, C = problem.regularizer, problem.C
+        self._penalty = C * slope_at_zero(regularizer), C * ridge_of(regularizer)
+        if sparse.issparse(panel.matrix):
+            self._matrix = panel.matrix.data, panel.matrix.indices, panel.matrix.indptr
+            self._bends_of, self._sweep = sparse_bends, sweep_sparse
+        else:
+            self._matrix = (panel.matrix.T,)
+            self._bends_of, self._sweep = dense_bends, sweep_dense
+        self._curvature = None
+        self.damping = 0.0
+
+    def round(self, w, outputs):
+        """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
+        loss, y = self._problem.loss, self._problem.y
+        w, rho = w.copy(), -loss.gradient(y, outputs)
+        curvature = second_derivative(loss, y, rho)
+        if not curvature.any():
+            self.damping = max(self.damping, LEAST_DAMPING)
+        curvature += self.damping * (loss.curvature - curvature)
+        if self._curvature is None or not np.array_equal(curvature, self._curvature):
+            self._curvature, self._bends = curvature, self._bends_of(*self._matrix, self._starts, curvature)
+        groups, first = self._groups, None
+        for sweeps in range(1, MOST_SWEEPS + 1):
+            gained = self._sweep(*self._matrix, self._starts, groups, curvature, self._bends, *self._penalty, w, rho)
+            if self._problem.intercept and curvature.any():
+                rho -= curvature * (rho.sum() / curvature.sum())
+            first = gained if first is None else first
+            groups = np.flatnonzero(self._blocks.norms(w))
+            if sweeps > self._price(groups):
+                self._settle(groups, w, rho)
+                break
+            if gained <= WORTH * first:
+                break
+        return w
+
+    def learn(self, halved):
+        """Damp the next round more if this one had to be shortened, and less if not."""
+        if halved:
+            self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
+        else:
+            self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
+
+    def _price(self, groups):
+        """Sweeps over these groups that take the time of their inner products and a Newton system.
+
+        With a columns of e entries they are :math:`a^2 e` and :math:`a^3` operations, and a sweep is :math:`4 a e`.
+        """
+        columns, entries = self._blocks.sizes[groups].sum(), self._matrix[0].size / len(self._starts)
+        return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
+
+    def _settle(self, groups, w, rho):
+        """Minimise the quadratic model over these groups alone, in place."""
+        chosen = np.zeros(len(self._groups), dtype=bool)
+        chosen[groups] = True
+        places = np.flatnonzero(self._blocks.spread(chosen))
+        columns = self._panel.matrix[:, places]
+        gram = self._panel.gram(places, self._curvature, columns)
+        if self._problem.intercept:
+            means = columns.T @ self._curvature
+            gram = gram - np.outer(means, means) / self._curvature.sum()
+        found, starts = w[places], np.append(0, np.cumsum(self._blocks.sizes[groups]))
+        settle(
+            gram, starts, self._bends[groups], *self._penalty, found, columns.T @ rho, MOST_SETTLING, SETTLED, EVERY
+        )  # fmt: skip
+        w[places] = found
+
+
+def ridge_of(regularizer):
+    """Curvature of a regularizer that selects groups: its proximity operator has the slope ``1 / (1 + ridge)``."""
+    return float(regularizer.elastic[1])

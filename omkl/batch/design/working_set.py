@@ -1,0 +1,130 @@
+"""The working set of a design: a growing panel of its columns in double precision, with their inner products."""
+
+import numpy as np
+from scipy import sparse
+
+from omkl.batch.design.blocks import Blocks
+
+#: Share of the panel's columns from which on a product with all of them is cheaper than a copy of the active ones.
+COPIED = 0.3
+
+
+class Panel:
+    r"""Columns of some groups, divided by their groups' weights, so that every group weighs 1 here.
+
+    With an intercept, dense columns are centered as well: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`,
+    and :math:`1^\top \rho = 0` leaves :math:`A^\top \rho` as it is. Otherwise columns far from 0 would be nearly
+    collinear with the constant.
+
+    Attributes
+    ----------
+    groups : int array of shape (g,)
+    columns : int array of shape (k,)
+    blocks : Blocks
+    matrix : array (m, k) in Fortran order, or CSC matrix
+    """
+
+    def __init__(self, problem):
+        self._problem = problem
+        m = problem.design.shape[0]
+        self.groups = np.empty(0, dtype=np.int64)
+        self.columns = np.empty(0, dtype=np.int64)
+        self.blocks = Blocks(np.empty(0, dtype=np.int64))
+        self._scales = np.empty(0)
+        self._means = np.empty(0)
+        self._store = np.empty((m, 0), order="F")
+        self.matrix = self._store
+        self._known = np.empty(0, dtype=np.int64)
+        self._places = np.empty(0, dtype=np.int64)
+        self._gram = np.empty((0, 0))
+
+    def extend(self, groups):
+        """Bring in more groups, behind those that are there."""
+        whole = self._problem.groups
+        columns, _ = whole.columns_of(groups)
+        found = self._problem.design.columns(columns)
+        self.groups = np.concatenate([self.groups, groups])
+        self.blocks = Blocks(whole.blocks.sizes[self.groups])
+        self.columns = np.concatenate([self.columns, columns])
+        if whole.weights is not None:
+            scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])
+            self._scales = np.concatenate([self._scales, scales])
+            found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
+        self._means = np.concatenate([self._means, self._center(found)])
+        self._places = np.concatenate([self._places, np.full(len(columns), -1)])
+        self._append(found)
+
+    def _center(self, found):
+        """Subtract the means of columns in place, and return them; 0 where they stay as they are."""
+        if sparse.issparse(found) or not self._problem.intercept:
+            return np.zeros(found.shape[1])
+        means = found.mean(axis=0)
+        found -= means
+        return means
+
+    def intercept(self, w, b):
+        """The intercept of the design's own columns, for coefficients w (k,) and intercept b of the panel."""
+        return float(b - self._means @ w)
+
+    def _append(self, found):
+        k = len(self.columns)
+        if sparse.issparse(found):
+            empty = self.matrix.shape[1] == 0
+            self.matrix = found if empty else sparse.hstack([self.matrix, found], format="csc")
+            return
+        if k > self._store.shape[1]:
+            grown = np.empty((found.shape[0], max(k, 2 * self._store.shape[1])), order="F")
+            grown[:, : k - found.shape[1]] = self.matrix
+            self._store = grown
+        self._store[:, k - found.shape[1] : k] = found
+        self.matrix = self._store[:, :k]
+
+    def outputs(self, w):
+        """Predictions of coefficients w (k,), without an intercept."""
+        support = np.flatnonzero(w)
+        if len(support) > COPIED * len(w):
+            return self.matrix @ w
+        return self.matrix[:, support] @ w[support]
+
+    @property
+    def mean_square(self):
+        """Mean of the squared norms of the columns; 1 where all are zero."""
+        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
+        return float(np.linalg.norm(entries)) ** 2 / max(len(self.columns), 1) or 1.0
+
+    def scaled(self, coefficients):
+        """Coefficients of the panel from those of the design's columns."""
+        return coefficients if not len(self._scales) else coefficients * self._scales
+
+    def unscaled(self, coefficients):
+        """Coefficients of the design's columns from those of the panel."""
+        return coefficients if not len(self._scales) else coefficients / self._scales
+
+    def gram(self, active, weights, columns):
+        r""":math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples, (a, a)."""
+        if np.all(weights == 1.0):
+            return self._plain_gram(active)
+        if sparse.issparse(columns):
+            return (columns.T @ (sparse.diags_array(weights) @ columns)).toarray()
+        half = columns * np.sqrt(weights)[:, None]
+        return half.T @ half
+
+    def _plain_gram(self, active):
+        """Without weights; the inner products of all columns that were ever active are kept."""
+        new = active[self._places[active] < 0]
+        if len(new):
+            known = len(self._known)
+            self._known = np.concatenate([self._known, new])
+            self._places[new] = np.arange(known, len(self._known))
+            grown = np.empty((len(self._known), len(self._known)))
+            grown[:known, :known] = self._gram
+            strip = _dense(self.matrix[:, self._known].T @ self.matrix[:, new])
+            grown[:, known:] = strip
+            grown[known:, :known] = strip[:known].T
+            self._gram = grown
+        places = self._places[active]
+        return self._gram[places][:, places]
+
+
+def _dense(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix

@@ -1,0 +1,211 @@
+r"""An interior-point Newton method for the smooth duals that proximal and one-step solvers minimise.
+
+Both minimise, over :math:`\rho` in the domain of the loss and with :math:`\sum_i \rho_i = 0` where there is an
+intercept,
+
+.. math:: \sum_i l^*(y_i, -\rho_i)
+          + e\bigl(\|\alpha_1 + \gamma \rho\|_{K_1}, \ldots, \|\alpha_M + \gamma \rho\|_{K_M}\bigr)
+
+with a smooth convex :math:`e`, mostly a sum over kernels, flat up to the threshold below which a kernel is inactive.
+The equality is a row of the Newton system, whose multiplier is the intercept; bounds are kept by a primal-dual barrier
+(Wright 1997).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.blas import dgemm
+
+from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky, solve_by_iterations
+
+#: Part of the way to a bound that a step may go.
+TO_BOUND = 0.99
+ARMIJO = 1e-4
+
+
+class KernelTerm:
+    r"""The second term, over a working set, at a current :math:`\rho`; it knows what a move along a line does to it.
+
+    Parameters
+    ----------
+    kernels : KernelStack
+    which : int array of shape (k,)
+    curve : object
+        ``value(norms)``, ``first(norms)``, ``second(norms)`` and ``coupling(norms)``: ``gamma e`` of all norms, its
+        gradient, and its Hessian ``diag(second) - coupling coupling'``, in which None stands for no coupling.
+    rho, images : arrays of shapes (N,) and (k, N)
+        The point, and :math:`K_m \rho`.
+    alpha_images, alpha_squares : arrays of shapes (k, N) and (k,)
+        :math:`K_m \alpha_m` and :math:`\|\alpha_m\|^2`.
+    gamma : float
+    """
+
+    def __init__(self, kernels, which, curve, rho, images, alpha_images=0.0, alpha_squares=0.0, gamma=1.0):
+        self.kernels, self.which, self.curve, self.gamma = kernels, which, curve, gamma
+        self.rho, self.images = rho, images
+        self._kept_for = None
+        self.alpha_images, self.alpha_squares = alpha_images, alpha_squares
+        self._refresh()
+
+    def _refresh(self):
+        self.point_images = self.alpha_images + self.gamma * self.images
+        self.squares = self.alpha_squares + self.gamma * ((self.alpha_images + self.point_images) @ self.rho)
+        self.norms = np.sqrt(np.maximum(self.squares, 0.0))
+        self.ratios = np.divide(
+            self.curve.first(self.norms), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0
+        )
+
+    def value(self):
+        return self.curve.value(self.norms) / self.gamma
+
+    def gradient(self):
+        return self.ratios @ self.point_images
+
+    def hessian(self):
+        """Of the active kernels alone: a matrix (N, N), or where N is large a :class:`Curvature` that needs none."""
+        active = np.flatnonzero(self.ratios > 0)
+        ratios, which = self.ratios[active], self.which[active]
+        bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
+        images = self.point_images[active]
+        coupling = self.curve.coupling(self.norms)
+        if coupling is not None:
+            images = np.vstack([images, (coupling[active] / self.norms[active]) @ images])
+            bends = np.append(bends, -self.gamma)
+        if len(self.rho) >= LARGE:
+            return Curvature(self._same_sum(self.kernels.summed, self.gamma * ratios, which), images, bends)
+        if not np.any(bends != 0):
+            return self._same_sum(self.kernels.combine, self.gamma * ratios, which).copy()
+        matrix = self.kernels.combine(self.gamma * ratios, which)
+        # in place; as the matrix is symmetric, its transpose is it in the order that BLAS wants
+        return dgemm(1.0, images.T * bends, images.T, 1.0, matrix.T, trans_b=True, overwrite_c=True)
+
+    def _same_sum(self, add, weights, which):
+        """The weighted sum of kernels, kept: the weights of a ridge never change."""
+        if self._kept_for is None or not all(map(np.array_equal, self._kept_for, (weights, which))):
+            self._kept_for, self._kept = (weights, which), add(weights, which)
+        return self._kept
+
+    def along(self, direction):
+        """The term's values on a line through the point: a function of the step."""
+        self.moves = self.kernels.products(direction, self.which)
+        linear = 2.0 * self.gamma * (self.point_images @ direction)
+        quadratic = self.gamma**2 * (self.moves @ direction)
+
+        def value(step):
+            squares = self.squares + step * (linear + step * quadratic)
+            return self.curve.value(np.sqrt(np.maximum(squares, 0.0))) / self.gamma
+
+        return value
+
+    def move(self, step, rho):
+        """Go that far along the last direction, to ``rho``."""
+        self.rho = rho
+        self.images += step * self.moves
+        self._refresh()
+
+
+@dataclass
+class Interior:
+    """A point strictly inside its bounds: variables, the multipliers of both bounds, all (P, N), and the intercept."""
+
+    x: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    intercept: float = 0.0
+
+
+def interior_start(dual_loss, rho, barrier, equality):
+    """A point near ``rho`` whose multipliers are those of the barrier; its dual point sums to 0 on request."""
+    x = dual_loss.interior(rho, equality)
+    low, high = _slacks(dual_loss, x)
+    return Interior(x, barrier / low, barrier / high)
+
+
+def newton_step(term, dual_loss, point, barrier, equality):
+    """One step with line search; ``term`` and ``point`` move, and the step's length is returned: 0 where none helps.
+
+    Parameters
+    ----------
+    term : KernelTerm
+    dual_loss : DualLoss
+    point : Interior
+        It must fulfil the equality constraint already; a step keeps it.
+    barrier : float >= 0
+        Weight of the logarithmic barrier.
+    equality : bool
+        Whether the step keeps the sum of the dual point, and finds the intercept.
+    """
+    low, high = _slacks(dual_loss, point.x)
+    descent = dual_loss.gradient(point.x) - barrier / low + barrier / high + dual_loss.signs * term.gradient()
+    stiffness = dual_loss.curvature(point.x) + point.low / low + point.high / high
+    direction, point.intercept = _newton_direction(term, dual_loss.signs, descent, stiffness, equality)
+    slope = float((descent * direction).sum())
+    step = _search(term, dual_loss, point.x, direction, barrier, slope) if slope < 0 else 0.0
+    if step > 0:
+        _move_multipliers(point, low, high, direction, barrier)
+        point.x = dual_loss.strictly_inside(point.x + step * direction)
+        term.move(step, dual_loss.rho(point.x))
+    return step
+
+
+def _slacks(dual_loss, x):
+    """Distances to both bounds; infinite where no barrier is needed."""
+    low = np.where(dual_loss.barred_low, x - dual_loss.low, np.inf)
+    return low, np.where(dual_loss.barred_high, dual_loss.high - x, np.inf)
+
+
+def _newton_direction(term, signs, descent, stiffness, equality):
+    r"""Direction (P, N) of the variables, and the multiplier of the equality.
+
+    With :math:`\rho = \sum_p s_p x_p` the variables are eliminated, as their part of the Hessian is diagonal: what is
+    left is a system of size N whatever P.
+    """
+    softness = 1.0 / stiffness
+    diagonal = 1.0 / softness.sum(axis=0)
+    right = -diagonal * (signs * descent * softness).sum(axis=0)
+    curvature = term.hessian()
+    if isinstance(curvature, Curvature):
+        change, intercept = solve_by_iterations(curvature, diagonal, right, equality)
+    else:
+        system = curvature.copy() if len(signs) > 1 else curvature
+        change, intercept = solve_by_cholesky(system, diagonal, right, equality)
+    if len(signs) == 1:
+        return change[None], intercept
+    direction = -(descent + signs * (curvature @ change + intercept)) * softness
+    # where softness is tiny the difference above has few digits: the two variables shall add up to the change
+    missing = change - (signs * direction).sum(axis=0)
+    return direction + signs * softness * (diagonal * missing), intercept
+
+
+def _search(term, dual_loss, x, direction, barrier, slope):
+    """The largest of 1, 1/2, 1/4 ... that stays inside the bounds and decreases enough (Armijo); 0 where none does."""
+    step = 1.0
+    for bound, towards in ((dual_loss.low, -direction), (dual_loss.high, direction)):
+        near = (towards > 0) & np.isfinite(bound)
+        if near.any():
+            step = min(step, TO_BOUND * float((np.abs(bound - x)[near] / towards[near]).min()))
+    along = term.along(dual_loss.rho(direction))
+
+    def merit(step):
+        moved = dual_loss.strictly_inside(x + step * direction)
+        low, high = _slacks(dual_loss, moved)
+        barriers = np.log(low[dual_loss.barred_low]).sum() + np.log(high[dual_loss.barred_high]).sum()
+        return dual_loss.value(moved) + along(step) - barrier * barriers
+
+    start = merit(0.0)
+    for _ in range(40):
+        if merit(step) <= start + ARMIJO * step * slope + 1e-13 * abs(start):
+            return step
+        step *= 0.5
+    return 0.0
+
+
+def _move_multipliers(point, low, high, direction, barrier):
+    """The multipliers' own Newton step, kept positive and within reach of the barrier's."""
+    for multipliers, slack, change in ((point.low, low, direction), (point.high, high, -direction)):
+        moves = barrier / slack - multipliers - multipliers / slack * change
+        shrinking = moves < 0
+        step = (
+            min(1.0, TO_BOUND * float((multipliers[shrinking] / -moves[shrinking]).min())) if shrinking.any() else 1.0
+        )
+        multipliers += step * moves

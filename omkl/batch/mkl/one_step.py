@@ -1,0 +1,123 @@
+r"""The one-step method: where the dual of the regularizer is smooth, one Newton minimisation is all."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from omkl.batch.core.solver import Solver
+from omkl.batch.mkl.subproblem import Restricted
+from omkl.batch.mkl.working_set import solve_by_working_sets
+from omkl.exceptions import InputError
+from omkl.regularizers import Regularizer
+
+#: Kernels that violate optimality at the start from which on a sample of them comes first, and the kernels in it.
+MANY, SAMPLE = 1000, 150
+#: Gap that the sample is solved to, as a share of that at the start.
+SAMPLE_SHARE = 0.003
+#: Barrier where all kernels take the sample's place, as a part of the gap divided by the number of bounds.
+WIDENED = 0.03
+
+
+class OneStep(Solver):
+    r"""One smooth minimisation, for the elastic net (mu > 0), the block q-norm (q > 1), the ridge and their like.
+
+    .. math:: \min_\rho\ \sum_i l^*(y_i, -\rho_i) + C \sum_m \psi^*\bigl(\|\rho\|_{K_m} / C\bigr)
+              \quad \text{subject to} \quad \sum_i \rho_i = 0
+
+    (section 4.3 of Suzuki and Tomioka 2011, with the equality exact, by a row of the Newton system, where the paper has
+    a penalty of 1e5); then :math:`\alpha_m = \rho\, \psi^{*\prime}(\|\rho\|_{K_m} / C) / \|\rho\|_{K_m}`.
+
+    Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
+    of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
+    The history says which: ``system`` is "cholesky", "cg" or "matrix-free". Of many kernels a sample comes first, each
+    of which stands for several: their weighted sum takes the place of the sum over all until the second round, as in
+    sub-sampled Newton methods (Roosta and Mahoney 2019).
+    """
+
+    aliases = {"one-step": {}}
+    natural_regularizer = "elastic-net"
+
+    def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
+        regularizer = problem.regularizer
+        if not regularizer.smooth_conjugate:
+            raise InputError(
+                'The solver "one-step" needs a regularizer with a smooth dual: the elastic net with mu > 0, the block '
+                f'q-norm or the uniform one, not {regularizer!r}. The solver "spicy" takes others.'
+            )
+        return solve_by_working_sets(problem, _Smooth, tol, max_iter, start, on_iteration)
+
+
+class _Conjugate:
+    r""":math:`C \psi^*(n / C)` as a function of norms, and its derivatives."""
+
+    def __init__(self, regularizer, C):
+        self.regularizer, self.C = regularizer, C
+
+    def value(self, norms):
+        return self.C * self.regularizer.conjugate(norms / self.C)
+
+    def first(self, norms):
+        return self.regularizer.conjugate_gradient(norms / self.C)
+
+    def second(self, norms):
+        return self.regularizer.conjugate_curvature(norms / self.C) / self.C
+
+    def coupling(self, norms):
+        """None: the regularizer is a sum over kernels."""
+
+
+class _Copies(Regularizer):
+    r""":math:`c\, \psi(b / c)` for a sum over kernels: each stands for c equal ones, among which its norm is shared."""
+
+    separable = True
+
+    def __init__(self, regularizer, copies):
+        self.regularizer, self.copies = regularizer, copies
+
+    def value(self, norms):
+        return self.copies * self.regularizer.value(norms / self.copies)
+
+    def conjugate(self, dual_norms):
+        return self.copies * self.regularizer.conjugate(dual_norms)
+
+    def conjugate_gradient(self, dual_norms):
+        return self.copies * self.regularizer.conjugate_gradient(dual_norms)
+
+    def conjugate_curvature(self, dual_norms):
+        return self.copies * self.regularizer.conjugate_curvature(dual_norms)
+
+
+class _Smooth(Restricted):
+    """The dual as it is: no proximal term, so no proximal steps; of many kernels, first on a sample.
+
+    Mostly many kernels are active, and a sum over them is much like that over every tenth, counted ten times. Its
+    minimiser is a point from which few steps on all of them are left.
+    """
+
+    #: Loose, as the barrier follows the gap: a small one at a point that is still far from the end takes many steps.
+    share = 0.2
+    #: The problem that the present one is a sample of.
+    whole = None
+
+    @classmethod
+    def begin(cls, problem, start, certificate, violating):
+        if len(start.model.active) or len(violating) < MANY:
+            return super().begin(problem, replace(start, rho=certificate.rho), certificate, violating)
+        # large and small violations alike
+        sample = np.sort(violating[np.linspace(0, len(violating) - 1, SAMPLE).astype(int)])
+        copies = replace(problem, regularizer=_Copies(problem.regularizer, len(violating) / SAMPLE))
+        sampled = cls(copies, sample, certificate.rho, start.model, certificate.primal - certificate.dual)
+        sampled.whole, sampled.share = problem, SAMPLE_SHARE
+        return sampled
+
+    def grow(self, violating):
+        if self.whole is None:
+            super().grow(violating)
+            return
+        self.problem, self.whole, self.share = self.whole, None, 0.0
+        self.add(np.sort(violating))
+        self.term = self._term()
+        self.barrier = max(self.barrier, WIDENED * self._gaps()[0] / max(self.dual_loss.n_barred, 1))
+
+    def curve(self):
+        return _Conjugate(self.problem.regularizer, self.problem.C)

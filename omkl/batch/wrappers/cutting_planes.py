@@ -1,0 +1,156 @@
+r"""SILP and LevelMKL: both model J from below by the planes that every machine leaves behind."""
+
+import numpy as np
+from scipy.optimize import linprog, minimize
+
+from omkl.batch.wrappers.wrapper import Wrapper
+from omkl.exceptions import InputError
+from omkl.regularizers import L21Ball
+
+
+class CuttingPlanes:
+    r"""The model :math:`\max_j\, c_j + s_j^\top d \le J(d)`, with :math:`s_j = \nabla J(d_j)`.
+
+    Parameters
+    ----------
+    search : Search
+    """
+
+    def __init__(self, search):
+        self.search = search
+        self.points = []
+        self._multipliers = np.zeros(0)
+
+    def add(self, point):
+        """Add the plane that touches J at a point."""
+        self.points.append(point)
+        self._slopes = np.array([cut.gradient for cut in self.points])
+        self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
+
+    def minimize(self):
+        """The minimum of the model over the simplex, by a linear program: weights and value, or None where it fails.
+
+        The multipliers of its planes mix their dual points into one whose dual value is at least that minimum; the
+        search takes note of it. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
+        """
+        n_planes, n_kernels = self._slopes.shape
+        # in units of the best value, as the program's tolerances are absolute
+        unit = max(abs(self.search.primal), np.finfo(float).tiny)
+        program = linprog(
+            np.append(np.zeros(n_kernels), 1.0),
+            A_ub=np.column_stack([self._slopes / unit, np.full(n_planes, -1.0)]),
+            b_ub=-self._constants / unit,
+            A_eq=np.append(np.ones(n_kernels), 0.0)[None, :],
+            b_eq=[1.0],
+            bounds=[(0, None)] * n_kernels + [(None, None)],
+            method="highs",
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        )
+        if not program.success:
+            return None
+        mixture = np.maximum(-program.ineqlin.marginals, 0.0)
+        mixture /= mixture.sum()
+        self.search.offer(
+            mixture @ np.array([cut.rho for cut in self.points]),
+            mixture @ np.array([cut.squares for cut in self.points]),
+        )
+        weights = np.maximum(program.x[:n_kernels], 0.0)
+        return weights / weights.sum(), unit * program.x[n_kernels]
+
+    def project(self, weights, level):
+        """The point of the simplex closest to ``weights`` where the model is at most ``level``: a quadratic program.
+
+        Solved in its dual, a smooth function of one multiplier ``>= 0`` a plane, by L-BFGS-B: the primal point is the
+        projection of ``weights`` minus the weighted slopes onto the simplex.
+        """
+        # on the simplex a constant may move between slope and plane: centred slopes are the better conditioned
+        means = self._slopes.mean(axis=1)
+        slopes, excess = self._slopes - means[:, None], self._constants + means - level
+        units = np.maximum(np.linalg.norm(slopes, axis=1), np.finfo(float).tiny)
+        slopes, excess = slopes / units[:, None], excess / units
+
+        def negative_dual(multipliers):
+            point = _onto_simplex(weights - multipliers @ slopes)
+            violation = slopes @ point + excess
+            step = point - weights
+            return -(0.5 * step @ step + multipliers @ violation), -violation
+
+        start = np.zeros(len(self.points))
+        start[: len(self._multipliers)] = self._multipliers
+        options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12}
+        found = minimize(
+            negative_dual, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(start), options=options
+        )
+        self._multipliers = found.x
+        return _onto_simplex(weights - found.x @ slopes)
+
+
+def _onto_simplex(vector):
+    # a shift does not move the projection; shifted so far, the vector lies beyond the simplex's side of the l1 ball
+    return L21Ball(1.0).prox(vector - vector.min() + 1.0 / len(vector), 1.0)
+
+
+class SILP(Wrapper):
+    r"""Semi-infinite linear programming: the next weights minimise the cutting-plane model (Sonnenburg et al. 2006).
+
+    Parameters
+    ----------
+    svm : callable or scikit-learn estimator, optional
+        As for every wrapper method.
+
+    References
+    ----------
+    S. Sonnenburg, G. Raetsch, C. Schaefer, B. Schoelkopf. Large scale multiple kernel learning. JMLR 7:1531-1565, 2006.
+    """
+
+    aliases = {"silp": {}}
+    max_iter = 5000
+
+    def points(self, search, point):
+        planes = CuttingPlanes(search)
+        while True:
+            planes.add(point)
+            found = planes.minimize()
+            if found is None:
+                return
+            point = search.evaluate(found[0])
+            yield point
+
+
+class LevelMKL(Wrapper):
+    r"""The extended level method: the next weights are the closest at which the model is low enough (Xu et al. 2009).
+
+    "Low enough" lies between the minimum of the model and the best value of J so far.
+
+    Parameters
+    ----------
+    level : float in (0, 1)
+        Where between the two: 0 is SILP, 1 stays.
+    svm : callable or scikit-learn estimator, optional
+        As for every wrapper method.
+
+    References
+    ----------
+    Z. Xu, R. Jin, I. King, M. R. Lyu. An extended level method for efficient multiple kernel learning. NIPS 21, 2009.
+    """
+
+    aliases = {"levelmkl": {}}
+
+    def __init__(self, level=0.9, svm=None):
+        if not 0 < level < 1:
+            raise InputError(f"level must lie in (0, 1), not {level!r}.")
+        super().__init__(svm)
+        self.level = float(level)
+
+    def points(self, search, point):
+        planes = CuttingPlanes(search)
+        best = np.inf
+        while True:
+            planes.add(point)
+            best = min(best, point.value)
+            found = planes.minimize()
+            if found is None:
+                return
+            lowest = found[1]
+            point = search.evaluate(planes.project(point.weights, self.level * best + (1 - self.level) * lowest))
+            yield point

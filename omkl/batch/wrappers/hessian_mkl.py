@@ -1,0 +1,129 @@
+"""HessianMKL: Newton steps on the kernel weights."""
+
+import warnings
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import OneClassSVM
+
+from omkl.batch.wrappers.wrapper import Wrapper
+from omkl.exceptions import DivergenceError
+
+#: Steps of libsvm in one quadratic program.
+MOST_PIVOTS = 2_000_000
+
+
+class HessianMKL(Wrapper):
+    r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
+
+    The quadratic model of J is minimised over the simplex by libsvm, whose one-class machine is that very program;
+    then the step is halved until J falls as it should. Where the program is solved too inexactly for that, as in single
+    precision near the optimum, a step towards the best single kernel takes its place.
+
+    Parameters
+    ----------
+    svm : callable or scikit-learn estimator, optional
+        As for every wrapper method.
+
+    References
+    ----------
+    O. Chapelle, A. Rakotomamonjy. Second order optimization of kernel parameters. NIPS workshop on kernel learning,
+    2008.
+    """
+
+    aliases = {"hessianmkl": {}}
+    max_iter = 200
+
+    def points(self, search, point):
+        while True:
+            # where rounding outweighs what is left to gain libsvm may find no way down: the steepest edge is one
+            ways = (self._newton_direction(search.problem, point), _steepest_edge(point))
+            steps = (_backtrack(search, point, way, point.gradient @ way) for way in ways)
+            point = next((lower for lower in steps if lower is not None), None)
+            if point is None:
+                return
+            yield point
+
+    def _newton_direction(self, problem, point):
+        curvature = hessian(problem, point)
+        # what the linear term may still gain is the duality gap of the weights: the program needs no more than a part
+        gap = point.gradient @ point.weights - point.gradient.min()
+        linear = point.gradient - curvature @ point.weights
+        return minimize_on_simplex(curvature, linear, 1e-3 * gap) - point.weights
+
+
+def hessian(problem, point):
+    r"""Second derivatives of J, (M, M), where the dual variables at a bound or at a kink of the conjugate stay there.
+
+    The others follow from the derivative of their optimality condition
+    :math:`l^{*\prime}(\rho) + K \rho / C + b = 0` in the weights.
+    """
+    low, high = problem.loss.domain(problem.y)
+    free = np.flatnonzero((point.rho > low) & (point.rho < high) & (point.rho != 0))
+    active = np.flatnonzero(point.weights)
+    gram = problem.kernels.combine(point.weights[active], active)[np.ix_(free, free)] / problem.C
+    slopes = problem.kernels.products(point.rho)[:, free].T / problem.C
+    if not len(free):
+        return np.zeros((len(point.weights), len(point.weights)))
+    factor = _factor(gram, problem.loss.conjugate_curvature(problem.y, point.rho)[free])
+    curvature = slopes.T @ cho_solve(factor, slopes)
+    if problem.intercept:
+        response = cho_solve(factor, np.ones(len(free)))
+        shared = slopes.T @ response
+        curvature -= np.outer(shared, shared) / response.sum()
+    return curvature
+
+
+def _factor(gram, diagonal):
+    """Cholesky factor of a Gram matrix plus a diagonal, and as little more as rounding asks for."""
+    scale = np.trace(gram) / len(gram)
+    for jitter in 10.0 ** np.arange(-10, 1):
+        try:
+            return cho_factor(gram + np.diag(diagonal + jitter * scale))
+        except LinAlgError:
+            continue
+    raise DivergenceError("HessianMKL met a kernel that is not positive semidefinite: check the kernels.")
+
+
+def minimize_on_simplex(curvature, linear, tol):
+    """The minimiser of ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class machine, to ``tol`` in slopes.
+
+    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term part of the matrix; what that does to
+    its curvature is orthogonal to the simplex.
+    """
+    n = len(linear)
+    scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
+    matrix = (curvature + linear[:, None] + linear) / scale
+    # a descent direction is all that the caller needs: near the optimum libsvm might go on for ever
+    machine = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(matrix)
+    weights = np.zeros(n)
+    weights[machine.support_] = machine.dual_coef_[0]
+    return weights / weights.sum()
+
+
+def _steepest_edge(point):
+    """The direction to the vertex of the simplex at which a straight J would be lowest."""
+    direction = -point.weights
+    direction[np.argmin(point.gradient)] += 1.0
+    return direction
+
+
+def _backtrack(search, point, direction, slope):
+    """The first of the steps 1, 1/2, 1/4, ... at which J has fallen by a share of what its slope promises (Armijo).
+
+    None where it falls at none of them, or the slope is not downwards.
+    """
+    if slope >= 0:
+        return None
+    step = 1.0
+    for _ in range(30):
+        weights = np.maximum(point.weights + step * direction, 0.0)
+        lower = search.evaluate(weights / weights.sum())
+        if lower.value <= point.value + 1e-4 * step * slope:
+            return lower
+        step *= 0.5
+    return None

@@ -1,0 +1,82 @@
+"""Alternating between an SVM and the best kernel weights for its norms: Citi's algorithm, and lp-norm MKL."""
+
+import numpy as np
+
+from omkl.batch.wrappers.wrapper import Wrapper
+from omkl.exceptions import InputError
+from omkl.regularizers import ElasticNetWeights, Ridge, SquaredL21, SquaredLq
+
+
+class Alternating(Wrapper):
+    r"""Block coordinate descent on the function and the weights.
+
+    With the weights fixed an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m} / C`; with the norms fixed the
+    regularizer gives the weights. The lower bound of Citi (2015), Eq. 8 as corrected, is the value of our dual at the
+    SVM's solution.
+    """
+
+    def initial_weights(self, problem, start):
+        # updates multiply weights: one that has died out could never come back, and a tiny one not soon
+        weights = super().initial_weights(problem, start)
+        return np.maximum(weights, 1e-4 * weights.max())
+
+    def points(self, search, point):
+        problem = search.problem
+        while np.any(point.squares):
+            norms = point.weights * np.sqrt(point.squares) / problem.C
+            point = search.evaluate(problem.regularizer.kernel_weights(norms))
+            yield point
+
+
+class WeightConstrained(Alternating):
+    r"""MKL with elastic-net-constrained kernel weights, GMKL (Citi 2015, Algorithm 1).
+
+    The set of weights is the regularizer's: :class:`~omkl.regularizers.ElasticNetWeights`, which also holds Algorithms
+    2 and 3; :class:`~omkl.regularizers.SquaredL21` is the lasso constraint.
+
+    Parameters
+    ----------
+    svm : callable or scikit-learn estimator, optional
+        As for every wrapper method.
+
+    References
+    ----------
+    L. Citi. A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints. 2015.
+    """
+
+    aliases = {"gmkl": {}}
+    natural_regularizer = "elastic-net-weights"
+
+    def check(self, problem):
+        if not isinstance(problem.regularizer, (ElasticNetWeights, SquaredL21)):
+            raise InputError(
+                "WeightConstrained solves problems with regularizer='elastic-net-weights' (ElasticNetWeights) or 'mkl'"
+                f" (SquaredL21), not {problem.regularizer!r}."
+            )
+
+
+class LpNormMKL(Alternating):
+    r"""MKL with kernel weights in an lp ball, by the closed-form update of Kloft et al. (2011).
+
+    The ball is the regularizer's: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p + 1)`;
+    :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge` uniform weights.
+
+    Parameters
+    ----------
+    svm : callable or scikit-learn estimator, optional
+        As for every wrapper method.
+
+    References
+    ----------
+    M. Kloft, U. Brefeld, S. Sonnenburg, A. Zien. Lp-norm multiple kernel learning. JMLR 12:953-997, 2011.
+    """
+
+    aliases = {"lp-norm": {}}
+    natural_regularizer = "lp-norm"
+
+    def check(self, problem):
+        if not isinstance(problem.regularizer, (SquaredLq, SquaredL21, Ridge)):
+            raise InputError(
+                "LpNormMKL solves problems with regularizer='lp-norm' (SquaredLq), 'mkl' (SquaredL21) or 'uniform'"
+                f" (Ridge), not {problem.regularizer!r}."
+            )

@@ -1,0 +1,169 @@
+r"""The loop of the wrapper methods: a single-kernel machine inside, kernel weights outside.
+
+At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the RKHS of :math:`\sum_m d_m K_m`, and
+
+.. math:: J(d) = \max_\rho\ -\sum_i l^*(y_i, -\rho_i) - \frac1{2C} \sum_m d_m \|\rho\|_{K_m}^2
+
+is convex in :math:`d`; its minimum over :math:`\mathcal D` is that of the problem with
+:math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_m b_m^2 / d_m`. The methods differ in how they move :math:`d`.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from omkl.batch.core.gap_monitor import Progress
+from omkl.batch.core.problem import Expansion, certify
+from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.wrappers.single_kernel import machine_for
+from omkl.exceptions import InputError
+from omkl.regularizers import ElasticNetWeights, SquaredL21
+
+
+@dataclass(frozen=True)
+class Point:
+    r"""What the machine says about kernel weights.
+
+    Attributes
+    ----------
+    weights : array of shape (M,)
+    rho : array of shape (N,)
+        Its dual solution, feasible.
+    squares : array of shape (M,)
+        :math:`\|\rho\|_{K_m}^2`.
+    intercept : float
+    value : float
+        J at the weights.
+    gradient : array of shape (M,)
+        Of J.
+    """
+
+    weights: np.ndarray
+    rho: np.ndarray
+    squares: np.ndarray
+    intercept: float
+    value: float
+    gradient: np.ndarray
+
+
+class Search:
+    """Evaluates J, and remembers the best model and the best dual point seen.
+
+    Parameters
+    ----------
+    problem : Problem
+    machine : callable
+    """
+
+    def __init__(self, problem, machine):
+        self.problem = problem
+        self.machine = machine
+        self.n_machines = 0
+        self.primal, self.dual = np.inf, -np.inf
+        self.point, self.rho = None, None
+
+    def evaluate(self, weights):
+        """One call of the machine, one pass over the kernels with weights, and one over all."""
+        problem = self.problem
+        which = None if np.all(weights > 0) else np.flatnonzero(weights)
+        gram = problem.kernels.combine(weights if which is None else weights[which], which)
+        coefficients, intercept = self.machine(gram, problem.y, 1.0 / problem.C)
+        self.n_machines += 1
+        rho, dual_norms = problem.feasible(problem.C * coefficients)
+        squares = dual_norms**2
+        gradient = -squares / (2.0 * problem.C)
+        value = weights @ gradient - float(problem.loss.conjugate(problem.y, rho).sum())
+        point = Point(weights, rho, squares, intercept, value, gradient)
+        primal = problem.primal(gram @ rho / problem.C + intercept, weights * dual_norms / problem.C)
+        if primal < self.primal:
+            self.primal, self.point = primal, point
+        self.offer(rho, squares)
+        return point
+
+    def offer(self, rho, squares):
+        r"""Take note of a dual feasible point and of :math:`\|\rho\|_{K_m}^2`, or upper bounds of these."""
+        dual = self.problem.dual(rho, np.sqrt(squares))
+        if dual > self.dual:
+            self.dual, self.rho = dual, rho
+
+    def model(self):
+        """The best model seen."""
+        active = np.flatnonzero(self.point.weights * self.point.squares)
+        coefficients = np.multiply.outer(self.point.weights[active], self.point.rho / self.problem.C)
+        return Expansion(active, coefficients, self.point.intercept)
+
+
+class Wrapper(Solver):
+    r"""Base of the wrapper methods, which share one loop. A method is a generator: :meth:`points`.
+
+    Parameters
+    ----------
+    svm : callable or scikit-learn estimator, optional
+        The single-kernel machine: a function of a Gram matrix, y and the cost :math:`1/C` that returns coefficients
+        (N,) and a bias, or an SVM for precomputed kernels. By default scikit-learn's ``SVC`` for the hinge loss, its
+        ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
+    """
+
+    natural_regularizer = "mkl"
+    #: Outer iterations at most, unless the caller says otherwise.
+    max_iter = 1000
+
+    def __init__(self, svm=None):
+        self.svm = svm
+
+    def points(self, search, point):
+        """The points of the outer iterations after the first, until the method has nothing more to do.
+
+        Parameters
+        ----------
+        search : Search
+        point : Point
+            Where the method starts.
+
+        Yields
+        ------
+        Point
+        """
+        raise NotImplementedError
+
+    def check(self, problem):
+        """Refuse problems whose weights do not lie in the method's set; the simplex for most."""
+        require_simplex(problem.regularizer, type(self).__name__)
+
+    def initial_weights(self, problem, start):
+        """The weights of a similar problem, or those of equal norms."""
+        n_kernels = problem.kernels.n_kernels
+        if start is None:
+            return problem.regularizer.kernel_weights(np.ones(n_kernels))
+        weights = np.asarray(start, dtype=np.float64)
+        usable = weights.shape == (n_kernels,) and np.all(np.isfinite(weights)) and np.all(weights >= 0)
+        if not usable or not weights.any():
+            raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0: the start of a solution.")
+        return weights
+
+    def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
+        self.check(problem)
+        search = Search(problem, machine_for(problem, self.svm, tol))
+        progress = Progress(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
+        first = search.evaluate(self.initial_weights(problem, start))
+        for point in chain([first], self.points(search, first)):
+            active = np.count_nonzero(point.weights)
+            if progress.ends(search.primal, search.dual, active, svm_evaluations=search.n_machines):
+                break
+        model = search.model()
+        certificate = certify(problem, model, search.rho)
+        converged = certificate.gap <= tol
+        return Solution(
+            model, certificate, len(progress.history), converged, progress.history, search.point.weights.copy()
+        )
+
+
+def require_simplex(regularizer, method):
+    """Refuse a regularizer whose kernel weights do not lie in the simplex."""
+    lasso = isinstance(regularizer, ElasticNetWeights) and regularizer.eta == 1.0
+    if not (lasso or isinstance(regularizer, SquaredL21)):
+        raise InputError(
+            f"{method} keeps kernel weights in the simplex, which is regularizer='mkl' (SquaredL21), not"
+            f" {regularizer!r}; a block 1-norm at C has the solution of 'mkl' at C divided by its sum of norms."
+        )

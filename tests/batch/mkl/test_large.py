@@ -1,0 +1,129 @@
+"""Large Newton systems: iterations without a matrix lead where Cholesky factors do, in memory of the factors' size."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from omkl.batch import OneStep, Problem, Spicy, certify
+from omkl.batch.mkl.linear_system import Curvature, solve_by_cholesky, solve_by_iterations
+from omkl.kernels import FactoredStack, Gaussian, LazyStack, MixedStack, PackedStack
+from omkl.kernels.stack import WeightedSum
+from omkl.losses import EpsilonInsensitive, Hinge, Logistic
+from omkl.regularizers import L21, ElasticNet, Ridge
+
+
+@pytest.fixture
+def large_from(monkeypatch):
+    """A function that moves the number of samples from which on there is no matrix of all pairs."""
+
+    def move(n_samples):
+        monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", n_samples)
+        monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", n_samples)
+
+    return move
+
+
+def factored(n_samples, n_kernels=8, rank=15, seed=0):
+    """Low-rank kernels, three of which say something of the targets."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(n_kernels, n_samples, rank)) / np.sqrt(n_samples * rank)
+    signal = factors[:3, :, 0].sum(axis=0)
+    y = np.sign(signal / signal.std() + 0.5 * rng.normal(size=n_samples))
+    return FactoredStack(factors), y
+
+
+@pytest.mark.parametrize("equality", [True, False])
+@pytest.mark.parametrize("softest", [1e-3, 1.0])
+def test_iterations_solve_what_a_factor_does(equality, softest, monkeypatch):
+    monkeypatch.setattr("omkl.batch.mkl.linear_system.ACCURACY", 1e-9)
+    rng = np.random.default_rng(0)
+    stack, _ = factored(300)
+    images = rng.normal(size=(2, 300))
+    bends, diagonal = np.array([0.5, 2.0]), softest * 10 ** rng.uniform(0, 8, 300)
+    curvature = Curvature(stack.summed(np.full(8, 50.0)), images, bends)
+    # the part of the right-hand side that the multiplier takes is by far the larger
+    right = rng.normal(size=300) + 1e3 * equality
+    matrix = stack.combine(np.full(8, 50.0)) + (images.T * bends) @ images
+    expected, multiplier = solve_by_cholesky(matrix.copy(), diagonal, right, equality)
+    found, shift = solve_by_iterations(curvature, diagonal, right, equality)
+    residual = matrix @ found + diagonal * found + shift - right
+    assert np.abs(residual).max() < 1e-4
+    assert shift == pytest.approx(multiplier, rel=1e-6, abs=1e-6)
+    if equality:
+        assert abs(found.sum()) < 1e-9 * np.abs(found).sum()
+    if softest == 1.0:
+        np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss", "regularizer"),
+    [
+        (Spicy(), Logistic(), L21()),
+        (Spicy(), Hinge(), L21()),
+        (Spicy(), EpsilonInsensitive(0.1), ElasticNet(0.5)),
+        (OneStep(), Hinge(), ElasticNet(0.1)),
+        (OneStep(), Logistic(), Ridge()),
+    ],
+)
+def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_from):
+    factors, y = factored(250)
+    large_from(250)
+    packed = PackedStack.from_grams([factors.combine([1.0], [m]) for m in range(8)], np.float64)
+    mixed = MixedStack([packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")])
+    found = {}
+    for name, stack in {"matrix-free": factors, "cg": packed, "mixed": mixed}.items():
+        solution = solver.solve(Problem(stack, y, loss, regularizer, 0.02), tol=1e-7)
+        assert solution.converged
+        assert solution.history[-1]["system"] == ("cg" if name == "mixed" else name)
+        found[name] = solution.certificate.primal
+    large_from(251)
+    dense = solver.solve(Problem(factors, y, loss, regularizer, 0.02), tol=1e-7)
+    assert dense.history[-1]["system"] == "cholesky"
+    assert found["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+    assert found["cg"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+    if isinstance(regularizer, L21):
+        # twins change nothing under the block 1-norm
+        assert found["mixed"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
+    stack, y = factored(3000, rank=30)
+    problem = Problem(stack, y, loss, L21(), 0.05)
+    Spicy().solve(Problem(*factored(700), loss, L21(), 0.05))
+    tracemalloc.start()
+    solution = Spicy().solve(problem)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert solution.converged
+    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1e-2 * (1 + 1e-9)
+    # a matrix of all pairs would take 72 MB, the factors take 6 MB
+    assert peak < 5 * stack.nbytes
+
+
+def test_kernels_computed_on_demand_give_what_stored_ones_give(large_from):
+    rng = np.random.default_rng(0)
+    large_from(250)
+    X = rng.normal(size=(250, 4))
+    y = np.sign(X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=250))
+    kernels = [Gaussian(sigma2=s, on=slice(c, c + 2)) for s in (0.5, 2.0) for c in range(3)]
+    lazy = LazyStack(kernels, X, budget=2 * 250 * 251 * 2)
+    stored = PackedStack.from_kernels(kernels, X)
+    one, other = (Spicy().solve(Problem(stack, y, Hinge(), L21(), 1.0), tol=1e-5) for stack in (lazy, stored))
+    assert one.history[-1]["system"] == "matrix-free"
+    assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-5)
+
+
+def test_a_sum_as_an_operator_is_the_matrix():
+    factors, _ = factored(90)
+    packed = PackedStack.from_grams([factors.combine([1.0], [m]) for m in range(8)], np.float64)
+    rng = np.random.default_rng(1)
+    weights, which, vector, samples = rng.random(3), np.array([6, 0, 3]), rng.normal(size=90), np.array([5, 80, 2])
+    matrix = factors.combine(weights, which)
+    for stack in (factors, packed, MixedStack([packed, factors], np.r_[0:4, 8:12, 4:8, 12:16])):
+        same = which if stack.n_kernels == 8 else np.array([10, 0, 3])
+        for total in (stack.summed(weights, same), WeightedSum(stack, weights, same)):
+            np.testing.assert_allclose(total.product(vector), matrix @ vector, atol=1e-13)
+            np.testing.assert_allclose(total.rows(samples), matrix[samples], atol=1e-13)
+            np.testing.assert_allclose(total.diagonal(), np.diagonal(matrix), atol=1e-13)

@@ -1,0 +1,232 @@
+"""SpicyMKL: optima against a generic convex solver, honest gaps, and input at the edges."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from omkl.batch import OneStep, Problem, Spicy, certify
+from omkl.batch.mkl.screening import DualNorms
+from omkl.exceptions import InputError
+from omkl.kernels import DenseStack, PackedStack
+from omkl.losses import EpsilonInsensitive, Hinge, Logistic, PointwiseLoss, Squared, SquaredHinge
+from omkl.regularizers import L21, ElasticNet, ScalarPenalty, SquaredL21, SquaredLq
+
+SPARSE = "block 1-norm"
+
+
+def many_kernels(n_kernels=400, n_samples=40, seed=0, rank=8):
+    """Far more kernels than the first working set holds, few of which say anything of the targets."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(n_kernels, n_samples, rank)) / np.sqrt(rank * n_samples)
+    y = np.sign(factors[:3, :, 0].sum(axis=0) + 0.02 * rng.normal(size=n_samples))
+    return DenseStack(factors @ factors.transpose(0, 2, 1)), y
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("C", [0.05, 0.3, 2.0])
+def test_reaches_the_optimum(random_problem, generic_optimum, loss, regularizer, intercept, C):
+    problem, factors = random_problem(loss, regularizer, C=C, intercept=intercept)
+    optimum, _ = generic_optimum(problem, factors, loss, regularizer)
+    solution = Spicy().solve(problem, tol=1e-7)
+    assert solution.converged
+    assert solution.certificate.primal == pytest.approx(optimum, rel=1e-6, abs=1e-7)
+
+
+def test_the_gap_bounds_the_suboptimality_at_every_iteration(random_problem, generic_optimum, loss, regularizer):
+    problem, factors = random_problem(loss, regularizer)
+    optimum, _ = generic_optimum(problem, factors, loss, regularizer)
+    for record in Spicy().solve(problem, tol=1e-8).history:
+        assert record["primal"] >= optimum - 1e-6 * abs(optimum)
+        assert record["dual"] <= optimum + 1e-6 * abs(optimum)
+
+
+def test_the_certificate_is_that_of_the_returned_model(random_problem, loss, regularizer):
+    problem, _ = random_problem(loss, regularizer)
+    solution = Spicy().solve(problem, tol=1e-4)
+    recomputed = certify(problem, solution.model, solution.certificate.rho)
+    assert recomputed.primal == pytest.approx(solution.certificate.primal, rel=1e-12)
+    assert recomputed.dual == pytest.approx(solution.certificate.dual, rel=1e-9, abs=1e-12)
+    assert recomputed.gap <= 1e-4 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+@pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.2), SquaredL21()])
+def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, monkeypatch):
+    kernels, y = many_kernels()
+    problem = Problem(kernels, y, loss, regularizer, C=0.05)
+    by_rounds = Spicy().solve(problem, tol=1e-9)
+    assert by_rounds.history[-1]["working_set"] < 400
+    monkeypatch.setattr("omkl.batch.mkl.subproblem.FIRST", 400)
+    at_once = Spicy().solve(problem, tol=1e-9)
+    assert at_once.history[-1]["working_set"] == 400
+    assert by_rounds.certificate.primal == pytest.approx(at_once.certificate.primal, rel=1e-8)
+    np.testing.assert_allclose(by_rounds.certificate.norms, at_once.certificate.norms, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge()])
+def test_packed_kernels_give_what_dense_ones_give(loss):
+    kernels, y = many_kernels(60)
+    dense = Spicy().solve(Problem(kernels, y, loss, L21(), 0.05), tol=1e-8)
+    for dtype, accuracy in ((np.float64, 1e-7), (np.float32, 1e-5)):
+        packed = Spicy().solve(Problem(PackedStack.from_grams(kernels.grams, dtype), y, loss, L21(), 0.05), tol=1e-8)
+        assert packed.converged
+        assert packed.certificate.primal == pytest.approx(dense.certificate.primal, rel=accuracy)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared(), EpsilonInsensitive(0.1)])
+def test_a_warm_start_ends_where_a_cold_one_does(loss):
+    kernels, y = many_kernels(100)
+    previous = None
+    for C in (0.2, 0.1, 0.05):
+        problem = Problem(kernels, y, loss, L21(), C)
+        cold, warm = (Spicy().solve(problem, tol=1e-7, start=start) for start in (None, previous))
+        assert warm.converged
+        assert warm.certificate.primal == pytest.approx(cold.certificate.primal, rel=1e-6)
+        previous = warm.start
+    again = Spicy().solve(problem, tol=1e-6, start=previous)
+    assert again.n_iter == 0
+
+
+def test_a_users_own_loss_and_penalty(random_problem):
+    class Exponential(PointwiseLoss):
+        """exp(-yz)."""
+
+        classifies = True
+
+        def value(self, y, z):
+            return np.exp(-y * z)
+
+        def gradient(self, y, z):
+            return -y * np.exp(-y * z)
+
+        def conjugate(self, y, rho):
+            u = np.maximum(y * rho, 1e-300)
+            return np.where(y * rho >= 0, u * np.log(u) - u, np.inf)
+
+        def conjugate_gradient(self, y, rho):
+            return y * np.log(y * rho)
+
+        def conjugate_curvature(self, y, rho):
+            return 1.0 / (y * rho)
+
+        def domain(self, y):
+            return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
+
+    problem, _ = random_problem("logistic", SPARSE)
+    quartic = ScalarPenalty(lambda b: b + b**4 / 4, lambda b: 1 + b**3, lambda b: 3 * b**2)
+    own = Problem(problem.kernels, problem.y, Exponential(), quartic, 0.3)
+    solution = Spicy().solve(own, tol=1e-6)
+    assert solution.converged
+    assert 0 <= solution.certificate.gap <= 1e-6
+
+
+class TestEdges:
+    def solve(self, grams, y, loss, C=0.1, regularizer=None):
+        problem = Problem(DenseStack(np.asarray(grams, dtype=np.float64)), y, loss, regularizer or L21(), C)
+        solution = Spicy().solve(problem, tol=1e-5)
+        assert solution.converged
+        return solution
+
+    each_loss = pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge(), Squared()])
+
+    @each_loss
+    def test_with_a_large_C_every_kernel_is_dead(self, loss):
+        kernels, y = many_kernels(10)
+        solution = self.solve(kernels.grams, y, loss, C=1e6)
+        assert len(solution.model.active) == 0
+        constant = np.full_like(y, solution.model.intercept)
+        for other in np.linspace(-2, 2, 41):
+            assert loss.value(y, constant).sum() <= loss.value(y, constant + other).sum() + 1e-6
+
+    @each_loss
+    def test_a_tiny_C(self, loss):
+        kernels, y = many_kernels(10)
+        assert self.solve(kernels.grams, y, loss, C=1e-5).certificate.primal < 1.0
+
+    @each_loss
+    def test_kernels_of_rank_one_zero_kernels_and_twins(self, loss):
+        rng = np.random.default_rng(0)
+        columns = rng.normal(size=(3, 30))
+        y = np.sign(columns[0] + 0.3 * rng.normal(size=30))
+        ones = [np.outer(column, column) for column in columns]
+        alone = self.solve(ones, y, loss)
+        twins = self.solve([*ones, *ones, np.zeros((30, 30))], y, loss)
+        assert twins.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-5)
+        assert twins.certificate.norms[-1] == 0.0
+
+    @each_loss
+    def test_zero_kernels_alone(self, loss):
+        y = np.repeat([1.0, -1.0], [20, 10])
+        assert len(self.solve(np.zeros((2, 30, 30)), y, loss).model.active) == 0
+
+    @each_loss
+    def test_one_sample_of_a_class(self, loss):
+        kernels, y = many_kernels(10)
+        self.solve(kernels.grams, np.where(np.arange(len(y)) == 0, 1.0, -1.0), loss)
+
+    @each_loss
+    def test_the_same_bits_twice(self, loss):
+        kernels, y = many_kernels(100)
+        first, second = (self.solve(kernels.grams, y, loss, C=0.05) for _ in range(2))
+        np.testing.assert_array_equal(first.model.coefficients, second.model.coefficients)
+
+
+def test_iterations_are_told_and_can_be_stopped():
+    kernels, y = many_kernels()
+    problem = Problem(kernels, y, Logistic(), L21(), 0.05)
+    told = []
+    solution = Spicy().solve(problem, tol=1e-9, on_iteration=told.append)
+    assert told == solution.history
+    assert len(Spicy().solve(problem, tol=1e-9, on_iteration=lambda record: True).history) == 1
+    stopped = Spicy().solve(problem, tol=1e-12, max_iter=1)
+    assert stopped.n_iter == 1
+    assert not stopped.converged
+
+
+def test_a_regularizer_that_a_method_is_not_for_is_refused():
+    kernels, y = many_kernels(3)
+    with pytest.raises(InputError, match="sum over kernels"):
+        Spicy().solve(Problem(kernels, y, Logistic(), SquaredLq(1.5), 1.0))
+    with pytest.raises(InputError, match="smooth dual"):
+        OneStep().solve(Problem(kernels, y, Logistic(), L21(), 1.0))
+
+
+def test_a_multiple_of_the_squared_norm_is_a_larger_C():
+    kernels, y = many_kernels(60)
+    plain, multiple = (
+        Spicy().solve(Problem(kernels, y, Logistic(), regularizer, C), tol=1e-9).certificate.primal
+        for regularizer, C in ((SquaredL21(), 0.06), (3 * SquaredL21(), 0.02))
+    )
+    assert multiple == pytest.approx(plain, rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_near_the_optimum_few_kernels_are_looked_at_and_the_bound_is_safe(loss):
+    kernels, y = many_kernels()
+    problem = Problem(kernels, y, loss, L21(), 0.05)
+    solution = Spicy().solve(problem, tol=1e-9)
+    assert solution.history[-1]["full_passes"] < len(solution.history) - 0.5
+    everything = certify(problem, solution.model, solution.certificate.rho)
+    assert everything.dual == pytest.approx(solution.certificate.dual, rel=1e-12)
+    rng = np.random.default_rng(0)
+    norms_of = DualNorms(problem)
+    rho = norms_of.problem.inside(0.01 * rng.normal(size=len(y)))
+    norms_of(rho, 1e-4)
+    for size in (1e-5, 1e-3, 1e-1):
+        moved = rho + size * rng.normal(size=len(y))
+        exact = np.sqrt(kernels.quadratics(moved))
+        given = norms_of(moved, 1e-4)
+        assert np.all(given >= exact * (1 - 1e-12))
+        np.testing.assert_allclose(given[norms_of.exceeds(given)], exact[norms_of.exceeds(given)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("C", [1e-2, 1.0])
+def test_the_scale_of_the_kernels_is_no_matter(loss, random_problem, scale, C):
+    """Scaling the kernels by c and C by the root of c is the same problem under the block 1-norm."""
+    problem, _ = random_problem(loss, SPARSE, C=C)
+    scaled = replace(problem, kernels=DenseStack(scale * problem.kernels.grams), C=C * np.sqrt(scale))
+    one, other = (Spicy().solve(p, tol=1e-6) for p in (problem, scaled))
+    assert other.converged
+    assert other.certificate.primal == pytest.approx(one.certificate.primal, rel=2e-6)

@@ -1,0 +1,265 @@
+"""The wrapper methods: each against a generic convex solver, against the others, and its own parts."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from omkl._components import resolve
+from omkl.batch import SILP, HessianMKL, LevelMKL, LpNormMKL, Problem, SimpleMKL, Solver, WeightConstrained, certify
+from omkl.batch.wrappers.cutting_planes import CuttingPlanes
+from omkl.batch.wrappers.hessian_mkl import hessian, minimize_on_simplex
+from omkl.batch.wrappers.simple_mkl import reduced_gradient
+from omkl.batch.wrappers.single_kernel import machine_for
+from omkl.batch.wrappers.wrapper import Search
+from omkl.exceptions import InputError
+from omkl.kernels import DenseStack
+from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Squared
+from omkl.regularizers import L21, ElasticNetWeights, Ridge, SquaredL21
+
+from ..generic import generic_optimum, small_problem
+
+ON_THE_SIMPLEX = ["silp", "simplemkl", "levelmkl", "hessianmkl", "gmkl", "lp-norm"]
+each_method = pytest.mark.parametrize("method", ON_THE_SIMPLEX)
+each_loss = pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive", "squared"])
+
+
+def solver(name):
+    return resolve(Solver, name, "solver")
+
+
+def searched(problem):
+    return Search(problem, machine_for(problem, None, 1e-8))
+
+
+@each_method
+@each_loss
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_objective_is_the_one_that_a_generic_solver_reaches(method, loss, intercept):
+    problem, factors = small_problem(loss, "mkl", intercept)
+    optimum = generic_optimum(problem, factors, loss, "mkl")
+    solution = solver(method).solve(problem, tol=1e-6)
+    assert solution.converged
+    assert_allclose(solution.certificate.primal, optimum, rtol=1e-6)
+    for record in solution.history:
+        assert record["dual"] <= optimum * (1 + 1e-7)
+        assert record["primal"] >= optimum * (1 - 1e-7)
+
+
+@pytest.mark.parametrize(
+    "penalty", ["weights in 1.3333333333333333-ball", "weights in 2.0-ball", "weights in 4.0-ball"]
+)
+@each_loss
+def test_lp_norm_mkl_reaches_the_optimum_over_its_ball(penalty, loss):
+    problem, factors = small_problem(loss, penalty)
+    solution = LpNormMKL().solve(problem, tol=1e-6)
+    assert solution.converged
+    assert_allclose(solution.certificate.primal, generic_optimum(problem, factors, loss, penalty), rtol=1e-6)
+
+
+def test_lp_norm_mkl_with_uniform_weights_is_one_machine():
+    problem, _ = small_problem("hinge", "mkl")
+    solution = LpNormMKL().solve(Problem(problem.kernels, problem.y, problem.loss, Ridge(), problem.C), tol=1e-5)
+    assert solution.n_iter == solution.history[-1]["svm_evaluations"] == 1
+    assert solution.converged
+
+
+def test_all_methods_agree():
+    problem, _ = small_problem("hinge", "mkl", C=0.3, n=60, n_kernels=15, seed=3)
+    values = {method: solver(method).solve(problem, tol=1e-3).certificate for method in ON_THE_SIMPLEX}
+    for certificate in values.values():
+        assert certificate.gap <= 1e-3
+        for other in values.values():
+            assert certificate.dual <= other.primal
+
+
+@each_method
+def test_the_certificate_is_recomputed_from_the_model_over_all_kernels(method):
+    problem, _ = small_problem("hinge", "mkl", C=1.0, n=30, n_kernels=12)
+    solution = solver(method).solve(problem, tol=1e-3)
+    again = certify(problem, solution.model, solution.certificate.rho)
+    assert_allclose([again.primal, again.dual], [solution.certificate.primal, solution.certificate.dual], rtol=1e-12)
+    # where planes are mixed, the loop only bounds the norms of the mixture
+    assert solution.certificate.gap <= solution.history[-1]["gap"] + 1e-9
+    assert_array_equal(np.flatnonzero(solution.certificate.norms), solution.model.active)
+
+
+@each_method
+def test_a_warm_start_begins_where_the_other_search_ended(method):
+    problem, _ = small_problem("hinge", "mkl", C=0.3, n=40, n_kernels=10)
+    first = solver(method).solve(problem, tol=1e-3)
+    again = solver(method).solve(problem, tol=1e-3, start=first.start)
+    assert_allclose(again.history[0]["primal"], first.certificate.primal, rtol=1e-3)
+    assert again.n_iter < first.n_iter
+
+
+@each_method
+def test_copies_zeros_and_low_rank_kernels_do_no_harm(method):
+    rng = np.random.default_rng(4)
+    factor = rng.normal(size=(20, 1))
+    rank_one = factor @ factor.T
+    full = rng.normal(size=(20, 20))
+    grams = np.array([rank_one, rank_one, np.zeros((20, 20)), full @ full.T / 20, np.ones((20, 20))])
+    y = np.sign(factor[:, 0] + 0.5 * rng.normal(size=20))
+    solution = solver(method).solve(Problem(DenseStack(grams), y, Hinge(), SquaredL21(), 0.5), tol=1e-4)
+    assert solution.converged
+    assert 2 not in solution.model.active
+
+
+@each_method
+def test_where_regularization_is_all_that_counts_the_model_is_nothing(method):
+    problem, _ = small_problem("squared", "mkl", C=1e9)
+    solution = solver(method).solve(problem, tol=1e-6)
+    assert solution.converged
+    assert_allclose(solution.model.intercept, problem.y.mean(), atol=1e-6)
+
+
+@each_method
+def test_a_kernel_that_was_dead_at_the_start_can_come_back(method):
+    problem, _ = small_problem("hinge", "mkl")
+    cold = solver(method).solve(problem, tol=1e-4).certificate
+    warm = solver(method).solve(problem, tol=1e-4, start=np.array([0.0, 0.0, 0.0, 1.0]))
+    assert warm.converged
+    assert_allclose(warm.certificate.primal, cold.primal, rtol=1e-4)
+
+
+def test_it_stops_when_it_is_told_to():
+    problem, _ = small_problem("hinge", "mkl")
+    solution = SimpleMKL().solve(problem, tol=1e-9, max_iter=3)
+    assert solution.n_iter == len(solution.history) == 3
+    assert not solution.converged
+    assert SimpleMKL().solve(problem, tol=1e-9, on_iteration=lambda record: record["active"] > 0).n_iter == 1
+
+
+@each_loss
+def test_gradient_and_hessian_of_the_value_are_its_derivatives(loss):
+    problem, _ = small_problem(loss, "mkl", n=20)
+    search, weights = searched(problem), np.array([0.4, 0.3, 0.2, 0.1])
+    point, width = search.evaluate(weights), 1e-4
+    curvature = hessian(problem, point)
+    for k in range(4):
+        step = width * np.eye(4)[k]
+        up, down = search.evaluate(weights + step), search.evaluate(weights - step)
+        assert_allclose(point.gradient[k], (up.value - down.value) / (2 * width), rtol=1e-5)
+        assert_allclose(curvature[k], (up.gradient - down.gradient) / (2 * width), rtol=1e-2, atol=1e-2)
+
+
+def test_the_reduced_gradient_stays_in_the_simplex_and_descends():
+    problem, _ = small_problem("hinge", "mkl")
+    point = searched(problem).evaluate(np.array([0.5, 0.0, 0.3, 0.2]))
+    direction = reduced_gradient(point, 0)
+    assert_allclose(direction.sum(), 0.0, atol=1e-12)
+    assert direction[1] >= 0
+    assert point.gradient @ direction < 0
+
+
+@pytest.mark.parametrize("rank", [0, 3, 12])
+def test_libsvm_minimises_a_quadratic_over_the_simplex(rank):
+    rng = np.random.default_rng(rank)
+    factor, linear = rng.normal(size=(rank, 12)), rng.normal(size=12)
+    x = cp.Variable(12, nonneg=True)
+    objective = 0.5 * cp.sum_squares(factor @ x) + linear @ x if rank else linear @ x
+    least = cp.Problem(cp.Minimize(objective), [cp.sum(x) == 1]).solve(solver=cp.CLARABEL)
+    found = minimize_on_simplex(factor.T @ factor, linear, 1e-9)
+    assert_allclose(found.sum(), 1.0)
+    assert_allclose(0.5 * np.sum((factor @ found) ** 2) + linear @ found, least, atol=1e-6)
+
+
+def some_planes(n_planes=6, n_kernels=8):
+    problem, _ = small_problem("hinge", "mkl", n=20, n_kernels=n_kernels)
+    search = searched(problem)
+    planes = CuttingPlanes(search)
+    rng = np.random.default_rng(0)
+    for _ in range(n_planes):
+        planes.add(search.evaluate(rng.dirichlet(np.ones(n_kernels))))
+    return planes, search, rng
+
+
+def model_of(planes, weights):
+    return max(cut.value + cut.gradient @ (weights - cut.weights) for cut in planes.points)
+
+
+def test_planes_lie_below_the_value():
+    planes, search, rng = some_planes()
+    for _ in range(20):
+        point = search.evaluate(rng.dirichlet(np.full(8, 0.3)))
+        assert model_of(planes, point.weights) <= point.value + 1e-7
+
+
+def test_the_mixture_of_dual_points_is_as_good_a_bound_as_the_linear_program():
+    planes, search, _ = some_planes()
+    search.dual = -np.inf
+    weights, least = planes.minimize()
+    assert_allclose(model_of(planes, weights), least, rtol=1e-8)
+    assert search.dual >= least - 1e-7
+    assert search.problem.dual(*search.problem.feasible(search.rho)) >= search.dual - 1e-9
+
+
+def test_projection_onto_the_level_set_is_what_a_generic_solver_finds():
+    planes, _, rng = some_planes()
+    _, least = planes.minimize()
+    best = min(cut.value for cut in planes.points)
+    for level in (0.1, 0.5, 0.9):
+        start, bound = rng.dirichlet(np.ones(8)), level * best + (1 - level) * least
+        d = cp.Variable(8, nonneg=True)
+        below = [cut.value + cut.gradient @ (d - cut.weights) <= bound for cut in planes.points]
+        cp.Problem(cp.Minimize(cp.sum_squares(d - start)), [cp.sum(d) == 1, *below]).solve(solver=cp.CLARABEL)
+        assert_allclose(planes.project(start, bound), d.value, atol=1e-5)
+
+
+@each_method
+def test_regularizers_that_a_method_cannot_do_are_refused(method):
+    problem, _ = small_problem("hinge", "mkl")
+    with pytest.raises(InputError, match="'mkl'"):
+        solver(method).solve(Problem(problem.kernels, problem.y, Hinge(), L21(), 1.0))
+
+
+@each_method
+def test_losses_that_a_method_cannot_do_are_refused(method):
+    problem, _ = small_problem("hinge", "mkl")
+    with pytest.raises(InputError, match="hinge, epsilon-insensitive and squared"):
+        solver(method).solve(Problem(problem.kernels, problem.y, Logistic(), SquaredL21(), 1.0))
+
+
+def test_simplex_methods_take_the_lasso_end_of_the_elastic_net_and_no_other():
+    problem, _ = small_problem("hinge", "weights in elastic net 1.0")
+    assert HessianMKL().solve(problem, tol=1e-4).converged
+    with pytest.raises(InputError, match="simplex"):
+        HessianMKL().solve(Problem(problem.kernels, problem.y, Hinge(), ElasticNetWeights(0.5), 1.0))
+
+
+@pytest.mark.parametrize("start", [np.ones(3), -np.ones(4), np.zeros(4), np.full(4, np.nan)])
+def test_a_start_that_fits_no_problem_is_refused(start):
+    problem, _ = small_problem("hinge", "mkl")
+    with pytest.raises(InputError, match="4 kernel weights"):
+        SILP().solve(problem, start=start)
+
+
+def test_samples_of_one_class_are_refused():
+    problem, _ = small_problem("hinge", "mkl")
+    with pytest.raises(InputError, match="one class"):
+        WeightConstrained().solve(Problem(problem.kernels, np.ones(14), Hinge(), SquaredL21(), 1.0))
+
+
+@pytest.mark.parametrize("make", [lambda: LevelMKL(level=1.0), lambda: SimpleMKL(flatness=0.0)])
+def test_parameters_out_of_range_are_refused(make):
+    with pytest.raises(InputError):
+        make()
+
+
+def test_constant_targets_are_no_harm_to_regression():
+    problem, _ = small_problem("squared", "mkl")
+    for loss in (Squared(), EpsilonInsensitive(0.1)):
+        constant = Problem(problem.kernels, np.full(14, 2.0), loss, SquaredL21(), 1.0)
+        solution = HessianMKL().solve(constant, tol=1e-6)
+        assert len(solution.model.active) == 0
+        assert abs(solution.model.intercept - 2.0) <= 0.1 + 1e-9
+
+
+def test_hessian_mkl_goes_on_where_its_quadratic_program_finds_no_way_down(monkeypatch):
+    problem, factors = small_problem("hinge", "mkl")
+    stay = np.full(problem.kernels.n_kernels, 1.0 / problem.kernels.n_kernels)
+    monkeypatch.setattr("omkl.batch.wrappers.hessian_mkl.minimize_on_simplex", lambda *_: stay)
+    solution = HessianMKL().solve(problem, tol=1e-3)
+    assert solution.converged
+    assert_allclose(solution.certificate.primal, generic_optimum(problem, factors, "hinge", "mkl"), rtol=1e-3)

@@ -1,0 +1,396 @@
+"""Kernels on two worker processes: solvers find what they find on one machine, also when a worker dies."""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris
+
+import omkl
+from omkl import MKLClassifier, MKLRegressor
+from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
+from omkl.distributed import DistributedStack, worker_partitions, workers_of
+from omkl.exceptions import DistributionError, InputError, MissingDependencyError
+from omkl.kernels import (
+    Custom,
+    Gaussian,
+    PackedStack,
+    random_subset_gaussians,
+    variable_kernels,
+)
+from omkl.kernels.packing import packed_kernels
+from omkl.losses import EpsilonInsensitive, Hinge, Logistic
+from omkl.regularizers import L21, ElasticNet, Ridge
+
+distributed = pytest.importorskip("distributed")
+
+N = 80
+X = np.random.default_rng(0).normal(size=(N, 6))
+Y = np.sign(X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * np.random.default_rng(1).normal(size=N))
+#: Gaussians among others, so that the Gaussians of a partition are not those of a block.
+KERNELS = [*random_subset_gaussians(300, 6, 0), *variable_kernels(6), "linear:normalize=trace"]
+M = len(KERNELS)
+ROW = N * (N + 1) // 2 * 4
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster, direct_to_workers=True) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def packed():
+    return PackedStack.from_kernels(KERNELS, X)
+
+
+@pytest.fixture(scope="module", params=[2**26, 0], ids=["kept", "none kept"])
+def stack(request, client):
+    client.wait_for_workers(2, timeout=60)
+    return DistributedStack.from_kernels(KERNELS, X, client, budget=request.param)
+
+
+# ---- the same answers -------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_a_part_of_the_kernels_has_the_bits_that_it_has_among_all(packed, data):
+    low = data.draw(st.integers(0, M))
+    part = range(low, data.draw(st.integers(low, M)))
+    assert_array_equal(packed_kernels(KERNELS, X, np.float32, part), packed.rows[part.start : part.stop])
+
+
+@pytest.mark.parametrize("which", [None, np.array([3]), np.array([M - 1, 0, 250, 249]), np.arange(0), np.arange(40)])
+def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
+    rng = np.random.default_rng(2)
+    size = M if which is None else len(which)
+    vector, vectors, weights = rng.normal(size=N), rng.normal(size=(size, N)), rng.random(size)
+    assert (stack.n_kernels, stack.n_samples) == (M, N)
+    assert_array_equal(stack.quadratics(vector, which), packed.quadratics(vector, which))
+    assert_array_equal(stack.products(vector, which), packed.products(vector, which))
+    assert_array_equal(stack.products(vectors, which), packed.products(vectors, which))
+    assert_array_equal(stack.diagonals(which), packed.diagonals(which))
+    assert_array_equal(stack.traces(which), packed.traces(which))
+    matrix = packed.combine(weights, which)
+    close = dict(rtol=1e-12, atol=1e-12)
+    assert_allclose(stack.combine(weights, which), matrix, **close)
+    for samples in (np.array([60, 0, 7]), np.arange(0)):
+        assert_allclose(stack.combine(weights, which, samples), matrix[samples], **close)
+    # two sums that are multiplied by in turn
+    one, other = stack.summed(weights, which), stack.summed(2 * weights, which)
+    for _ in range(2):
+        assert_allclose(one.product(vector), matrix @ vector, **close)
+        assert_allclose(other.product(vector), 2 * matrix @ vector, **close)
+    assert_allclose(one.rows(np.array([5, 2])), matrix[[5, 2]], **close)
+    assert_allclose(one.diagonal(), np.diagonal(matrix), **close)
+
+
+CASES = [
+    (Spicy(), Logistic(), L21(), 0.1),
+    (Spicy(), Hinge(), L21(), 0.1),
+    (Spicy(), Logistic(), ElasticNet(0.5), 0.1),
+    (Spicy(), Hinge(), ElasticNet(0.5), 0.1),
+    (Spicy(), EpsilonInsensitive(0.1), L21(), 0.1),
+    (OneStep(), Logistic(), ElasticNet(0.5), 0.1),
+    (OneStep(), Hinge(), ElasticNet(0.5), 0.1),
+    (OneStep(), Hinge(), Ridge(), 1.0),
+]
+
+
+def assert_same_solution(found, expected, exactly):
+    """To 1e-10, or to the last bit, as is the case where the kernels that were worked on are kept here."""
+    assert expected.converged
+    assert len(expected.model.active) > 3
+    assert_array_equal(found.model.active, expected.model.active)
+    if exactly:
+        assert found.certificate.primal == expected.certificate.primal
+        assert_array_equal(found.model.coefficients, expected.model.coefficients)
+    else:
+        assert_allclose(found.certificate.primal, expected.certificate.primal, rtol=1e-10)
+        assert_allclose(found.certificate.norms, expected.certificate.norms, atol=1e-10)
+        assert_allclose(found.certificate.outputs, expected.certificate.outputs, atol=1e-10)
+
+
+@pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
+def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
+    found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed))
+    assert_same_solution(found, expected, exactly=stack.cached_bytes > 0)
+
+
+@pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES[1::4], ids=str)
+def test_so_it_does_by_iterations(stack, packed, solver, loss, regularizer, C, monkeypatch):
+    monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", N)
+    monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", N)
+    found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-3) for k in (stack, packed))
+    assert found.history[-1]["system"] == expected.history[-1]["system"] == "cg"
+    assert_same_solution(found, expected, exactly=stack.cached_bytes > 0)
+
+
+def test_other_solvers_work_too(stack, packed):
+    solver = IterativeSoftThresholding()
+    found, expected = (solver.solve(Problem(k, Y, Logistic(), L21(), 0.1), 1e-2) for k in (stack, packed))
+    # it sums over all kernels, which are on the workers
+    assert_same_solution(found, expected, exactly=False)
+
+
+def test_a_path_is_that_of_one_machine(stack, packed):
+    found, expected = (regularization_path(Spicy(), Problem(k, Y, Hinge(), L21(), 1.0), 4) for k in (stack, packed))
+    for one, other in zip(found, expected):
+        assert one["objective"] == pytest.approx(other["objective"], rel=1e-10)
+        assert_allclose(one["kernel_weights"], other["kernel_weights"], atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_given_matrices_arrive_as_they_are(client, packed, dtype, monkeypatch):
+    monkeypatch.setattr("omkl.distributed.stack.MESSAGE", 3 * ROW)
+    grams = [packed.combine([1.0], [m]) for m in range(0, M, 23)]
+    here, there = PackedStack.from_grams(grams, dtype), DistributedStack.from_grams(grams, client, dtype)
+    assert there.nbytes == here.nbytes
+    vector = np.random.default_rng(3).normal(size=N)
+    assert_array_equal(there.quadratics(vector), here.quadratics(vector))
+    assert_array_equal(there.products(vector, np.arange(5)), here.products(vector, np.arange(5)))
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_holds_its_partition_and_the_client_what_it_works_on(client, packed):
+    budget = 70 * ROW
+    stack = DistributedStack.from_kernels(KERNELS, X, client, budget=budget)
+    sizes = stack.bytes_by_worker()
+    assert set(sizes) == set(client.nthreads())
+    assert sum(sizes.values()) == stack.nbytes == packed.nbytes
+    assert max(sizes.values()) - min(sizes.values()) <= ROW
+    Spicy().solve(Problem(stack, Y, Hinge(), L21(), 0.05), tol=1e-4)
+    assert 0 < stack.cached_bytes <= budget
+    for low in range(0, M, 50):
+        stack.products(np.ones(N), np.arange(low, min(low + 50, M)))
+        assert stack.cached_bytes <= budget
+
+
+def test_fewer_kernels_than_workers(client):
+    stack = DistributedStack.from_kernels(["linear"], X, client)
+    assert list(stack.bytes_by_worker().values()) == [ROW]
+    assert_array_equal(stack.quadratics(Y), PackedStack.from_kernels(["linear"], X).quadratics(Y))
+
+
+def test_workers_are_left_with_nothing(client):
+    stack = DistributedStack.from_kernels(KERNELS[:9], X, client)
+    stack.products(Y, np.arange(4))
+    before = sum(client.run(n_actors).values())
+    del stack
+    gc.collect()
+    assert eventually(lambda: sum(client.run(n_actors).values()) <= before - 2)
+
+
+def n_actors(dask_worker):
+    return len(dask_worker.state.actors)
+
+
+def eventually(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+# ---- workers that die -------------------------------------------------------------------------------------------
+
+
+def kill(client, worker):
+    os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
+    monkeypatch.setattr(worker_partitions, "GRACE", 60.0)
+    client.wait_for_workers(2, timeout=60)
+    stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
+    victim = sorted(client.nthreads())[0]
+    rounds = []
+
+    def murder(record):
+        rounds.append(record)
+        if len(rounds) == 2:
+            kill(client, victim)
+
+    problem = Problem(stack, Y, Hinge(), L21(), 0.05)
+    found = Spicy().solve(problem, 1e-4, on_iteration=murder)
+    expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 0.05), 1e-4)
+    assert len(rounds) > 2
+    assert_same_solution(found, expected, exactly=False)
+    # its successor is the one that has no partition yet, not the survivor
+    sizes = stack.bytes_by_worker()
+    assert victim not in sizes
+    assert len(sizes) == 2
+    assert sum(sizes.values()) == packed.nbytes
+
+
+def test_a_worker_that_dies_while_it_computes_its_partition(client, packed):
+    client.wait_for_workers(2, timeout=60)
+    slow = [Custom(slow_kernel, normalize=None) for _ in range(6)]
+    victim = sorted(client.nthreads())[0]
+    threading.Timer(0.5, kill, (client, victim)).start()
+    stack = DistributedStack.from_kernels(slow, X, client)
+    assert victim not in client.nthreads()
+    assert_allclose(stack.quadratics(Y), 6 * [np.square(X.T @ Y).sum()], rtol=1e-6)
+
+
+def slow_kernel(left, right):
+    time.sleep(0.4)
+    return left @ right.T
+
+
+def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
+    monkeypatch.setattr(worker_partitions, "MOST_LOSSES", 0)
+    refuse(DistributionError, r"lost with its worker 1 times.*memory", client, [Custom(deadly_kernel)])
+
+
+def deadly_kernel(left, right):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_paused_worker_gets_no_partition(packed, monkeypatch):
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=None, dashboard_address=":0", silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        both = sorted(client.nthreads())
+        client.run(pause, workers=both[:1])
+        assert eventually(lambda: workers_of(client) == both[1:])
+        assert list(DistributedStack.from_kernels(KERNELS, X, client).bytes_by_worker()) == both[1:]
+        # one that is paused after it was chosen, and before it has begun
+        answers = iter([both])
+        monkeypatch.setattr(worker_partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
+        monkeypatch.setattr(worker_partitions, "GRACE", 0.0)
+        stack = DistributedStack.from_kernels(KERNELS, X, client)
+        assert list(stack.bytes_by_worker()) == both[1:]
+        assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
+
+
+def pause(dask_worker):
+    dask_worker.status = distributed.Status.paused
+
+
+# ---- what is refused --------------------------------------------------------------------------------------------
+
+
+def refuse(error, match, client, kernels=KERNELS[:4]):
+    with pytest.raises(error, match=match) as caught:
+        DistributedStack.from_kernels(kernels, X, client)
+    assert str(caught.value).count("\n") == 0
+
+
+def test_clients_that_are_none(client, monkeypatch):
+    for other in ("tcp://127.0.0.1:8786", None, 2):
+        refuse(InputError, "client must be a dask.distributed.Client", other)
+    closed = distributed.Client(client.scheduler.address)
+    closed.close()
+    refuse(DistributionError, "is closed: connect a new one", closed)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    refuse(MissingDependencyError, r"pip install omkl\[dask\]", client)
+
+
+def test_a_scheduler_that_is_gone():
+    with distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster:
+        client = distributed.Client(cluster)
+    refuse(DistributionError, "scheduler", client)
+    client.close()
+
+
+def test_a_cluster_without_workers(monkeypatch):
+    monkeypatch.setattr("omkl.distributed.cluster.WORKER_TIMEOUT", 0.2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        refuse(DistributionError, "has had no running worker for 0.2 s: start one", client)
+
+
+def test_kernels(client):
+    refuse(InputError, "no kernels", client, [])
+    refuse(
+        InputError,
+        r"The worker tcp://.* cannot do its part. The kernel .* selects columns",
+        client,
+        ["gaussian:on=7:9"],
+    )
+    lock = threading.Lock()
+    refuse(InputError, "cannot be sent to workers", client, [Custom(lambda left, right: lock and left @ right.T)])
+    with pytest.raises(FileNotFoundError, match="of my own"):
+        DistributedStack.from_kernels([Custom(broken_kernel)], X, client)
+
+
+def broken_kernel(left, right):
+    raise FileNotFoundError("of my own")
+
+
+def test_matrices_that_are_no_kernels_are_named(client):
+    with pytest.raises(InputError, match="Kernel 2 is not positive semidefinite"):
+        DistributedStack.from_grams([np.eye(9), np.eye(9), -np.eye(9)], client)
+    with pytest.raises(InputError, match="no kernels"):
+        DistributedStack.from_grams([], client)
+
+
+def test_a_partition_beyond_the_limit_of_a_worker():
+    with (
+        distributed.LocalCluster(
+            n_workers=1, memory_limit="2GiB", dashboard_address=":0", silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        pytest.raises(InputError, match=r"take 2\.98 GiB, but its memory limit leaves 1\.\d\d GiB: start more workers"),
+    ):
+        DistributedStack.from_kernels(["linear"] * 16, np.ones((10000, 1)), client)
+
+
+# ---- estimators -------------------------------------------------------------------------------------------------
+
+
+def test_a_classifier_fitted_on_workers_is_the_one_fitted_here(client, tmp_path):
+    kernels = {str(k): kernel for k, kernel in enumerate(KERNELS[:60])}
+    here = MKLClassifier(kernels, C=0.1).fit(X, Y)
+    there = MKLClassifier(kernels, C=0.1).fit(X, Y, client=client)
+    assert_array_equal(there.dual_coef_, here.dual_coef_)
+    assert there.kernel_weights_ == here.kernel_weights_
+    there.save(tmp_path / "model.npz")
+    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), here.decision_function(X))
+    assert "client" not in there.get_params()
+
+
+def test_several_classes_share_the_kernels(client, monkeypatch):
+    made = []
+    original = DistributedStack.from_kernels.__func__
+    monkeypatch.setattr(
+        DistributedStack, "from_kernels", classmethod(lambda *args: made.append(original(*args)) or made[-1])
+    )
+    X, y = load_iris(return_X_y=True)
+    kernels = ["gaussian", "laplacian"]  # none of a low rank, which one machine would hold as a factor
+    here, there = MKLClassifier(kernels, C=0.1).fit(X, y), MKLClassifier(kernels, C=0.1).fit(X, y, client=client)
+    assert len(made) == 1
+    assert_array_equal(there.decision_function(X), here.decision_function(X))
+    with pytest.raises(InputError, match="ovo"):
+        MKLClassifier(multiclass="ovo").fit(X, y, client=client)
+
+
+def test_a_regressor_on_given_matrices_and_a_path(client):
+    grams = [Gaussian(sigma2=s)(X) for s in (0.5, 5.0, 50.0)]
+    model = MKLRegressor("precomputed", C=0.1)
+    here, there = (model.fit(grams, X[:, 0], **on).dual_coef_ for on in ({}, {"client": client}))
+    assert_array_equal(there, here)
+    here, there = (model.path(grams, X[:, 0], C=3, **on) for on in ({}, {"client": client}))
+    assert [record["objective"] for record in there] == [record["objective"] for record in here]
