@@ -97,7 +97,8 @@ def _parse_settings(settings, spec, what):
 
 def _split(settings):
     """Settings between commas that are in no brackets and no quotation marks."""
-    return [part for part in re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings) if part.strip()]
+    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
+    return [part for part in parts if part.strip()]
 
 
 def _parse_value(value):

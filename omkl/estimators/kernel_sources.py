@@ -9,7 +9,7 @@ from scipy import sparse
 from omkl.estimators.encoding import KernelSpecs, named_kernels
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
-from omkl.kernels import DistributedStack, Gaussian, PackedStack
+from omkl.kernels import Gaussian, PackedStack
 from omkl.kernels.base import Kernel, Vectors
 from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.gram import cross_matrices, row_blocks
@@ -50,6 +50,8 @@ class ArrayKernels:
 
     def distributed_stack(self, dtype, client):
         """The Gram matrices on the training samples, on the workers of a Dask client."""
+        from omkl.distributed import DistributedStack
+
         self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
         return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
 
@@ -139,6 +141,8 @@ class GivenMatrices:
 
     def distributed_stack(self, dtype, client):
         """The matrices, checked and packed, on the workers of a Dask client."""
+        from omkl.distributed import DistributedStack
+
         return DistributedStack.from_grams(self.matrices, client, dtype)
 
     def stack(self, dtype, approximate):
