@@ -60,7 +60,7 @@ class Pair:
         if sparse.issparse(X):
             return pairwise.euclidean_distances(X, Y, squared=True)
         center = Y.mean(axis=0)
-        if center @ center > FAR_FROM_ORIGIN.get(X.dtype, np.inf) * Y.var(axis=0).sum():
+        if center @ center / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > Y.var(axis=0).sum():
             # the distances would be lost in the length of the vectors: move the origin into the data
             X, Y = X - center, Y - center
             distances = X @ Y.T

@@ -11,7 +11,9 @@ from omkl.kernels import Average, Gaussian, Linear, as_kernel
 
 NAMES = ["age", "income", "hours per week"]
 MODELS = {
-    "online": lambda kernels, **more: omkl.OnlineMKLClassifier(kernels, epochs=3, random_state=0, **more),
+    "online": lambda kernels, **more: omkl.OnlineMKLClassifier(
+        kernels, epochs=3, shuffle=False, random_state=0, **more
+    ),
     "batch": lambda kernels, **more: omkl.MKLClassifier(kernels, C=0.1, **more),
 }
 
@@ -211,7 +213,7 @@ def test_the_median_is_over_distinct_rows():
     """Copies of a row say nothing about the width: a column that is mostly zero has the width of what is not."""
     column = np.concatenate([np.zeros(90), np.linspace(1e5, 2e5, 10)])[:, None]
     gaussian = Gaussian().fit(column)
-    assert 1e9 < gaussian.width_ < 1e11
+    assert 1e8 < gaussian.width_ < 1e11
     assert gaussian.width_ == Gaussian().fit(np.repeat(column, 3, axis=0)).width_ == Gaussian().fit(column[::-1]).width_
     assert Gaussian().fit(np.full((20, 2), 7.0))(np.full((3, 2), 7.0)).tolist() == [[1.0] * 3] * 3
 
