@@ -23,8 +23,8 @@ from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, cert
 from omkl.cli.common import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.losses import Logistic, Squared
-from omkl.plots import plot_curves
 from omkl.regularizers import L21
+from omkl.reports import plot_curves
 
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 BLOCK = 4096

@@ -17,7 +17,7 @@ from omkl.cli.common import table, write_json
 from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
-from omkl.plots import plot_panels
+from omkl.reports import plot_panels
 
 CHOSEN = ["spicy-logistic", "spicy-hinge", "hessian", "level", "simple", "silp"]
 GAPS = (1.0, 0.1, 0.01, 1e-3, 1e-4)

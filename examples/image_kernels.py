@@ -22,7 +22,7 @@ from omkl import MKLClassifier
 from omkl.cli.common import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import ChiSquared, Gaussian
-from omkl.plots import plot_curves
+from omkl.reports import plot_curves
 
 DIGITS = (1, 3, 5, 8, 9)
 SIDE = 8

@@ -25,7 +25,7 @@ from omkl.cli.common import table, write_json
 from omkl.data import read_ocr
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import Average, Gaussian
-from omkl.plots import plot_accuracies
+from omkl.reports import plot_accuracies
 
 LINEAR, QUADRATIC, GAUSSIAN, SPLINE = "linear", "quadratic", "gaussian:sigma2=5", "b1:density=0.05"
 #: Kernels on pixels, and what the paper reports for them.

@@ -23,8 +23,8 @@ from omkl.cli.common import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import Gaussian, Linear, PackedStack
 from omkl.losses import Hinge
-from omkl.plots import plot_panels
 from omkl.regularizers import SquaredL21
+from omkl.reports import plot_panels
 
 PARTS = {"means": slice(0, 10), "errors": slice(10, 20), "extremes": slice(20, 30), "all": slice(0, 30)}
 #: Learning rates by name: eta0 and schedule.

@@ -19,7 +19,7 @@ from omkl import DependencyParser
 from omkl.cli.common import table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
-from omkl.plots import plot_curves
+from omkl.reports import plot_curves
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 SIZES = (107, 207, 307, 407)

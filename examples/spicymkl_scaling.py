@@ -23,7 +23,7 @@ from omkl.cli.common import table, write_json
 from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, random_subset_gaussians
-from omkl.plots import plot_panels
+from omkl.reports import plot_panels
 
 CHOSEN = ["spicy-logistic", "spicy-hinge", "elastic-logistic", "elastic-hinge"]
 KERNELS, SAMPLES = (50, 200, 500, 1000, 3000, 6000), (500, 1000, 2000, 3000)

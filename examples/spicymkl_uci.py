@@ -26,7 +26,7 @@ from omkl.cli.common import table, write_json
 from omkl.data import read_uci, standardized_split
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
-from omkl.plots import plot_panels
+from omkl.reports import plot_panels
 
 SETS = ("pima", "ionosphere", "sonar")
 CHOSEN = [name for name in METHODS if "0.1" not in name]

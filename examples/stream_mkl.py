@@ -36,7 +36,7 @@ from omkl import OnlineMKLClassifier
 from omkl.cli.common import table, write_json
 from omkl.data import Block, Stream
 from omkl.online import ProgressiveValidation
-from omkl.plots import plot_panels
+from omkl.reports import plot_panels
 
 BLOCK = 1000
 ERRORS = ("whole stream", "after the drift", "at the end")

@@ -1,40 +1,16 @@
-"""omkl: online multiple kernel learning for structured prediction."""
+"""omkl: online multiple kernel learning for structured prediction.
 
-from importlib.metadata import version as _version
+What is public is listed in ``__init__.pyi``, and loaded when it is first used.
+"""
 
-from omkl import batch, data, exceptions, groups, kernels, losses, online, plots, regularizers, structures
-from omkl.estimators import (
-    DependencyParser,
-    GroupLasso,
-    MKLClassifier,
-    MKLRegressor,
-    OnlineMKLClassifier,
-    OnlineMKLRegressor,
-    SequenceLabeler,
-    SparseLogisticRegression,
-    load,
-)
+import lazy_loader as _lazy_loader
 
-__version__ = _version("omkl")
+_load, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = [
-    "DependencyParser",
-    "GroupLasso",
-    "MKLClassifier",
-    "MKLRegressor",
-    "OnlineMKLClassifier",
-    "OnlineMKLRegressor",
-    "SequenceLabeler",
-    "SparseLogisticRegression",
-    "batch",
-    "data",
-    "exceptions",
-    "groups",
-    "kernels",
-    "load",
-    "losses",
-    "online",
-    "plots",
-    "regularizers",
-    "structures",
-]
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("omkl")
+    return _load(name)

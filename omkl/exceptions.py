@@ -1,7 +1,5 @@
 """Everything omkl raises on purpose derives from :class:`OmklError`, and says what, where, and what to do."""
 
-from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
-
 
 class OmklError(Exception):
     """Base of all errors that omkl raises itself."""
@@ -49,7 +47,3 @@ class DistributionError(OmklError):
 
 class DivergenceError(OmklError):
     """Training has left the finite numbers: the message names the round, and what to change."""
-
-
-class NotFittedError(OmklError, _SklearnNotFittedError):
-    """An estimator is asked for something that only a fitted one knows."""

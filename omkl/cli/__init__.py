@@ -3,8 +3,8 @@
 import argparse
 import sys
 import warnings
-from importlib.metadata import version
 
+import omkl
 from omkl.cli import demo, evaluate, inspect, predict, prune, train
 from omkl.exceptions import OmklError
 
@@ -16,11 +16,19 @@ def build_parser():
     parser = argparse.ArgumentParser(
         prog="omkl", description="Online multiple kernel learning for structured prediction."
     )
-    parser.add_argument("--version", action="version", version=f"omkl {version('omkl')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for subcommand in SUBCOMMANDS:
         subcommand.add_parser(subparsers)
     return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, which is looked up only then."""
+
+    def __call__(self, parser, *_):
+        print("omkl", omkl.__version__)
+        parser.exit()
 
 
 def main(argv=None):

@@ -3,16 +3,11 @@
 import json
 import os
 import shutil
-import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 from omkl._files import replacing
-from omkl.exceptions import DistributionError, InputError, MissingDependencyError
-
-#: Seconds after which a scheduler that does not answer counts as unreachable.
-CONNECT_WITHIN = 5
 
 
 def add_output_options(parser):
@@ -99,40 +94,12 @@ def training_cluster(arguments):
     if arguments.workers is None and arguments.scheduler is None:
         yield {"shards": arguments.shards}
         return
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError:
-        message = "Training on workers needs dask.distributed: install it with 'pip install omkl[dask]'."
-        raise MissingDependencyError(message) from None
-    if arguments.scheduler is not None:
-        with _connected(Client, arguments.scheduler) as client:
-            yield {"client": client, "shards": arguments.shards}
-        return
-    if arguments.workers < 1:
-        raise InputError(f"--workers must be a whole number > 0, not {arguments.workers}.")
+    from omkl.distributed import local_client, running_client
+
     with (
-        LocalCluster(
-            n_workers=arguments.workers, threads_per_worker=1, dashboard_address="localhost:0", silence_logs="ERROR"
-        ) as cluster,
-        Client(cluster, direct_to_workers=True) as client,
+        running_client(arguments.scheduler) if arguments.workers is None else local_client(arguments.workers) as client
     ):
-        client.run(_leave_interrupts_to_caller)
         yield {"client": client, "shards": arguments.shards}
-
-
-def _leave_interrupts_to_caller():
-    """Ctrl-C in a terminal reaches the workers as well, which must end their passes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _connected(client, address):
-    try:
-        return client(address, timeout=CONNECT_WITHIN)
-    except Exception as error:  # whatever comes of an address that is none, or of a server that is no scheduler
-        reason = f"no answer within {CONNECT_WITHIN} s" if isinstance(error, OSError) else type(error).__name__
-        raise DistributionError(
-            f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."
-        ) from None
 
 
 def add_treebank_options(parser):
@@ -143,9 +110,9 @@ def add_treebank_options(parser):
     )  # fmt: skip
 
 
-def add_format_option(parser, formats):
+def add_format_option(parser):
     """``--format`` of a file."""
-    parser.add_argument("--format", choices=formats, help="format of the data; guessed from the file's name by default")
+    parser.add_argument("--format", metavar="NAME", help="format of the data; guessed from the file's name by default")
 
 
 def add_row_options(parser):

@@ -3,15 +3,10 @@
 import time
 from pathlib import Path
 
-import numpy as np
-
+import omkl
 from omkl.cli import demo_parser
 from omkl.cli.common import add_output_options, as_typed, bar_chart, write_json
-from omkl.data import handwritten_dates
-from omkl.estimators import SequenceLabeler
 from omkl.exceptions import MissingDependencyError
-from omkl.kernels import Average
-from omkl.plots import plot_group_weights
 
 KERNELS = ["linear", "quadratic", "gaussian"]
 NEXT = """\
@@ -54,25 +49,25 @@ def run(arguments):
 
 def _label(arguments, folder):
     say = (lambda *_: None) if arguments.quiet else print
-    data = handwritten_dates(
+    dates = omkl.data.handwritten_dates(
         80 if arguments.n_train is None else arguments.n_train, arguments.n_test, arguments.random_state
     )
     say(
-        f"{len(data.train_digits)} handwritten dates to train on, {len(data.test_digits)} to test on, 8 digits each;\n"
-        "no image is in both. A first-order chain learns which digit follows which.\n"
+        f"{len(dates.train_digits)} handwritten dates to train on, {len(dates.test_digits)} to test on, 8 digits each; "
+        "no\nimage is in both. A first-order chain learns which digit follows which.\n"
     )
     competitors = {name: [name] for name in KERNELS}
-    competitors["average of the three"] = [Average(KERNELS)]
+    competitors["average of the three"] = [omkl.kernels.Average(KERNELS)]
     competitors["MKL of the three"] = KERNELS
     rows, labelers = [], {}
     for name, kernels in competitors.items():
         started = time.perf_counter()
-        labeler = SequenceLabeler(
+        labeler = omkl.SequenceLabeler(
             kernels, C=arguments.C, epochs=arguments.epochs, random_state=arguments.random_state,
             verbose=not arguments.quiet,
-        ).fit(data.train_images, data.train_digits)  # fmt: skip
+        ).fit(dates.train_images, dates.train_digits)  # fmt: skip
         seconds = time.perf_counter() - started
-        accuracy = labeler.score(data.test_images, data.test_digits)
+        accuracy = labeler.score(dates.test_images, dates.test_digits)
         labelers[name] = labeler
         rows.append({"kernels": name, "accuracy": accuracy, "seconds": seconds})
         say(f"  {name:<22}{accuracy:7.2%} of digits right   ({seconds:.2f} s)")
@@ -85,8 +80,8 @@ def _label(arguments, folder):
     say("What it learned: the weight of each kernel")
     say("\n".join(bar_chart(mkl.kernel_weights_)))
     say("\nOne of the test dates, and what the model reads in it:")
-    say("\n".join(_drawing(data.test_images[0])))
-    say("".join(f"{digit:^9}" for digit in mkl.predict(data.test_images[:1])[0]))
+    say("\n".join(_drawing(dates.test_images[0])))
+    say("".join(f"{digit:^9}" for digit in mkl.predict(dates.test_images[:1])[0]))
 
     model, metrics = folder / "dates.npz", folder / "metrics.json"
     mkl.save(model)
@@ -96,7 +91,7 @@ def _label(arguments, folder):
     say(f"\nSaved the model to {model} and the metrics to {metrics}.")
     try:
         figure = folder / "group_weights.png"
-        plot_group_weights(mkl.history_, figure)
+        omkl.reports.plot_group_weights(mkl.history_, figure)
         say(f"Saved a figure of the weights along the epochs to {figure}.")
     except MissingDependencyError as error:
         say(f"No figure: {error}")
@@ -105,5 +100,5 @@ def _label(arguments, folder):
 
 def _drawing(images, shades=" .:-=+*#%@"):
     """The images of one date side by side, as text."""
-    levels = (np.clip(images, 0, 1) * (len(shades) - 1)).astype(int).reshape(len(images), 8, 8)
+    levels = (images.clip(0, 1) * (len(shades) - 1)).astype(int).reshape(len(images), 8, 8)
     return [" ".join("".join(shades[level] for level in image[row]) for image in levels) for row in range(8)]

@@ -1,11 +1,8 @@
 """``omkl demo parser``: find the feature templates that a made-up language needs."""
 
+from omkl import data, estimators, reports
 from omkl.cli.common import as_typed, bar_chart, table, write_json
-from omkl.data import synthetic_treebank
-from omkl.data.synthetic import INFORMATIVE
-from omkl.estimators import DependencyParser
 from omkl.exceptions import MissingDependencyError
-from omkl.plots import plot_group_weights
 
 USELESS = (
     "h.form m.form direction", "h.form m.feats", "m.form distance", "h.feats m.feats direction", "h-1.form h.feats",
@@ -21,9 +18,11 @@ Next:
 
 def run(arguments, folder):
     """Run the demonstration."""
+    from omkl.data.synthetic import INFORMATIVE
+
     say = (lambda *_: None) if arguments.quiet else print
     n_train = 1500 if arguments.n_train is None else arguments.n_train
-    treebank = synthetic_treebank(n_train + arguments.n_test, vocabulary=10, random_state=arguments.random_state)
+    treebank = data.synthetic_treebank(n_train + arguments.n_test, vocabulary=10, random_state=arguments.random_state)
     train, test = treebank[:n_train], treebank[n_train:]
     say(f"{n_train} sentences of a made-up language to train on, {len(test)} to test on. Which word depends on which\n"
         f"is told by {len(INFORMATIVE)} feature templates; {len(USELESS)} others are useless. "
@@ -37,7 +36,7 @@ def run(arguments, folder):
     rows, parsers = [], {}
     for name, settings in competitors.items():
         settings = {"templates": INFORMATIVE + USELESS, **settings}
-        parser = DependencyParser(
+        parser = estimators.DependencyParser(
             C=arguments.C, epochs=arguments.epochs, random_state=arguments.random_state, memory=60, labeled=False,
             verbose=not arguments.quiet, **settings,
         ).fit(train)  # fmt: skip
@@ -64,7 +63,7 @@ def run(arguments, folder):
     say(f"\nSaved the model to {model} and the metrics to {metrics}.")
     try:
         figure = folder / "template_weights.png"
-        plot_group_weights(mkl.history_, figure, "Template weights along the epochs")
+        reports.plot_group_weights(mkl.history_, figure, "Template weights along the epochs")
         say(f"Saved a figure of the weights along the epochs to {figure}.")
     except MissingDependencyError as error:
         say(f"No figure: {error}")

@@ -1,10 +1,9 @@
 """``omkl evaluate``: compare what a saved model predicts with what a file holds."""
 
 from collections import Counter
+from statistics import mean
 
-import numpy as np
-from sklearn.base import is_regressor
-
+from omkl import data, estimators
 from omkl.cli import rows
 from omkl.cli.common import (
     add_folds_option,
@@ -16,8 +15,6 @@ from omkl.cli.common import (
     write_json,
 )
 from omkl.cli.train_parser import attachment_lines
-from omkl.data import read_sequences, read_treebank, sequences
-from omkl.estimators import DependencyParser, SequenceLabeler, load
 from omkl.exceptions import DataFileError
 
 
@@ -34,7 +31,7 @@ def add_parser(subparsers):
     parser.add_argument(
         "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
     )
-    add_format_option(parser, sorted({*sequences.FORMATS, *rows.FORMATS}))
+    add_format_option(parser)
     add_folds_option(parser)
     add_row_options(parser)
     add_treebank_options(parser)
@@ -44,13 +41,17 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Evaluate a model."""
-    model = load(arguments.model)
-    is_sequential = isinstance(model, SequenceLabeler)
-    (_trees if isinstance(model, DependencyParser) else _labels if is_sequential else _rows)(model, arguments)
+    model = estimators.load(arguments.model)
+    if isinstance(model, estimators.DependencyParser):
+        _trees(model, arguments)
+    elif isinstance(model, estimators.SequenceLabeler):
+        _labels(model, arguments)
+    else:
+        _rows(model, arguments)
 
 
 def _trees(parser, arguments):
-    gold = read_treebank(arguments.gold, single_root=parser.single_root, on_error=arguments.on_error)
+    gold = data.read_treebank(arguments.gold, single_root=parser.single_root, on_error=arguments.on_error)
     metrics = {"all": parser.evaluate(gold)}
     for name, rule in (("without_PUNCT", "upos"), ("without_punctuation_characters", "form")):
         metrics[name] = parser.evaluate(gold, ignore=rule)
@@ -60,12 +61,12 @@ def _trees(parser, arguments):
 
 
 def _labels(labeler, arguments):
-    X, y = read_sequences(arguments.gold, arguments.format, arguments.folds)
+    X, y = data.read_sequences(arguments.gold, arguments.format, arguments.folds)
     if y is None:
         raise DataFileError(f'{arguments.gold} holds no labels to compare with: give every line a "y".')
     accuracy = labeler.score(X, y)
     predicted = labeler.predict(X)
-    whole = float(np.mean([list(p) == list(g) for p, g in zip(predicted, y)]))
+    whole = mean(list(p) == list(g) for p, g in zip(predicted, y))
     pairs = ((gold, label) for p, g in zip(predicted, y) for gold, label in zip(g, p.tolist()))
     metrics = {
         "sequences": len(X),
@@ -84,13 +85,13 @@ def _labels(labeler, arguments):
 def _rows(model, arguments):
     gold, predicted = rows.outputs_of(model, arguments.gold, arguments)
     metrics = {"examples": len(gold)}
-    if is_regressor(model):
-        metrics |= rows.regression_scores(gold, predicted)
-        line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
-    else:
+    if hasattr(model, "classes_"):
         metrics["accuracy"] = float((gold == predicted).mean())
         metrics["confusions"] = _confusions(zip(gold.tolist(), predicted.tolist()), arguments.mistakes)
         line = "Accuracy {accuracy:.2%} ({examples} examples)"
+    else:
+        metrics |= rows.regression_scores(gold, predicted)
+        line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
     if not arguments.quiet:
         print(line.format(**metrics))
         _print_confusions(metrics)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from omkl import estimators
 from omkl.cli.common import add_output_options, bar_chart, table, write_json
-from omkl.estimators import DependencyParser, load
 
 
 def add_parser(subparsers):
@@ -23,7 +23,7 @@ def add_parser(subparsers):
 
 def size(model):
     """How large a model is, in its own terms."""
-    if isinstance(model, DependencyParser):
+    if isinstance(model, estimators.DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
     if hasattr(model, "classes_"):
         return {"labels": len(model.classes_)}
@@ -34,7 +34,7 @@ def size(model):
 
 def run(arguments):
     """Show a model."""
-    model = load(arguments.model)
+    model = estimators.load(arguments.model)
     metrics = {"class": type(model).__name__, **size(model)}
     metrics.update({name: str(getattr(model, name)) for name in ("loss", "regularizer") if hasattr(model, name)})
     metrics["C"] = model.C

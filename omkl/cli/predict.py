@@ -5,11 +5,10 @@ import time
 
 from tqdm import tqdm
 
+from omkl import data, estimators
 from omkl._files import replacing
 from omkl.cli import rows
 from omkl.cli.common import add_folds_option, add_format_option, add_output_options, add_row_options, write_json
-from omkl.data import iter_treebank, read_sequences, sequences, treebank_writer
-from omkl.estimators import DependencyParser, SequenceLabeler, load
 
 
 def add_parser(subparsers):
@@ -24,7 +23,7 @@ def add_parser(subparsers):
     parser.add_argument("model", help="a saved model")
     parser.add_argument("input", help="file of sequences or rows; outputs in it are not looked at")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the predictions to")
-    add_format_option(parser, sorted({*sequences.FORMATS, *rows.FORMATS}))
+    add_format_option(parser)
     add_folds_option(parser)
     add_row_options(parser)
     add_output_options(parser)
@@ -33,9 +32,13 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Predict and write labels, or trees."""
-    model = load(arguments.model)
-    is_sequential = isinstance(model, SequenceLabeler)
-    (_parse if isinstance(model, DependencyParser) else _label if is_sequential else _predict)(model, arguments)
+    model = estimators.load(arguments.model)
+    if isinstance(model, estimators.DependencyParser):
+        _parse(model, arguments)
+    elif isinstance(model, estimators.SequenceLabeler):
+        _label(model, arguments)
+    else:
+        _predict(model, arguments)
 
 
 def _parse(parser, arguments):
@@ -43,8 +46,8 @@ def _parse(parser, arguments):
     started = time.perf_counter()
     n_words = n_sentences = 0
     bar = tqdm(unit=" sentences", delay=1, leave=False, disable=True if arguments.quiet else None)
-    with treebank_writer(arguments.output) as writer, bar:
-        for block in iter_treebank(arguments.input, trees=False):
+    with data.treebank_writer(arguments.output) as writer, bar:
+        for block in data.iter_treebank(arguments.input, trees=False):
             parsed = parser.parse(block)
             relations = (parsed.deprels, parsed.strings["deprels"]) if parser.labeled else None
             writer.write(block, parsed.heads, relations)
@@ -59,7 +62,7 @@ def _parse(parser, arguments):
 
 
 def _label(labeler, arguments):
-    X, _ = read_sequences(arguments.input, arguments.format, arguments.folds)
+    X, _ = data.read_sequences(arguments.input, arguments.format, arguments.folds)
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     with replacing(arguments.output) as file:
         for labels in predicted:

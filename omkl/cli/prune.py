@@ -1,9 +1,8 @@
 """``omkl prune``: a smaller parser, of the best templates of a saved one."""
 
+from omkl import data, estimators
 from omkl.cli.common import add_output_options, add_treebank_options, write_json
 from omkl.cli.train_parser import attachment_lines
-from omkl.data import read_treebank
-from omkl.estimators import DependencyParser, load
 from omkl.exceptions import InputError
 
 
@@ -28,20 +27,20 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Prune a parser."""
-    parser = load(arguments.model)
-    if not isinstance(parser, DependencyParser):
+    parser = estimators.load(arguments.model)
+    if not isinstance(parser, estimators.DependencyParser):
         raise InputError(f"{arguments.model} is a {type(parser).__name__}, and only a parser has templates to prune.")
     pruned = parser.prune(arguments.keep, arguments.by)
     reading = {"single_root": pruned.single_root, "on_error": arguments.on_error, "keep_text": False}
     if arguments.retrain:
         if arguments.regularizer:
             pruned.set_params(regularizer=arguments.regularizer)
-        pruned.set_params(verbose=not arguments.quiet).fit(read_treebank(arguments.retrain, **reading))
+        pruned.set_params(verbose=not arguments.quiet).fit(data.read_treebank(arguments.retrain, **reading))
     pruned.save(arguments.output)
     metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
     lines = [f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {arguments.output}"]
     if arguments.dev:
-        gold = read_treebank(arguments.dev, **reading)
+        gold = data.read_treebank(arguments.dev, **reading)
         metrics["dev"] = {"all": pruned.evaluate(gold), "without_punctuation": pruned.evaluate(gold, ignore="form")}
         lines += attachment_lines(metrics["dev"], arguments.dev)
     if not arguments.quiet:

@@ -3,10 +3,8 @@
 from contextlib import contextmanager
 
 import numpy as np
-from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
-from omkl.data import open_stream
-from omkl.data.open_stream import stream_format
+from omkl import data
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 #: Formats that hold rows with one output each.
@@ -15,7 +13,7 @@ FORMATS = ("svmlight", "csv", "parquet", "npz", "npy")
 
 def open_rows(path, arguments, model=None, labelled=True):
     """A stream over a file of rows, with the columns that a model knows; outputs are asked for where ``labelled``."""
-    format = stream_format(path, arguments.format)
+    format = data.stream_format(path, arguments.format)
     if format not in FORMATS:
         raise InputError(f"{path} is read as {format}, which holds no rows with one output each: choose another "
                          f"--format, one of {', '.join(FORMATS)}.")  # fmt: skip
@@ -26,7 +24,7 @@ def open_rows(path, arguments, model=None, labelled=True):
         options["header"] = False
     if format == "svmlight" and model is not None:
         options["n_features"] = getattr(model, "n_features_in_", None)
-    stream = open_stream(path, format, target, **options)
+    stream = data.open_stream(path, format, target, **options)
     return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
 
 
@@ -67,6 +65,8 @@ def outputs_of(model, path, arguments):
 
 def regression_scores(gold, predicted):
     """R^2, root mean squared error and mean absolute error, the latter two in units of the targets."""
+    from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
     return {
         "r2": float(r2_score(gold, predicted)),
         "rmse": float(np.sqrt(mean_squared_error(gold, predicted))),

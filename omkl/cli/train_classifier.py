@@ -1,8 +1,8 @@
 """``omkl train classifier``: train a classifier on a file of rows and save it."""
 
+from omkl import estimators
 from omkl.cli.rows import outputs_of
 from omkl.cli.train_rows import add_options, report, train
-from omkl.estimators import OnlineMKLClassifier
 
 
 def add_parser(kinds):
@@ -19,7 +19,7 @@ def add_parser(kinds):
 
 def run(arguments):
     """Train and save a classifier."""
-    classifier, metrics = train(OnlineMKLClassifier, arguments)
+    classifier, metrics = train(estimators.OnlineMKLClassifier, arguments)
     metrics["labels"] = len(classifier.classes_)
     line = None
     if arguments.dev:

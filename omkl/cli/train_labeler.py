@@ -2,6 +2,7 @@
 
 import time
 
+from omkl import data, estimators
 from omkl.cli.common import (
     add_budget_option,
     add_checkpoint_options,
@@ -18,9 +19,6 @@ from omkl.cli.common import (
     training_parameters,
     write_json,
 )
-from omkl.data import read_sequences, stream_sequences
-from omkl.data.sequences import FORMATS
-from omkl.estimators import SequenceLabeler
 from omkl.exceptions import DataFileError
 
 
@@ -32,7 +30,7 @@ def add_parser(kinds):
         description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
         "JSON lines, the OCR data set; plain or compressed.",
     )
-    add_format_option(parser, FORMATS)
+    add_format_option(parser)
     add_folds_option(parser)
     parser.add_argument(
         "--kernels", nargs="+", metavar="K",
@@ -58,7 +56,7 @@ def run(arguments):
 def _run(arguments, cluster):
     say = (lambda *_: None) if arguments.quiet else print
     dev = _labelled(arguments.dev, arguments) if arguments.dev else None
-    labeler = SequenceLabeler(
+    labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
         early_stopping=arguments.early_stopping, budget=arguments.budget, **training_parameters(arguments),
     )  # fmt: skip
@@ -93,7 +91,7 @@ def _fit_whole(labeler, arguments, cluster):
 
 def _fit_stream(labeler, arguments, cluster):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
-    stream = stream_sequences(arguments.train, arguments.format)
+    stream = data.stream_sequences(arguments.train, arguments.format)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():
         labels.update(dict.fromkeys(label for sequence in y or () for label in sequence))
@@ -106,7 +104,7 @@ def _fit_stream(labeler, arguments, cluster):
 
 
 def _labelled(path, arguments):
-    X, y = read_sequences(path, arguments.format, arguments.folds)
+    X, y = data.read_sequences(path, arguments.format, arguments.folds)
     if y is None:
         raise DataFileError(f'{path} holds no labels: give every line a "y".')
     return X, y

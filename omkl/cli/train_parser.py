@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+from omkl import data, estimators
 from omkl.cli.common import (
     add_checkpoint_options,
     add_cluster_options,
@@ -22,8 +23,6 @@ from omkl.cli.common import (
     training_parameters,
     write_json,
 )
-from omkl.data import read_treebank, stream_conllu
-from omkl.estimators import DependencyParser
 from omkl.exceptions import DataFileError
 
 
@@ -64,10 +63,10 @@ def _run(arguments, cluster):
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
     n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
-    dev = read_treebank(arguments.dev, **reading) if arguments.dev else None
+    dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     report = _Report(say, n_sentences)
-    parser = DependencyParser(
+    parser = estimators.DependencyParser(
         arguments.templates, projective=arguments.projective, single_root=single_root,
         labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact, callbacks=[report],
         n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
@@ -108,13 +107,13 @@ def _run(arguments, cluster):
 
 def _whole(arguments, reading):
     """Sentences, words, and what to train on."""
-    treebank = read_treebank(arguments.train, **reading)
+    treebank = data.read_treebank(arguments.train, **reading)
     return len(treebank), treebank.n_words, treebank
 
 
 def _stream(arguments, reading):
     """The same block by block; a pass over the file counts."""
-    stream = stream_conllu(arguments.train, **reading)
+    stream = data.stream_conllu(arguments.train, **reading)
     sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
     n_sentences, n_words = map(sum, zip(*sizes)) if sizes else (0, 0)
     if not n_sentences:

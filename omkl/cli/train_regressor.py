@@ -1,8 +1,8 @@
 """``omkl train regressor``: train a regressor on a file of rows and save it."""
 
+from omkl import estimators
 from omkl.cli.rows import outputs_of, regression_scores
 from omkl.cli.train_rows import add_options, report, train
-from omkl.estimators import OnlineMKLRegressor
 
 
 def add_parser(kinds):
@@ -19,7 +19,7 @@ def add_parser(kinds):
 
 def run(arguments):
     """Train and save a regressor."""
-    regressor, metrics = train(OnlineMKLRegressor, arguments)
+    regressor, metrics = train(estimators.OnlineMKLRegressor, arguments)
     line = None
     if arguments.dev:
         metrics["dev"] = regression_scores(*outputs_of(regressor, arguments.dev, arguments))

@@ -2,8 +2,7 @@
 
 import time
 
-from sklearn.base import is_classifier
-
+from omkl import estimators
 from omkl.cli.common import (
     add_budget_option,
     add_checkpoint_options,
@@ -20,13 +19,12 @@ from omkl.cli.common import (
     training_parameters,
     write_json,
 )
-from omkl.cli.rows import FORMATS, naming, open_rows
-from omkl.data.rows import join
+from omkl.cli.rows import naming, open_rows
 
 
 def add_options(parser, losses):
     """The options of both."""
-    add_format_option(parser, FORMATS)
+    add_format_option(parser)
     add_row_options(parser)
     parser.add_argument(
         "--kernels", nargs="+", metavar="K",
@@ -69,7 +67,7 @@ def train(estimator_class, arguments):
 
 
 def _fit_whole(estimator, stream, arguments, options):
-    whole = join(list(stream.blocks()))
+    whole = stream.read()
     estimator.fit(whole.X, whole.y, **options)
     return whole.n_examples
 
@@ -77,11 +75,12 @@ def _fit_whole(estimator, stream, arguments, options):
 def _fit_stream(estimator, stream, arguments, options):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
     n_examples, classes = 0, set()
+    learns_classes = isinstance(estimator, estimators.OnlineMKLClassifier)
     for block in stream.blocks():
         n_examples += block.n_examples
-        classes.update(block.y.tolist() if is_classifier(estimator) else ())
+        classes.update(block.y.tolist() if learns_classes else ())
     estimator.set_params(n_examples=n_examples or None)
-    declared = {"classes": sorted(classes)} if is_classifier(estimator) else {}
+    declared = {"classes": sorted(classes)} if learns_classes else {}
     estimator.fit(shuffled(stream, arguments), **declared, **options)
     return n_examples
 

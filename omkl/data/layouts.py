@@ -7,6 +7,7 @@ import numpy as np
 
 from omkl.data._jit_treebank import HEAD_ROLE, NO_ROLE
 from omkl.data.files import stem
+from omkl.data.strings import Strings
 from omkl.exceptions import InputError
 
 #: The fields of a word that are strings.
@@ -86,3 +87,12 @@ def _guess(start):
     if len(columns) > 10 or (len(columns) == 10 and columns[8].isdigit() and not columns[6].isdigit()):
         return "conll2008"
     return "conllu" if re.search(rb"^(#|\d+[-.]\d)", start, re.MULTILINE) else "conllx"
+
+
+def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]:
+    """The tables given, or new ones: a table of strings for each of :data:`FIELDS`."""
+    if strings is None:
+        return {name: Strings() for name in FIELDS}
+    if set(strings) != set(FIELDS) or not all(isinstance(table, Strings) for table in strings.values()):
+        raise InputError(f"strings must hold a Strings for each of {', '.join(FIELDS)}.")
+    return strings

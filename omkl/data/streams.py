@@ -3,7 +3,7 @@
 from itertools import chain
 
 from omkl.data.prefetching import prefetched
-from omkl.data.rows import Block, as_rows, grouped, n_rows, regrouped, take
+from omkl.data.rows import Block, as_rows, grouped, join, n_rows, regrouped, take
 from omkl.data.shuffling import Seed, shuffled
 from omkl.data.skipping import Skipped
 from omkl.exceptions import InputError
@@ -61,6 +61,10 @@ class Stream:
             With ``block_size`` examples, the last one with at least one.
         """
         return self._passes(epoch)
+
+    def read(self):
+        """All examples of epoch 0, as one block."""
+        return join(list(self.blocks()))
 
     def __iter__(self):
         """Single examples ``(x, y)`` of epoch 0; of a sparse matrix, x is a matrix of one row."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from omkl.data.conll import Sentence
-from omkl.data.layouts import FIELDS
+from omkl.data.layouts import FIELDS, new_strings
+from omkl.data.treebank_building import encode_sentences
+from omkl.data.treebank_checks import Checks
 from omkl.exceptions import InputError
 
 
@@ -156,9 +158,8 @@ class Treebank:
             If columns of a sentence are not equally long, a string has a tab or a line break in it, or heads are no
             tree; the message names sentence and word, both counted from 1.
         """
-        from omkl.data.treebank_building import build  # which needs this class
-
-        return build(sentences, strings, trees, single_root)
+        strings = new_strings(strings)
+        return cls(strings=strings, **encode_sentences(sentences, strings, Checks(trees, single_root)))
 
 
 def running_sum(lengths):

@@ -1,72 +1,93 @@
-"""Treebanks of sentences made in Python: as the text that a file of them would have."""
+"""Sentences made in Python as columns of codes, and columns as the text of a CoNLL-U file."""
 
 import re
+from collections.abc import Iterable, Sequence
 
-from omkl.data.layouts import COLUMNS, LAYOUTS
-from omkl.data.treebank import Treebank
-from omkl.data.treebank_parsing import Checks, new_strings, parse
-from omkl.exceptions import DataFileError, InputError
+import numpy as np
 
-#: Characters of text that are made at a time.
-BLOCK_SIZE = 1 << 22
-_BREAKS = re.compile(r"[\t\n\r]")
+from omkl.data import _jit_treebank as jit
+from omkl.data.conll import Sentence
+from omkl.data.layouts import COLUMNS, FIELDS
+from omkl.data.strings import MISSING, Strings
+from omkl.data.treebank_checks import MODES, WRONG, WRONG_WORD, Checks, explain_heads
+from omkl.exceptions import InputError
+
+# half a pair of surrogates is no character that UTF-8 can hold
+_UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
 
 
-def build(sentences, strings=None, trees="given", single_root=False):
-    """A treebank of sentences: see :meth:`omkl.data.Treebank.from_sentences`."""
-    strings, checks = new_strings(strings), Checks(trees, single_root)
-    blocks, texts, size, done = [], [], 0, 0
+def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings], checks: Checks) -> dict:
+    """Columns of a treebank: see :meth:`omkl.data.Treebank.from_sentences`.
+
+    Parameters
+    ----------
+    sentences : iterable of Sentence
+    strings : dict of str to Strings
+        Grown by the strings of the sentences.
+    checks : Checks
+
+    Returns
+    -------
+    dict
+        ``offsets`` int64 (n_sentences + 1,), ``heads`` int32 (n_words,), and int32 codes (n_words,) for each field.
+    """
+    values, lengths = {name: [] for name in COLUMNS}, []
     for number, sentence in enumerate(sentences, 1):
-        texts.append(_as_text(sentence, number))
-        size += len(texts[-1])
-        if size > BLOCK_SIZE:
-            blocks.append(_parse(texts, strings, checks, done))
-            texts, size, done = [], 0, number
-    if texts or not blocks:
-        blocks.append(_parse(texts, strings, checks, done))
-    return Treebank.concatenate(blocks)
+        n = max(len(getattr(sentence, name)) for name in COLUMNS)
+        if n == 0:
+            raise InputError(f"Sentence {number} has no words: leave it out.")
+        lengths.append(n)
+        for name in COLUMNS:
+            values[name] += _column(getattr(sentence, name), name, n, number)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    heads = np.array(values["heads"], np.int32)
+    _check_heads(offsets, heads, checks)
+    codes = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
+    return {"offsets": offsets, "heads": heads, **codes}
 
 
-def _parse(texts, strings, checks, done):
-    def place(line, word, sentence):
-        return f"Sentence {done + sentence}" + (f", word {word}" if word else "")
-
-    text = "".join(texts).encode("utf-8", "surrogatepass")
-    try:
-        return parse(text, LAYOUTS["conllu"], strings, checks, place)[0]
-    except DataFileError as error:  # there is no file
-        raise InputError(str(error)) from None
-
-
-def _as_text(sentence, number):
-    """A sentence in CoNLL-U, with an empty line after it."""
-    n = max(len(getattr(sentence, name)) for name in COLUMNS)
-    if n == 0:
-        raise InputError(f"Sentence {number} has no words: leave it out.")
-    columns = [_column(getattr(sentence, name), name, n, number) for name in COLUMNS]
-    return "".join(f"{i}\t{line}\t_\t_\n" for i, line in enumerate(map("\t".join, zip(*columns)), 1)) + "\n"
+def _check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
+    if MODES[checks.trees] == jit.ANY_HEADS:
+        return
+    found = np.zeros((len(offsets) - 1, 5), np.int64)
+    jit.check_trees(offsets, heads, MODES[checks.trees], checks.single_root, found)
+    if found[:, WRONG].any():
+        i = int(np.argmax(found[:, WRONG] != jit.FINE))
+        wrong, word = found[i, [WRONG, WRONG_WORD]].tolist()
+        own = [MISSING if head < 0 else str(head) for head in heads[offsets[i] : offsets[i + 1]].tolist()]
+        raise InputError(f"Sentence {i + 1}, word {word}: {explain_heads(own, wrong, word)}")
 
 
-def _column(values, name, n, number):
+def _column(values: Sequence, name: str, n: int, number: int) -> list:
+    """A column of sentence ``number``: strings, or heads of which -1 is none."""
     if len(values) not in (0, n):
         advice = "give each word one, or none at all."
         raise InputError(f"Sentence {number} has {n} words, but {len(values)} {name}: {advice}")
-    if len(values) == 0:
-        return ["_"] * n
     if name == "heads":
-        return ["_" if head is None else _head(head, number, word) for word, head in enumerate(values, 1)]
-    strings = ["_" if value is None else value for value in values]
+        return [_head(head, number, word) for word, head in enumerate(values, 1)] or [-1] * n
+    strings = [MISSING if value is None else value for value in values] or [MISSING] * n
     for word, value in enumerate(strings, 1):
-        if not isinstance(value, str) or _BREAKS.search(value):
-            wanted = "a string without tabs and line breaks"
+        if not isinstance(value, str) or _UNFIT.search(value):
+            wanted = "a string that UTF-8 can hold, without tabs and line breaks"
             raise InputError(f"Sentence {number}, word {word}: {value!r} among {name} is not {wanted}.")
     return strings
 
 
-def _head(head, number, word):
+def _head(head: object, number: int, word: int) -> int:
+    if head is None:
+        return -1
     try:
-        if int(head) == head >= 0:
-            return str(int(head))
-    except (TypeError, ValueError):
+        if 0 <= int(head) == head < 10**jit.MOST_DIGITS:
+            return int(head)
+    except (TypeError, ValueError, OverflowError):
         pass
     raise InputError(f"Sentence {number}, word {word}: the head {head!r} is not the number of a word, 0 or None.")
+
+
+def conllu_text(sentences: Iterable[Sentence]) -> Iterable[bytes]:
+    """Each sentence as the lines of a CoNLL-U file, with an empty line after them."""
+    for sentence in sentences:
+        heads = [MISSING if head is None else str(head) for head in sentence.heads]
+        columns = [heads if name == "heads" else getattr(sentence, name) for name in COLUMNS]
+        words = map("\t".join, zip(*columns))
+        yield "".join(f"{i}\t{word}\t_\t_\n" for i, word in enumerate(words, 1)).encode() + b"\n"

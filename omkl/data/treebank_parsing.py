@@ -7,28 +7,9 @@ import numpy as np
 from omkl.data import _jit_treebank as jit
 from omkl.data.layouts import FIELDS, Layout
 from omkl.data.skipping import N_REASONS
-from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
-from omkl.data.treebank_errors import explain
-from omkl.exceptions import DataFileError, InputError
-
-MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN}
-# columns of a row of ``Scanned.sentences``
-WORDS, TEXT, LINES, WRONG, PLACE = range(5)
-
-
-@dataclass(frozen=True)
-class Checks:
-    """What is asked of sentences, and what happens to those that are wrong."""
-
-    trees: bool | str = True
-    single_root: bool = False
-    skip: bool = False
-
-    def __post_init__(self):
-        # 1 == True, and unhashable things are no mode
-        if not isinstance(self.trees, (bool, str)) or self.trees not in MODES:
-            raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
+from omkl.data.treebank_checks import MODES, N_LINES, N_WORDS, TEXT_END, WRONG, WRONG_WORD, explain
+from omkl.exceptions import DataFileError
 
 
 @dataclass
@@ -53,23 +34,23 @@ class Scanned:
         sentences = np.empty((n_lines, 5), np.int64)
         n = jit.scan(data, layout.roles, layout.fewest, layout.most, starts, lengths, heads, head_starts, sentences)
         sentences = sentences[:n]
-        sentences[-1:, TEXT] = len(text)  # without the newline that was missing
-        n = sentences[-1, WORDS] if n else 0
+        sentences[-1:, TEXT_END] = len(text)  # without the newline that was missing
+        n = sentences[-1, N_WORDS] if n else 0
         return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], head_starts[:n], sentences)
 
     @property
     def offsets(self):
-        return np.concatenate([[0], self.sentences[:, WORDS]])
+        return np.concatenate([[0], self.sentences[:, N_WORDS]])
 
     @property
     def text_offsets(self):
-        return np.concatenate([[0], self.sentences[:, TEXT]])
+        return np.concatenate([[0], self.sentences[:, TEXT_END]])
 
     def explain(self, i):
         """The line of sentence ``i`` that is wrong, counted from 1 in this text, the word, and why."""
-        bounds, line = self.text_offsets[i : i + 2], self.sentences[i - 1, LINES] + 1 if i else 1
+        bounds, line = self.text_offsets[i : i + 2], self.sentences[i - 1, N_LINES] + 1 if i else 1
         text = self.text[bounds[0] : bounds[1]]
-        return explain(text, int(line), *self.sentences[i, [WRONG, PLACE]].tolist(), self.layout)
+        return explain(text, int(line), *self.sentences[i, [WRONG, WRONG_WORD]].tolist(), self.layout)
 
 
 def parse(text, layout, strings, checks, where, *, bom=False, keep_text=True):
@@ -93,7 +74,7 @@ def parse(text, layout, strings, checks, where, *, bom=False, keep_text=True):
     """
     scanned = Scanned.of(text, layout)
     sentences = scanned.sentences
-    n_lines = int(sentences[-1, LINES]) if len(sentences) else 0
+    n_lines = int(sentences[-1, N_LINES]) if len(sentences) else 0
     _check_encoding(scanned)
     mode = MODES[checks.trees]
     if mode != jit.ANY_HEADS:
@@ -112,7 +93,7 @@ def parse(text, layout, strings, checks, where, *, bom=False, keep_text=True):
 
 def _check_encoding(scanned):
     """Note the sentences that are not UTF-8; decoding goes on after each of them."""
-    done, ends = 0, scanned.sentences[:, TEXT]
+    done, ends = 0, scanned.sentences[:, TEXT_END]
     while done < len(scanned.text):
         try:
             str(memoryview(scanned.text)[done:], "utf-8")
@@ -123,8 +104,8 @@ def _check_encoding(scanned):
             at = done + error.start
         i = int(np.searchsorted(ends, at, side="right"))
         begin = int(ends[i - 1]) if i else 0
-        line = (scanned.sentences[i - 1, LINES] if i else 0) + scanned.text.count(b"\n", begin, at) + 1
-        scanned.sentences[i, [WRONG, PLACE]] = jit.NOT_UTF8, line
+        line = (scanned.sentences[i - 1, N_LINES] if i else 0) + scanned.text.count(b"\n", begin, at) + 1
+        scanned.sentences[i, [WRONG, WRONG_WORD]] = jit.NOT_UTF8, line
         done = int(ends[i])
 
 
@@ -134,10 +115,10 @@ def _without_bad(scanned):
     lengths, bounds = np.diff(scanned.offsets), scanned.text_offsets
     words = np.repeat(good, lengths)
     sentences = scanned.sentences[good]
-    sentences[:, WORDS] = np.cumsum(lengths[good])
+    sentences[:, N_WORDS] = np.cumsum(lengths[good])
     # fields are looked for in the whole data, only the text is cut
     parts = [scanned.text[low:high] for low, high in zip(bounds[:-1][good], bounds[1:][good])]
-    sentences[:, TEXT] = np.cumsum([len(part) for part in parts])
+    sentences[:, TEXT_END] = np.cumsum([len(part) for part in parts])
     return Scanned(
         b"".join(parts), scanned.data, scanned.layout, scanned.starts[:, words], scanned.lengths[:, words],
         scanned.heads[words], scanned.head_starts[words], sentences,
@@ -154,12 +135,3 @@ def _treebank(scanned, strings, keep_text, **more):
         more |= {"text": scanned.text, "text_offsets": scanned.text_offsets, "head_starts": scanned.head_starts.copy()}
     # copies: the rest of the scan is not kept
     return Treebank(offsets=scanned.offsets, heads=scanned.heads.copy(), strings=strings, **codes, **more)
-
-
-def new_strings(strings=None):
-    """The tables given, or new ones."""
-    if strings is None:
-        return {name: Strings() for name in FIELDS}
-    if set(strings) != set(FIELDS) or not all(isinstance(table, Strings) for table in strings.values()):
-        raise InputError(f"strings must hold a Strings for each of {', '.join(FIELDS)}.")
-    return strings

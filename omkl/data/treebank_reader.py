@@ -7,10 +7,11 @@ import numpy as np
 
 from omkl.data._jit_treebank import last_boundary
 from omkl.data.files import CHUNK, chunks, pieces, without_mark
-from omkl.data.layouts import check_format, find_layout
+from omkl.data.layouts import check_format, find_layout, new_strings
 from omkl.data.skipping import Skipped, check_on_error
 from omkl.data.treebank import Treebank
-from omkl.data.treebank_parsing import Checks, new_strings, parse
+from omkl.data.treebank_checks import Checks
+from omkl.data.treebank_parsing import parse
 from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that are read at a time.

@@ -1,10 +1,10 @@
 """Streams of treebanks."""
 
 from omkl.data.file_streams import stream_files
-from omkl.data.layouts import check_format
+from omkl.data.layouts import check_format, new_strings
 from omkl.data.rows import Block
 from omkl.data.streams import BLOCK_SIZE
-from omkl.data.treebank_parsing import Checks, new_strings
+from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_reader import iter_file
 
 #: Bytes of text that are parsed at a time.

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import lzma
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from omkl._files import replacing
 from omkl.data._jit_treebank import splice
 from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank, closed
+from omkl.data.treebank_building import conllu_text
 from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that get new heads at a time.
@@ -107,20 +109,30 @@ class TreebankWriter:
         """Write a block; heads and relations are those of its words, as :func:`write_treebank` has them."""
         if not len(block):
             return
-        if block.text is None:
-            block = Treebank.from_sentences(block, trees=False)
         heads = _as_heads(heads, block)
-        deprels, names, name_offsets = _as_codes(deprels, block.n_words)
+        deprels, table = _as_codes(deprels, block.n_words)
         if self.last is not None:
             self.file.write(closed(self.last)[len(self.last) :])
         elif block.bom:
             self.file.write(codecs.BOM_UTF8)
+        if block.text is None:
+            self._write_made(block, heads, deprels, table)
+            return
         self.last = block.text[block.text_offsets[-2] :]
         if not len(heads) and not len(deprels):
             self.file.write(block.text)
             return
         for low, high in _steps(block.text_offsets):
-            self.file.write(_spliced(block, low, high, heads, deprels, names, name_offsets))
+            self.file.write(_spliced(block, low, high, heads, deprels, *table.to_bytes()))
+
+    def _write_made(self, block, heads, deprels, table):
+        """Write sentences that have no text."""
+        if len(heads):
+            block = replace(block, heads=heads)
+        if len(deprels):
+            block = replace(block, deprels=deprels, strings={**block.strings, "deprels": table})
+        for self.last in conllu_text(block):
+            self.file.write(self.last)
 
 
 def _steps(text_offsets):
@@ -177,9 +189,9 @@ def _cut(deprels, words):
 
 
 def _as_codes(deprels, n_words):
-    """New relations as codes, and the bytes of their strings; empty for none."""
+    """New relations as codes, empty for none, and the table of their strings."""
     if deprels is None:
-        return np.empty(0, np.int32), np.empty(0, np.uint8), np.zeros(1, np.int64)
+        return np.empty(0, np.int32), Strings()
     if _is_coded(deprels):
         codes, table = np.asarray(deprels[0]), deprels[1]
         if not np.issubdtype(codes.dtype, np.integer) or (
@@ -195,7 +207,6 @@ def _as_codes(deprels, n_words):
         codes = table.codes(deprels, grow=True)
     if codes.shape != (n_words,):
         raise InputError(f"deprels must be one for each of {n_words} words, not {codes.size}.")
-    names, name_offsets = table.to_bytes()
-    if np.isin(names, np.frombuffer(b"\t\r\n", np.uint8)).any():
+    if np.isin(table.to_bytes()[0], np.frombuffer(b"\t\r\n", np.uint8)).any():
         raise InputError("A relation has a tab or a line break in it: leave it out.")
-    return np.ascontiguousarray(codes, np.int32), names, name_offsets
+    return np.ascontiguousarray(codes, np.int32), table

@@ -24,7 +24,7 @@ def is_probabilistic(estimator):
 
 
 class GrowingHorizon:
-    """Strength ``1 / (C t)``: the mean in the objective is over the examples seen so far."""
+    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
 
     def __init__(self, C):
         self.C = C
@@ -37,7 +37,7 @@ class OnlineEstimator(BaseEstimator):
     """Base of every online estimator: parameters, training, what is learned, model files."""
 
     #: The family that ``loss`` names a member of.
-    _losses = StructuredLoss
+    _losses: type = StructuredLoss
 
     def _resolve(self):
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""

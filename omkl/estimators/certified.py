@@ -18,7 +18,7 @@ class CertifiedEstimator(BaseEstimator):
     """An estimator that solves a convex problem to a duality gap: it has ``loss``, ``C``, ``tol`` and ``max_iter``."""
 
     #: Learned attributes that a model file holds as they are.
-    _plain_attributes = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
+    _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
 
     def _resolve_loss(self):
         """The loss, and a check of the parameters that all have."""

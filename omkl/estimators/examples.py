@@ -10,8 +10,9 @@ class Examples:
     """A sequence of :class:`~omkl.online.Example` over encoded tokens; examples are made when asked for.
 
     A sample weight is how often the example is presented in an epoch: an example of weight 3 comes three times, at
-    its places of the random order, and one of weight 2.5 twice with its whole gradient and once with half of it. So
-    weights mean what they mean for a batch learner (weight 3 is three copies, weight 0 none), and steps stay small.
+    its places of the random order, and one of weight 2.5 twice and once with half of its gradient and half of the
+    proximal steps. So weights mean what they mean for a batch learner (weight 3 is three copies, weight 0 none), and
+    steps stay small.
 
     Parameters
     ----------

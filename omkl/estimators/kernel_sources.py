@@ -7,7 +7,7 @@ import numpy as np
 from omkl.estimators.encoding import named_kernels
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
-from omkl.kernels import DistributedStack, Gaussian, PackedStack
+from omkl.kernels import Gaussian, PackedStack
 from omkl.kernels.gram import cross_matrices, row_blocks
 from omkl.kernels.packing import columns_of
 
@@ -41,6 +41,8 @@ class ArrayKernels:
 
     def distributed_stack(self, dtype, client):
         """The Gram matrices on the training samples, on the workers of a Dask client."""
+        from omkl.distributed import DistributedStack
+
         self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
         return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
 
@@ -127,6 +129,8 @@ class GivenMatrices:
 
     def distributed_stack(self, dtype, client):
         """The matrices, checked and packed, on the workers of a Dask client."""
+        from omkl.distributed import DistributedStack
+
         return DistributedStack.from_grams(self.matrices, client, dtype)
 
     def stack(self, dtype, approximate):

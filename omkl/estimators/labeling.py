@@ -35,7 +35,7 @@ class LabelEstimator(OnlineEstimator):
     An output is a label for most, see :class:`Labels`; a regressor's is a number, see :class:`Targets`.
     """
 
-    _outputs_class = Labels
+    _outputs_class: type = Labels
 
     def _learn_outputs(self, labels, weights, classes=None):
         """What is to be known of outputs before training."""

@@ -145,6 +145,7 @@ class ArcTemplateBank:
             )  # fmt: skip
         except OverflowError:
             raise InputError(FULL) from None
+        self._stored |= ~group_state.empty
 
     def apply_events(self, x, gradient):
         group_state = self.group_state

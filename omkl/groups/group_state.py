@@ -82,9 +82,9 @@ class GroupState:
         """Group norms ``b_k = s_k ||v_k||`` of the current model."""
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
-    def begin_forward_backward(self, rate):
+    def begin_forward_backward(self, rate, decay=1.0):
         jit.begin_forward_backward(
-            self.scales, self.empty, self.averages, self.pending_weight, rate, self.bases, self.rates
+            self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight, base):

@@ -186,7 +186,7 @@ class TemplateSet(Sequence):
     def __eq__(self, other):
         return isinstance(other, TemplateSet) and self._templates == other._templates
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __str__(self):
         return "\n".join(map(str, self))

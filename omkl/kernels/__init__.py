@@ -2,7 +2,6 @@
 
 from omkl.kernels.base import Kernel, Pair
 from omkl.kernels.checks import checked_gram
-from omkl.kernels.distributed import DistributedStack
 from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
     Average,
@@ -28,7 +27,6 @@ __all__ = [
     "ChiSquared",
     "Custom",
     "DenseStack",
-    "DistributedStack",
     "FactoredStack",
     "FeatureMap",
     "FourierFeatures",

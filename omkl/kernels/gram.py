@@ -4,11 +4,10 @@
 Values are computed in ``dtype``, in blocks of rows.
 """
 
-from collections import OrderedDict
-
 import numpy as np
 from scipy import sparse
 
+from omkl._cache import RecentlyUsed
 from omkl.kernels.base import Pair
 
 #: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
@@ -85,32 +84,34 @@ class GramRows:
         self.inputs = in_precision(inputs, dtype)
         self.dtype = np.dtype(dtype)
         self._supports = _supports(kernels, self.inputs)
-        self._capacity = max(1, budget // (len(kernels) * len(inputs[0]) * self.dtype.itemsize))
-        self._rows = OrderedDict()
+        capacity = max(1, budget // (len(kernels) * len(inputs[0]) * self.dtype.itemsize))
+        self._recent = RecentlyUsed(min(capacity, len(inputs[0])))
+        self._rows = [None] * self._recent.capacity
 
     @property
     def n_kept(self):
         """Number of rows that are kept."""
-        return len(self._rows)
+        return len(self._recent)
 
     @property
     def nbytes(self):
         """Bytes of the kept rows."""
-        return sum(row.nbytes for row in self._rows.values())
+        return sum(row.nbytes for row in self._rows if row is not None)
 
     def __getitem__(self, rows):
         """The rows with these indices: an array of shape (p, len(rows), N)."""
-        missing = [row for row in rows if row not in self._rows]
-        for row in missing:
+        block = np.empty((len(self.kernels), len(rows), len(self.inputs[0])), dtype=self.dtype)
+        for low in range(0, len(rows), self._recent.capacity):
+            places = self._recent.places(rows[low : low + self._recent.capacity], self._compute)
+            for i, place in enumerate(places, start=low):
+                block[:, i] = self._rows[place]
+        return block
+
+    def _compute(self, rows, places):
+        for row, place in zip(rows, places):
             # one at a time: the bits of a row must not depend on which others happen to be missing
             matrices = cross_matrices(self.kernels, sliced(self.inputs, [row]), self._supports)
-            self._rows[row] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
-        block = np.stack([self._rows[row] for row in rows], axis=1)
-        for row in rows:
-            self._rows.move_to_end(row)
-        while len(self._rows) > self._capacity:
-            self._rows.popitem(last=False)
-        return block
+            self._rows[place] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
 
 
 def _supports(kernels, inputs):

@@ -1,9 +1,8 @@
 """Kernels that do not fit into memory together: computed anew in every pass."""
 
-from collections import OrderedDict
-
 import numpy as np
 
+from omkl._cache import RecentlyUsed
 from omkl.kernels.functions import as_kernel
 from omkl.kernels.packing import packed_kernels
 from omkl.kernels.stack import PackedStack, WeightedSum
@@ -34,36 +33,40 @@ class LazyStack:
         self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
         self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
         row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize
-        self._capacity = max(1, budget // row_bytes)
-        self._kept = OrderedDict()
+        # passes come in blocks of as many kernels as may be kept
+        self._recent = RecentlyUsed(max(1, min(budget // row_bytes, self.n_kernels)))
+        self._kept = [None] * self._recent.capacity
 
     @property
     def nbytes(self):
         """Bytes of the kept kernels."""
-        return sum(row.nbytes for row in self._kept.values())
+        return sum(row.nbytes for row in self._kept if row is not None)
 
     def _blocks(self, which):
         """Pieces of ``which``, and the packed kernels they name."""
         which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
         # a pass over more than can be kept would only push out what is worth keeping
-        keep = len(which) <= self._capacity
-        for low in range(0, len(which), self._capacity):
-            piece = slice(low, low + self._capacity)
+        keep = len(which) <= self._recent.capacity
+        for low in range(0, len(which), self._recent.capacity):
+            piece = slice(low, low + self._recent.capacity)
             yield piece, PackedStack(self._rows(which[piece].tolist(), keep))
 
     def _rows(self, which, keep):
-        missing = [k for k in which if k not in self._kept]
-        fresh = dict(zip(missing, packed_kernels([self.kernels[k] for k in missing], self.X, self.dtype)))
-        if missing == which and not keep:
-            return np.array(list(fresh.values()))
-        rows = np.array([fresh[k] if k in fresh else self._kept[k] for k in which])
         if keep:
-            for k, row in zip(which, rows):
-                self._kept[k] = row
-                self._kept.move_to_end(k)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
-        return rows
+            places = self._recent.places(which, self._keep)
+            return np.array([self._kept[place] for place in places])
+        missing = [k for k in which if k not in self._recent]
+        fresh = dict(zip(missing, self._computed(missing)))
+        if missing == which:
+            return np.array(list(fresh.values()))
+        return np.array([fresh[k] if k in fresh else self._kept[self._recent.places([k])[0]] for k in which])
+
+    def _computed(self, which):
+        return packed_kernels([self.kernels[k] for k in which], self.X, self.dtype)
+
+    def _keep(self, which, places):
+        for row, place in zip(self._computed(which), places):
+            self._kept[place] = row.copy()
 
     def _size(self, which):
         return self.n_kernels if which is None else len(which)

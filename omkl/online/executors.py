@@ -5,7 +5,7 @@ import uuid
 from contextlib import contextmanager
 from functools import partial
 
-from omkl._cluster import workers_of
+from omkl.distributed.cluster import workers_of
 from omkl.exceptions import DistributionError
 
 #: Seconds between two reports of a pass.

@@ -18,19 +18,19 @@ class ForwardBackward:
     def prepare(self, group_state):
         """Nothing is stored for groups at zero, and at the start all are."""
 
-    def begin(self, group_state, rate, weight):
-        """Open a round: the loss gradient moves ``theta`` by ``-rate * weight``."""
-        group_state.begin_forward_backward(rate * weight)
+    def begin(self, group_state, rate, weight, decay):
+        """Open a round: ``theta`` shrinks by ``decay``, and the loss gradient moves it by ``-rate * weight``."""
+        group_state.begin_forward_backward(rate * weight, decay)
 
-    def proximal_weight(self, rate, t):
-        """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
-        return rate
+    def proximal_weight(self, rate, weight, presented):
+        """Weight of the proximal step of an example, to be multiplied with the regularization strength."""
+        return rate * weight
 
     def mixed_part(self, scales):
         """What turns the directions of several shards into what is mixed: their scales, for parameters are mixed."""
         return scales
 
-    def open_mix(self, group_state, rate, t, strength, taken, removed):
+    def open_mix(self, group_state, rate, presented, strength, taken, removed):
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
 
         Proximal steps of the shards, of the weight ``taken``, have ``removed`` so much from the norms already. It is
@@ -46,7 +46,8 @@ class DualAveraging:
     r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
 
     The threshold grows with t, so dead groups stay dead: the iterates are truly group-sparse. Any schedule may stand
-    in for :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`t \eta_t`.
+    in for :math:`\eta_t = \eta_0 / \sqrt t`; the proximal step is weighted with :math:`W_t \eta_t`, where :math:`W_t`
+    is the sum of the examples' weights, t if all are 1.
     """
 
     name = "rda"
@@ -56,22 +57,23 @@ class DualAveraging:
         """Gradients are summed for every group, dead or alive."""
         group_state.empty[:] = False
 
-    def begin(self, group_state, rate, weight):
+    def begin(self, group_state, rate, weight, decay):
         """Open a round: the gradient adds to the sum, of which the parameters are ``-rate`` times, then shrunk."""
         group_state.begin_dual_averaging(weight, rate)
 
-    def proximal_weight(self, rate, t):
-        """Weight of the proximal step of round ``t``, to be multiplied with the regularization strength."""
-        return rate * t
+    def proximal_weight(self, rate, weight, presented):
+        """Weight of the proximal step after examples of the total weight ``presented``, to be multiplied with the
+        regularization strength: the sum of gradients has one of the regularizer beside each of them."""
+        return rate * presented
 
     def mixed_part(self, scales):
         """Sums of gradients are mixed, and the scales set afresh."""
         return np.ones_like(scales)
 
-    def open_mix(self, group_state, rate, t, strength, taken, removed):
-        """Open the proximal step of round ``t`` once more: it starts from the sum of gradients, as always."""
+    def open_mix(self, group_state, rate, presented, strength, taken, removed):
+        """Open the latest proximal step once more: it starts from the sum of gradients, as always."""
         group_state.bases[:] = rate
-        return self.proximal_weight(rate, t) * strength, np.zeros_like(removed)
+        return self.proximal_weight(rate, 1.0, presented) * strength, np.zeros_like(removed)
 
 
 def as_method(name):

@@ -24,7 +24,7 @@ from functools import partial
 import numpy as np
 from tqdm import tqdm
 
-from omkl._cluster import workers_of
+from omkl.distributed.cluster import workers_of
 from omkl.exceptions import InputError
 from omkl.online.checkpoint import Course
 from omkl.online.executors import DaskExecutor, SerialExecutor
@@ -184,7 +184,7 @@ def blueprint(trainer):
     return partial(
         _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
         strength=trainer.strength, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
-        coordinates_every=trainer.coordinates_every,
+        coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
     )  # fmt: skip
 
 

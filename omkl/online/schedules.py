@@ -1,10 +1,13 @@
-"""Learning rates (section 3): what Algorithm 1 multiplies the gradient of round t with."""
+"""Learning rates: what Algorithm 1 multiplies the gradient of round t with."""
 
 import math
 from typing import ClassVar
 
 from omkl._components import Component
 from omkl.exceptions import InputError
+
+#: Of the length of the first gradient step, what the distance of the iterates from the origin counts as at least.
+LEAST_SHARE = 0.1
 
 
 class Schedule(Component):
@@ -29,7 +32,7 @@ class Schedule(Component):
         return type(self)(**self.parameters())
 
     def mix(self, states, weights):
-        """Take in what copies of this schedule have seen, each in a pass of its own over a shard (section 13).
+        """Take in what copies of this schedule have seen, each in a pass of its own over a shard.
 
         Parameters
         ----------
@@ -170,7 +173,9 @@ class DistanceOverGradients(Schedule):
     over all groups together, so a model of p kernels takes steps that are as much smaller as its gradient is longer.
 
     The first step is the one that just mends the first mistake, ``loss / ||g||^2`` (passive-aggressive); it sets the
-    scale from which the distance grows. Group norms are exact at every round, so the rule costs O(p) a round.
+    scale from which the distance grows, also where the proximal step that follows sets every group to zero again: the
+    distance counts as no less than a tenth of that first step's length. Group norms are exact at every round, so
+    the rule costs O(p) a round.
 
     Parameters
     ----------
@@ -200,7 +205,11 @@ class DistanceOverGradients(Schedule):
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
         first = not self.started and square_gradient > 0.0
         self._square_gradients += square_gradient
-        return (loss if loss > 0.0 else 1.0) / square_gradient if first else None
+        if not first:
+            return None
+        rate = (loss if loss > 0.0 else 1.0) / square_gradient
+        self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
+        return rate
 
     def reach(self, distance):
         """Take in the distance of the model from the origin."""

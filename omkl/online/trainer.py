@@ -1,7 +1,8 @@
 """Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -51,7 +52,7 @@ class OnlineTrainer:
     regularizer : Regularizer or None
         A composite takes its proximal steps in turn.
     strength : float or callable
-        :math:`\lambda`, or a function of the round.
+        :math:`\lambda`, or a function of the sum of the weights that have been presented.
     schedule : Schedule
         Learning rates.
     method : {"fobos", "rda"}
@@ -64,11 +65,17 @@ class OnlineTrainer:
     coordinates_every : int
         Regularizers on coordinates (l1) cost a pass over the touched parameters. They take their step every so many
         rounds, with the weight that has accumulated; 1 is Algorithm 1 to the letter.
+    batch_size : int
+        What :meth:`update_batch` divides sums of gradients by; 1 adds them up.
+    l2 : float
+        :math:`\sigma`: the loss of each example has :math:`\frac{\sigma}{2} \|\theta\|^2` added, over all groups, and
+        is then :math:`\sigma`-strongly convex. Its gradient is part of the gradient step, not of the proximal one. With
+        rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5).
     """
 
     def __init__(
         self, banks, structure, loss, regularizer, *, strength, schedule,
-        method="fobos", radius=math.inf, average=None, unpenalized=(), coordinates_every=1,
+        method="fobos", radius=math.inf, average=None, unpenalized=(), coordinates_every=1, batch_size=1, l2=0.0,
     ):  # fmt: skip
         self.banks = [*banks, *unpenalized]
         self.structure = structure
@@ -80,8 +87,11 @@ class OnlineTrainer:
         self.radius = float(radius)
         self.average = average
         self.coordinates_every = int(coordinates_every)
+        self.batch_size = int(batch_size)
+        self.l2 = float(l2)
         self.recompute_every = RECOMPUTE_EVERY
         self.round = 0
+        self.presented = 0.0
         self.shrinkage = 0.0
         self._predictor = None
         self.group_state = GroupState(self.banks)
@@ -91,6 +101,11 @@ class OnlineTrainer:
         self._coordinate_step = 0.0
         self._bind_regularizer()
         self._check_coordinates()
+        if self.l2 and (self.schedule.adaptive or not self.method.forgets):
+            raise InputError(
+                f"l2={l2:g} is a part of the gradient step of forward-backward splitting with given rates, such as "
+                "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
+            )
 
     @property
     def group_names(self):
@@ -108,31 +123,113 @@ class OnlineTrainer:
         self._on_norms = [term for term in steps if not term.on_coordinates]
         self._on_coordinates = [term for term in steps if term.on_coordinates]
 
-    def update(self, x, y, weight=1.0):
-        """One round of Algorithm 1 (Martins et al. 2011); returns what it did."""
-        self.round += 1
-        self._predictor = None
-        group_state = self.group_state
-        rate = self.schedule(self.round)
-        self.method.begin(group_state, rate, weight)
+    def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
+        r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
 
-        potentials = self.structure.zeros(len(x))  # line 4
+        An example of weight w takes a gradient step of :math:`w \eta_t`, and the share :math:`w \eta_t \lambda` of the
+        proximal steps; one of weight 0 changes nothing.
+        """
+        if weight == 0.0:
+            return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y)
+        rate, decay = self._open_round(weight)
+        self.method.begin(self.group_state, rate, weight, decay)
+        potentials = self._potentials(x)  # line 4
+        loss, gradient = self._loss(potentials, y)
+        square_gradient = 0.0
+        if gradient is not None:  # else right, and by a margin
+            for bank in self.banks:
+                bank.step(x, gradient)  # line 5
+            square_gradient = weight**2 * float(np.add.reduce(self.group_state.square_gradients))
+            if self.schedule.adaptive:
+                rate = self._adapt(rate, weight * loss, square_gradient)
+        norms = self._close_round(rate, weight, x, gradient)
+        return Step(weight * loss, norms, rate, square_gradient, potentials, y)
+
+    def update_batch(self, examples: Iterable[Example]) -> Step:
+        r"""One round on several examples: one step along all their gradients at the same parameters.
+
+        With the trainer's ``batch_size`` b the gradient step goes along :math:`\frac1b \sum_i w_i g_i`, and the
+        proximal steps take the share :math:`\frac1b \sum_i w_i`, so that fewer examples, the last ones of an epoch,
+        move the model by as much less. What is returned has lists as ``potentials`` and ``gold``, and a sum of losses.
+        """
+        examples = [Example(*example) for example in examples if example[2] != 0.0]
+        if not examples:
+            return Step(0.0, self.norms, 0.0, 0.0, [], [])
+        weight = sum(example.weight for example in examples)
+        rate, decay = self._open_round(weight)
+        self.method.begin(self.group_state, rate, 1.0, decay)
+        potentials = [self._potentials(x) for x, _, _ in examples]
+        losses = [self._loss(own, y) for own, (_, y, _) in zip(potentials, examples)]  # all before the first step
+        total = sum(w * loss for (_, _, w), (loss, _) in zip(examples, losses))
+        moving = [(x, gradient, w) for (x, _, w), (_, gradient) in zip(examples, losses) if gradient is not None]
+        square_gradient = 0.0
+        if moving:
+            square_gradient = self._step_together(moving, rate)
+            if self.schedule.adaptive:
+                rate = self._adapt(rate, total, square_gradient)
+        norms = self._close_round(rate, weight)
+        return Step(total, norms, rate, square_gradient, potentials, [y for _, y, _ in examples])
+
+    def _step_together(self, moving, rate):
+        """Step along several gradients; returns the squared norm of their weighted sum if the schedule asks for it."""
+        group_state = self.group_state
+        group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
+        rates = group_state.rates.copy()
+        before = self._slope(moving) if self.schedule.adaptive else 0.0
+        for x, gradient, weight in moving:
+            np.multiply(rates, weight, out=group_state.rates)
+            for bank in self.banks:
+                bank.step(x, gradient)
+        # a step of this rate along g takes rate ||g||^2 from <theta, g>
+        return max(before - self._slope(moving), 0.0) / rate if self.schedule.adaptive else 0.0
+
+    def _slope(self, moving):
+        """Inner product of a weighted sum of gradients with the point that the proximal step starts from."""
+        group_state, total = self.group_state, 0.0
+        scales = group_state.scales.copy()
+        group_state.scales[:] = group_state.bases
+        for x, gradient, weight in moving:
+            pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (self._potentials(x), gradient)))
+            total += weight * sum(float(np.vdot(own, slope)) for own, slope in pairs)
+        group_state.scales[:] = scales
+        return total
+
+    def _open_round(self, weight):
+        """Count the round; returns the rate of an example of weight 1, and what the L2 part shrinks the model by."""
+        self.round += 1
+        self.presented += weight
+        self._predictor = None
+        rate = self.schedule(self.round) / self.batch_size
+        decay = 1.0 - rate * weight * self.l2
+        if decay <= 0.0 and not self.group_state.empty.all():
+            raise InputError(
+                f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates 1 / (l2 t), "
+                "schedule='inverse-time' with eta0=1/l2, or smaller ones."
+            )
+        return rate, decay
+
+    def _potentials(self, x):
+        potentials = self.structure.zeros(len(x))
         for bank in self.banks:
             bank.add_potentials(x, potentials)
+        return potentials
+
+    def _loss(self, potentials, y):
+        """The loss, its L2 part included, and the gradient of the rest in potentials."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
             raise DivergenceError(
                 f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
             )
-        square_gradient = 0.0
-        if gradient is not None:  # else right, and by a margin
-            for bank in self.banks:
-                bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * float(np.add.reduce(group_state.square_gradients))
-            if self.schedule.adaptive:
-                rate = self._adapt(rate, loss, square_gradient)
+        return loss + self._l2_part(), gradient
 
-        step = self.method.proximal_weight(rate, self.round) * self.current_strength
+    def _l2_part(self):
+        return 0.5 * self.l2 * float(np.square(self.group_state.norms).sum()) if self.l2 else 0.0
+
+    def _close_round(self, rate, weight, x=None, gradient=None):
+        """Proximal steps, projection and average of a round; returns the norms of the regularized groups."""
+        group_state = self.group_state
+        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_strength
         self.shrinkage += step
         if self._on_coordinates:
             self._shrink_coordinates(step)
@@ -147,24 +244,25 @@ class OnlineTrainer:
         if self.schedule.adaptive:
             self.schedule.reach(distance)
 
-        group_state.pending_weight = 0.0 if self.average is None else self.average.weight(self.round)
+        group_state.pending_weight = 0.0 if self.average is None else weight * self.average.weight(self.round)
         group_state.total_weight += group_state.pending_weight
         if self.average is not None and self.average.period and self.round % self.average.period == 0:
             self._discount(1.0 / self.average.discount)
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
-        return Step(weight * loss, norms, rate, square_gradient, potentials, y)
+        return norms
 
     @property
     def current_strength(self):
         r""":math:`\lambda` in this round."""
-        return self.strength(self.round) if callable(self.strength) else self.strength
+        return self.strength(self.presented) if callable(self.strength) else self.strength
 
     def _adapt(self, rate, loss, square_gradient):
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
-        first_rate = self.schedule.observe(loss, square_gradient)
+        first_rate = self.schedule.observe(loss / self.batch_size, square_gradient / self.batch_size**2)
         if first_rate is None:
             return rate
+        first_rate /= self.batch_size
         self.group_state.bases *= first_rate / rate
         return first_rate
 
@@ -212,10 +310,7 @@ class OnlineTrainer:
         """Weighted mean loss of the current model, not the averaged one, without learning from it."""
         total = weights = 0.0
         for x, y, weight in examples:
-            potentials = self.structure.zeros(len(x))
-            for bank in self.banks:
-                bank.add_potentials(x, potentials)
-            total += weight * self.loss.value_and_gradient(self.structure, potentials, y)[0]
+            total += weight * self._loss(self._potentials(x), y)[0]
             weights += weight
         return total / weights
 
@@ -346,7 +441,8 @@ class OnlineTrainer:
             other.group_state.total_weight,
             other.group_state.pending_weight,
         )
-        self.round, self.strength, self.radius = other.round, other.strength, other.radius
+        self.round, self.presented = other.round, other.presented
+        self.strength, self.radius = other.strength, other.radius
         self.schedule.load_state(other.schedule.state())
 
     def changes(self, since):
@@ -355,7 +451,7 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             own = bank.changes(_below(since, f"bank{index}/"))
             arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
-        counters = [self.round, self._coordinate_step, self.shrinkage, *self.schedule.state()]
+        counters = [self.round, self.presented, self._coordinate_step, self.shrinkage, *self.schedule.state()]
         return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
     def mix(self, changes, weights):
@@ -371,13 +467,15 @@ class OnlineTrainer:
             bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
 
         counters = np.array([change["counters"] for change in changes])
-        self.round = int(counters[:, 0].max())
-        self._coordinate_step, taken = (weights[:, None] * counters[:, 1:3]).sum(axis=0).tolist()
-        self.schedule.mix(counters[:, 3:], weights)
+        self.round, self.presented = int(counters[:, 0].max()), float(counters[:, 1].max())
+        self._coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
+        self.schedule.mix(counters[:, 4:], weights)
 
         rate = self.schedule(self.round)
         removed = (weights[:, None] * [change["groups/removed"] for change in changes]).sum(axis=0)
-        step, given_back = self.method.open_mix(group_state, rate, self.round, self.current_strength, taken, removed)
+        step, given_back = self.method.open_mix(
+            group_state, rate, self.presented, self.current_strength, taken, removed
+        )
         before = group_state.measure()[: self._n_penalized]
         norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
         for term in self._on_norms:
@@ -400,7 +498,7 @@ class OnlineTrainer:
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        arrays["counters"] = np.array([self.round, self._coordinate_step, *self.schedule.state()])
+        arrays["counters"] = np.array([self.round, self.presented, self._coordinate_step, *self.schedule.state()])
         return arrays
 
     def load_state(self, state):
@@ -410,8 +508,8 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             bank.load_state(_below(state, f"bank{index}/"))
         counters = state["counters"].tolist()
-        self.round, self._coordinate_step = int(counters[0]), counters[1]
-        self.schedule.load_state(counters[2:])
+        self.round, self.presented, self._coordinate_step = int(counters[0]), counters[1], counters[2]
+        self.schedule.load_state(counters[3:])
 
 
 def _nothing(*_):

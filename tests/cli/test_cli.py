@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import omkl
@@ -163,7 +162,7 @@ def test_interrupting_changes_no_file(corpus, tmp_path, capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("omkl.cli.train_labeler.SequenceLabeler.fit", interrupted)
+    monkeypatch.setattr("omkl.SequenceLabeler.fit", interrupted)
     assert main(["train", "labeler", str(corpus), "-o", str(tmp_path / "m.npz")]) == 130
     assert "no output file was changed" in capsys.readouterr().err
     assert not (tmp_path / "m.npz").exists()
@@ -175,19 +174,3 @@ def test_charts_and_tables_line_up():
     assert len({line.index("%") for line in lines}) == 1
     assert bar_chart({}) == []
     assert len({len(line) for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))}) == 1
-
-
-def test_figures_from_a_history(tmp_path):
-    from omkl.plots import plot_accuracies, plot_group_weights
-
-    history = [{"epoch": e, "kernel_weights": {"a": 1 / e, "b": 1 - 1 / e}} for e in (1, 2, 3)]
-    figure = plot_group_weights(history, tmp_path / "w.png")
-    lines = figure.axes[0].get_lines()
-    assert [line.get_label() for line in lines] == ["a", "b"]
-    np.testing.assert_allclose(lines[0].get_ydata(), [1, 0.5, 1 / 3])
-    rows = [
-        {"name": "x", "accuracy": 80.0, "sd": 1.0, "references": {"paper": 75.0}},
-        {"name": "y", "accuracy": 85, "sd": 1},
-    ]
-    assert plot_accuracies(rows, tmp_path / "a.png").axes[0].get_ylim()[0] < 75
-    assert (tmp_path / "a.png").exists()

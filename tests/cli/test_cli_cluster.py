@@ -70,7 +70,7 @@ def test_a_scheduler_that_cannot_be_reached_is_one_sentence(treebank, tmp_path, 
 def test_bad_options_are_refused(treebank, tmp_path, capsys, kind):
     command = ["train", kind, str(treebank), "-o", str(tmp_path / "m.npz"), "--quiet"]
     assert main([*command, "--workers", "0"]) == 2
-    assert "--workers must be a whole number > 0" in capsys.readouterr().err
+    assert "workers must be a whole number > 0" in capsys.readouterr().err
     assert main([*command, "--shards", "0"]) == 2
     assert "shards must be a whole number > 0" in capsys.readouterr().err
     assert main([*command, "--shards", "41"]) == 2

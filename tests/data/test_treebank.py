@@ -238,13 +238,31 @@ def test_sentences_made_in_python_become_a_treebank(tmp_path):
 @given(data=files())
 def test_a_treebank_of_its_own_sentences_is_the_same(folder, data):
     treebank = read_treebank(written(folder / "a.conllu", data))
-    again = Treebank.from_sentences(treebank, strings=treebank.strings)
+    again = Treebank.from_sentences(treebank)
     for name in ("offsets", "heads", *FIELDS):
         assert np.array_equal(getattr(treebank, name), getattr(again, name))
+        assert getattr(treebank, name).dtype == getattr(again, name).dtype
+    assert {name: list(table) for name, table in again.strings.items()} == {
+        name: list(table) for name, table in treebank.strings.items()
+    }
     without = read_treebank(folder / "a.conllu", keep_text=False)
-    assert without.text is without.head_starts is None
+    assert again.text is without.text is without.head_starts is None
     write_treebank(folder / "plain.conllu", without)
-    assert (folder / "plain.conllu").read_bytes() == again.text
+    assert naive_sentences((folder / "plain.conllu").read_bytes().decode()) == list(treebank)
+    write_treebank(folder / "copy.conllu", read_treebank(folder / "plain.conllu"))
+    assert (folder / "copy.conllu").read_bytes() == (folder / "plain.conllu").read_bytes()
+
+
+@given(data=files(), draw=st.data())
+def test_sentences_made_in_python_are_written_with_new_heads_and_relations(folder, data, draw):
+    """As they are where they are written first, and then with other heads in the text."""
+    made = Treebank.from_sentences(read_treebank(written(folder / "a.conllu", data)))
+    heads = np.array([draw.draw(st.integers(-1, int(n))) for n in made.lengths for _ in range(n)])
+    deprels = draw.draw(st.lists(st.sampled_from(["_", "a", "π"]), min_size=made.n_words, max_size=made.n_words))
+    write_treebank(folder / "plain.conllu", made)
+    write_treebank(folder / "spliced.conllu", read_treebank(folder / "plain.conllu"), heads, deprels)
+    write_treebank(folder / "made.conllu", made, heads, deprels)
+    assert (folder / "made.conllu").read_bytes() == (folder / "spliced.conllu").read_bytes()
 
 
 def test_a_sentence_of_a_treebank_is_a_sentence(tmp_path):

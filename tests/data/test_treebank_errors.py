@@ -278,12 +278,13 @@ def test_arguments_are_checked_before_reading(options, message):
     [
         (Sentence(), "Sentence 2 has no words"),
         (Sentence(forms=["a", "b"], heads=[0]), "Sentence 2 has 2 words, but 1 heads"),
-        (Sentence(forms=["a\tb"]), r"Sentence 2, word 1: 'a\\tb' among forms is not a string without tabs"),
+        (Sentence(forms=["a\tb"]), r"Sentence 2, word 1: 'a\\tb' among forms is not a string that UTF-8"),
         (Sentence(forms=["a"], upos=[3]), "Sentence 2, word 1: 3 among upos"),
         (Sentence(forms=["a"], heads=["x"]), "Sentence 2, word 1: the head 'x' is not the number"),
         (Sentence(forms=["a", "b"], heads=[0, 0.5]), "Sentence 2, word 2: the head 0.5"),
         (Sentence(forms=["a"], heads=[2]), "Sentence 2, word 1: the head 2 of word 1 is out of range"),
-        (Sentence(forms=["\ud800"]), "Sentence 2: not UTF-8"),
+        (Sentence(forms=["\ud800"]), "Sentence 2, word 1: .* UTF-8 can hold"),
+        (Sentence(forms=["a"], heads=[10**9]), "Sentence 2, word 1: the head 1000000000 is not"),
     ],
 )
 def test_sentences_made_in_python_are_checked(sentence, message):

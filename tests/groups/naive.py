@@ -10,7 +10,7 @@ class NaiveModel:
     """
 
     def __init__(self, feature_maps, n_labels, structure, loss, regularizer, strength, rate, method, radius=np.inf,
-                 average=None, free_transitions=False):  # fmt: skip
+                 average=None, free_transitions=False, batch_size=1, l2=0.0):  # fmt: skip
         self.features = feature_maps
         self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [np.zeros((n_labels, n_labels))]
         self.gradients = [np.zeros_like(t) for t in self.theta]
@@ -18,7 +18,8 @@ class NaiveModel:
         self.weight = 0.0
         self.structure, self.loss, self.regularizer = structure, loss, regularizer
         self.strength, self.rate, self.method, self.radius = strength, rate, method, radius
-        self.average, self.round = average, 0
+        self.average, self.round, self.presented = average, 0, 0.0
+        self.batch_size, self.l2 = batch_size, l2
         self.n_penalized = len(self.theta) - free_transitions
 
     def potentials(self, low, high):
@@ -29,19 +30,30 @@ class NaiveModel:
         return potentials
 
     def update(self, low, high, y):
+        return self.update_batch([(low, high, y, 1.0)])
+
+    def update_batch(self, examples):
+        """Returns the sum of the weighted losses; ``gradient`` is the mean of the weighted gradients."""
         self.round += 1
-        value, D = self.loss.value_and_gradient(self.structure, self.potentials(low, high), y)
-        g = [np.zeros_like(t) for t in self.theta]
-        if D is not None:
-            g = [features[low:high].T @ D.unary for features in self.features] + [D.pairwise.sum(axis=0)]
+        weight = sum(w for *_, w in examples)
+        self.presented += weight
+        g, value = [np.zeros_like(t) for t in self.theta], 0.0
+        for low, high, y, w in examples:
+            loss, D = self.loss.value_and_gradient(self.structure, self.potentials(low, high), y)
+            value += w * (loss + self.l2 / 2 * np.sum(self.norms**2))
+            if D is not None:
+                parts = [features[low:high].T @ D.unary for features in self.features] + [D.pairwise.sum(axis=0)]
+                g = [total + w * part for total, part in zip(g, parts)]
+        self.gradient = [total / self.batch_size for total in g]
         rate = self.rate(self.round)
         if self.method == "fobos":
-            start = [theta - rate * gradient for theta, gradient in zip(self.theta, g)]
-            step = rate * self.strength
+            decay = 1 - rate * weight / self.batch_size * self.l2
+            start = [decay * theta - rate * gradient for theta, gradient in zip(self.theta, self.gradient)]
+            step = rate * self.strength * weight / self.batch_size
         else:
-            self.gradients = [total + gradient for total, gradient in zip(self.gradients, g)]
+            self.gradients = [total + gradient for total, gradient in zip(self.gradients, self.gradient)]
             start = [-rate * total for total in self.gradients]
-            step = rate * self.round * self.strength
+            step = rate * self.presented / self.batch_size * self.strength
         norms = np.array([np.linalg.norm(t) for t in start])
         shrunk = norms.copy()
         if self.regularizer is not None:
@@ -51,7 +63,7 @@ class NaiveModel:
         if length > self.radius:
             self.theta = [t * self.radius / length for t in self.theta]
         if self.average is not None:
-            w = self.average.weight(self.round)
+            w = weight * self.average.weight(self.round)
             self.weight += w
             self.sums = [s + w * t for s, t in zip(self.sums, self.theta)]
         return value

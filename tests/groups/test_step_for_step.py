@@ -20,7 +20,15 @@ from omkl.groups import (
 )
 from omkl.kernels import B1Spline, Gaussian, Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
-from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor, UniformAverage
+from omkl.online import (
+    DistanceOverGradients,
+    InverseSqrt,
+    InverseTime,
+    OnlineTrainer,
+    PolynomialAverage,
+    Predictor,
+    UniformAverage,
+)
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SparseGroup, SquaredL21
 from omkl.structures import Chain
 
@@ -96,24 +104,29 @@ SETTINGS = {
 }
 
 
-def run(kind, setting, average, naive_model, check, seed=0):
-    options = dict(SETTINGS[setting])
+def models(kind, setting, average, naive_model, seed=0, schedule=None, **more):
+    """A trainer, the literal algorithm, and the problem and the tokens that both learn."""
+    options = {"loss": StructuredHinge(), **SETTINGS[setting]}
     problem = Problem(seed)
-    loss = options.get("loss", StructuredHinge())
-    schedule = InverseSqrt(options.get("rate", 1.0))
+    schedule = schedule or InverseSqrt(options.get("rate", 1.0))
     method, radius, free = options.get("method", "fobos"), options.get("radius", np.inf), options.get("free", False)
-    structure = Chain(K)
+    structure, loss = Chain(K), options["loss"]
     banks, tokens = banks_of(kind, problem, average is not None)
     transitions = TransitionBank(K, averaging=average is not None)
     trainer = OnlineTrainer(
         banks if free else [*banks, transitions], structure, loss, options["regularizer"],
         strength=options["strength"], schedule=schedule, method=method, radius=radius, average=average,
-        unpenalized=[transitions] if free else [],
+        unpenalized=[transitions] if free else [], **more,
     )  # fmt: skip
     naive = naive_model(
         [f.toarray() for f in problem.features(KERNELS.values())], K, structure, loss, options["regularizer"],
-        options["strength"], schedule, method, radius, average, free,
+        options["strength"], schedule, method, radius, average, free, **more,
     )  # fmt: skip
+    return trainer, naive, problem, tokens
+
+
+def run(kind, setting, average, naive_model, check, seed=0, **more):
+    trainer, naive, problem, tokens = models(kind, setting, average, naive_model, seed, **more)
     for s in problem.order:
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
@@ -121,6 +134,52 @@ def run(kind, setting, average, naive_model, check, seed=0):
         assert_allclose(loss_value, naive.update(x.low, x.high, y), atol=1e-8)
         check(trainer, naive, tokens)
     return trainer, naive
+
+
+def run_batches(kind, setting, naive_model, schedule=None):
+    """Rounds on batches of two to four weighted sequences; the literal algorithm has the rates of the trainer."""
+    trainer, naive, problem, tokens = models(
+        kind, setting, PolynomialAverage(2), naive_model, schedule=schedule, batch_size=3
+    )
+    rng, deaths, squares = np.random.default_rng(0), 0, []
+    for _ in range(25):
+        spans = [tokens.sequence(s) for s in rng.integers(0, 12, size=rng.integers(2, 5))]
+        weights = rng.choice([0.4, 1.0, 2.0], size=len(spans))
+        batch = [(x, problem.gold[x.low : x.high], w) for x, w in zip(spans, weights)]
+        step = trainer.update_batch(batch)
+        naive.rate = lambda t, rate=step.rate: 3 * rate
+        assert_allclose(step.loss, naive.update_batch([(x.low, x.high, y, w) for x, y, w in batch]), atol=1e-7)
+        assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-7)
+        deaths += trainer.group_state.deactivated.sum()
+        squares.append((step.square_gradient / 9, sum(np.sum(g**2) for g in naive.gradient)))
+    everything = tokens.everything()
+    predicted = trainer.predictor().potentials(everything).unary
+    naive.theta = naive.averaged()
+    assert_allclose(predicted, naive.potentials(0, everything.high).unary, atol=1e-7)
+    return deaths, np.array(squares)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_one_step_along_all_gradients_at_the_same_parameters(kind, setting, naive_model):
+    deaths, _ = run_batches(kind, setting, naive_model)
+    assert deaths > 0 or not setting.startswith("sparse mkl")
+
+
+@pytest.mark.parametrize("setting", ["sparse mkl: groups die and come back", "sparse dual averaging"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rates_that_adapt_are_told_the_norm_of_the_mean_gradient_of_a_batch(kind, setting, naive_model):
+    _, squares = run_batches(kind, setting, naive_model, DistanceOverGradients())
+    assert_allclose(*squares.T, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("setting", ["mkl", "crf", "free transitions", "no regularizer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_l2_part_of_a_strongly_convex_loss_shrinks_the_model_exactly(kind, setting, naive_model):
+    def check(trainer, naive, tokens):
+        assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-7)
+
+    run(kind, setting, UniformAverage(), naive_model, check, schedule=InverseTime(1 / 0.3), l2=0.3)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

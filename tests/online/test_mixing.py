@@ -123,7 +123,7 @@ def naive_mix(start, shards, weights, options):
 
     mixed.theta, mixed.gradients, mixed.sums = mean("theta"), mean("gradients"), mean("sums")
     mixed.weight = sum(w * shard.weight for w, shard in zip(weights, shards))
-    mixed.round = max(shard.round for shard in shards)
+    mixed.round = mixed.presented = max(shard.round for shard in shards)
     removed, step = 0.0, 0.0
     if mixed.method == "rda":
         rate = mixed.rate(mixed.round)

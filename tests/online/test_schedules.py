@@ -5,10 +5,20 @@ import pytest
 from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
-from omkl.groups import InterceptBank
+from omkl.groups import ExplicitBank, Features, InterceptBank, Tokens
 from omkl.losses import StructuredHinge
-from omkl.online import Constant, Example, InverseSqrt, InverseTime, LinearDecay, MeanPolyak, OnlineTrainer
-from omkl.structures import Multiclass
+from omkl.online import (
+    Constant,
+    DistanceOverGradients,
+    Example,
+    InverseSqrt,
+    InverseTime,
+    LinearDecay,
+    MeanPolyak,
+    OnlineTrainer,
+)
+from omkl.regularizers import L1, L21, SparseGroup
+from omkl.structures import Chain, Multiclass
 
 
 @pytest.mark.parametrize(
@@ -70,3 +80,25 @@ def test_fit_tells_the_schedule_where_the_end_is():
 def test_rates_must_be_positive():
     with pytest.raises(InputError, match="eta0"):
         LinearDecay(0.0)
+
+
+@pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
+@pytest.mark.parametrize(("regularizer", "method"), [(L21(), "fobos"), (L21(), "rda"), (L1(), "fobos"),
+                                                     (SparseGroup(), "fobos")], ids=repr)  # fmt: skip
+@pytest.mark.parametrize("strength", [2.5, 0.3])
+def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(schedule, regularizer, method, strength):
+    """The first gradient is shorter than the strength; the mean of all is 0.8 long, so 0.3 has a model and 2.5 none."""
+    features = Features(np.arange(9), np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32), np.array([0.2] * 2 + [1] * 6))
+    tokens, gold = Tokens(np.arange(9), features), [0, 1, 0, 1, 0, 1, 0, 1]
+    trainer = OnlineTrainer(
+        [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)], Chain(2), StructuredHinge(), regularizer,
+        strength=strength, schedule=schedule(), method=method,
+    )  # fmt: skip
+    for epoch in range(40):
+        for i in range(8):
+            step = trainer.update(tokens.sequence(i), np.array(gold[i : i + 1]))
+            assert step.rate > 0.0
+            assert np.isfinite(step.norms).all()
+            if epoch == i == 0:
+                assert step.norms[0] == 0.0
+    assert (trainer.norms[0] > 0.5) if strength == 0.3 else (trainer.norms[0] == 0.0)

@@ -117,6 +117,28 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
         assert losses.mean() + strength / 2 * w @ w <= 1.05 * optimum
 
 
+@pytest.mark.parametrize("regularizer", [None, SquaredL21()], ids=repr)
+def test_a_strongly_convex_loss_reaches_the_optimum_with_rates_of_one_over_sigma_t(data, regularizer):
+    sigma, strength = 0.2, 0.0 if regularizer is None else 0.05
+    trainer = data.trainer(regularizer, strength, InverseTime(1 / sigma), l2=sigma)
+    trainer.fit(data.examples, epochs=60, rng=np.random.default_rng(0))
+    penalty = PENALTIES["mkl"][1]
+    optimum = batch_optimum(
+        data, lambda w: strength * penalty(w) + sigma / 2 * cp.sum_squares(w), 1.0, StructuredHinge()
+    )
+    reached = trainer.mean_loss(data.examples) + strength * trainer.penalty()  # the L2 part is in the loss
+    assert optimum - 1e-9 <= reached <= 1.02 * optimum
+
+
+def test_the_l2_part_of_the_loss_refuses_what_it_is_not_defined_for(data):
+    with pytest.raises(InputError, match="forward-backward"):
+        data.trainer(None, l2=0.1, schedule=DistanceOverGradients())
+    with pytest.raises(InputError, match="forward-backward"):
+        data.trainer(None, l2=0.1, method="rda")
+    with pytest.raises(InputError, match=r"below 1.*inverse-time"):
+        data.trainer(None, l2=2.0, schedule=Constant(1.0)).fit(data.examples)
+
+
 def test_noise_dies_again_and_again_and_the_informative_group_never(data):
     class Census:
         dead = np.zeros(4)

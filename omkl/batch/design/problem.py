@@ -50,7 +50,7 @@ class DesignProblem:
     loss: PointwiseLoss
     regularizer: Regularizer
     C: float
-    groups: ColumnGroups = None
+    groups: ColumnGroups = None  # type: ignore[assignment]
     intercept: bool = True
     #: Slope of the regularizer at zero: a group of dual norm below C times this is not in the model.
     threshold: float = field(init=False, repr=False)

@@ -1,8 +1,29 @@
-"""What is wrong with a sentence, in words: made only when something is."""
+"""What is asked of sentences, and in words what is wrong with one that does not comply."""
 
 import re
+from dataclasses import dataclass
 
 from omkl.data import _jit_treebank as jit
+from omkl.exceptions import InputError
+
+#: Which heads are asked for, by the argument ``trees``.
+MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN}
+#: Columns of the table of sentences in which :mod:`omkl.data._jit_treebank` notes what it finds.
+N_WORDS, TEXT_END, N_LINES, WRONG, WRONG_WORD = range(5)
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What is asked of sentences, and what happens to those that are wrong."""
+
+    trees: bool | str = True
+    single_root: bool = False
+    skip: bool = False
+
+    def __post_init__(self) -> None:
+        # 1 == True, and unhashable things are no mode
+        if not isinstance(self.trees, (bool, str)) or self.trees not in MODES:
+            raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
 
 
 def explain(text, first_line, wrong, place, layout):
@@ -29,7 +50,7 @@ def explain(text, first_line, wrong, place, layout):
         words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
         column = layout.roles.tolist().index(jit.HEAD_ROLE)
         heads = [lines[k].split("\t")[column] for k in words]
-        return first_line + words[place - 1], place, OF_TREES[wrong](heads, place)
+        return first_line + words[place - 1], place, explain_heads(heads, wrong, place)
     before, line = lines[: place - first_line], lines[place - first_line]
     return place, None, OF_LINES[wrong](before, line.split("\t"), layout)
 
@@ -99,6 +120,11 @@ def _cycle(heads, word):
         cycle.append(int(heads[cycle[-1] - 1]))
     rootless = "" if 0 in map(int, heads) else ", and no word has head 0"
     return f"the heads are no tree but have a cycle, {' -> '.join(map(str, cycle))}{rootless}: correct one of them."
+
+
+def explain_heads(heads: list[str], wrong: int, word: int) -> str:
+    """What is wrong with the heads of a sentence, and at which word (counted from 1), in words."""
+    return OF_TREES[wrong](heads, word)
 
 
 OF_TREES = {

@@ -16,17 +16,15 @@ from sklearn.datasets import load_iris
 
 import omkl
 from omkl import MKLClassifier, MKLRegressor
-from omkl._cluster import workers_of
 from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
+from omkl.distributed import DistributedStack, worker_partitions, workers_of
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
     Custom,
-    DistributedStack,
     Gaussian,
     PackedStack,
     random_subset_gaussians,
     variable_kernels,
-    worker_shares,
 )
 from omkl.kernels.packing import packed_kernels
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
@@ -37,7 +35,7 @@ distributed = pytest.importorskip("distributed")
 N = 80
 X = np.random.default_rng(0).normal(size=(N, 6))
 Y = np.sign(X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * np.random.default_rng(1).normal(size=N))
-#: Gaussians among others, so that the Gaussians of a share are not those of a block.
+#: Gaussians among others, so that the Gaussians of a partition are not those of a block.
 KERNELS = [*random_subset_gaussians(300, 6, 0), *variable_kernels(6), "linear:normalize=trace"]
 M = len(KERNELS)
 ROW = N * (N + 1) // 2 * 4
@@ -129,7 +127,7 @@ def assert_same_solution(found, expected, exactly):
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
 def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
     found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed))
-    assert_same_solution(found, expected, exactly=stack.kept_bytes > 0)
+    assert_same_solution(found, expected, exactly=stack.cached_bytes > 0)
 
 
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES[1::4], ids=str)
@@ -138,7 +136,7 @@ def test_so_it_does_by_iterations(stack, packed, solver, loss, regularizer, C, m
     monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", N)
     found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-3) for k in (stack, packed))
     assert found.history[-1]["system"] == expected.history[-1]["system"] == "cg"
-    assert_same_solution(found, expected, exactly=stack.kept_bytes > 0)
+    assert_same_solution(found, expected, exactly=stack.cached_bytes > 0)
 
 
 def test_other_solvers_work_too(stack, packed):
@@ -157,7 +155,7 @@ def test_a_path_is_that_of_one_machine(stack, packed):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_given_matrices_arrive_as_they_are(client, packed, dtype, monkeypatch):
-    monkeypatch.setattr("omkl.kernels.distributed.MESSAGE", 3 * ROW)
+    monkeypatch.setattr("omkl.distributed.stack.MESSAGE", 3 * ROW)
     grams = [packed.combine([1.0], [m]) for m in range(0, M, 23)]
     here, there = PackedStack.from_grams(grams, dtype), DistributedStack.from_grams(grams, client, dtype)
     assert there.nbytes == here.nbytes
@@ -169,23 +167,23 @@ def test_given_matrices_arrive_as_they_are(client, packed, dtype, monkeypatch):
 # ---- memory -----------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_holds_its_share_and_the_client_what_it_works_on(client, packed):
+def test_a_worker_holds_its_partition_and_the_client_what_it_works_on(client, packed):
     budget = 70 * ROW
     stack = DistributedStack.from_kernels(KERNELS, X, client, budget=budget)
-    shares = stack.share_bytes()
-    assert set(shares) == set(client.nthreads())
-    assert sum(shares.values()) == stack.nbytes == packed.nbytes
-    assert max(shares.values()) - min(shares.values()) <= ROW
+    sizes = stack.bytes_by_worker()
+    assert set(sizes) == set(client.nthreads())
+    assert sum(sizes.values()) == stack.nbytes == packed.nbytes
+    assert max(sizes.values()) - min(sizes.values()) <= ROW
     Spicy().solve(Problem(stack, Y, Hinge(), L21(), 0.05), tol=1e-4)
-    assert 0 < stack.kept_bytes <= budget
+    assert 0 < stack.cached_bytes <= budget
     for low in range(0, M, 50):
         stack.products(np.ones(N), np.arange(low, min(low + 50, M)))
-        assert stack.kept_bytes <= budget
+        assert stack.cached_bytes <= budget
 
 
 def test_fewer_kernels_than_workers(client):
     stack = DistributedStack.from_kernels(["linear"], X, client)
-    assert list(stack.share_bytes().values()) == [ROW]
+    assert list(stack.bytes_by_worker().values()) == [ROW]
     assert_array_equal(stack.quadratics(Y), PackedStack.from_kernels(["linear"], X).quadratics(Y))
 
 
@@ -217,7 +215,7 @@ def kill(client, worker):
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
-    monkeypatch.setattr(worker_shares, "GRACE", 60.0)
+    monkeypatch.setattr(worker_partitions, "GRACE", 60.0)
     client.wait_for_workers(2, timeout=60)
     stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
     victim = sorted(client.nthreads())[0]
@@ -233,14 +231,14 @@ def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, pac
     expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 0.05), 1e-4)
     assert len(rounds) > 2
     assert_same_solution(found, expected, exactly=False)
-    # its successor is the one that has no share yet, not the survivor
-    shares = stack.share_bytes()
-    assert victim not in shares
-    assert len(shares) == 2
-    assert sum(shares.values()) == packed.nbytes
+    # its successor is the one that has no partition yet, not the survivor
+    sizes = stack.bytes_by_worker()
+    assert victim not in sizes
+    assert len(sizes) == 2
+    assert sum(sizes.values()) == packed.nbytes
 
 
-def test_a_worker_that_dies_while_it_computes_its_share(client, packed):
+def test_a_worker_that_dies_while_it_computes_its_partition(client, packed):
     client.wait_for_workers(2, timeout=60)
     slow = [Custom(slow_kernel, normalize=None) for _ in range(6)]
     victim = sorted(client.nthreads())[0]
@@ -256,7 +254,7 @@ def slow_kernel(left, right):
 
 
 def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
-    monkeypatch.setattr(worker_shares, "MOST_LOSSES", 0)
+    monkeypatch.setattr(worker_partitions, "MOST_LOSSES", 0)
     refuse(DistributionError, r"lost with its worker 1 times.*memory", client, [Custom(deadly_kernel)])
 
 
@@ -264,7 +262,7 @@ def deadly_kernel(left, right):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_paused_worker_gets_no_share(packed, monkeypatch):
+def test_a_paused_worker_gets_no_partition(packed, monkeypatch):
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit=None, dashboard_address=":0", silence_logs="CRITICAL"
@@ -275,13 +273,13 @@ def test_a_paused_worker_gets_no_share(packed, monkeypatch):
         both = sorted(client.nthreads())
         client.run(pause, workers=both[:1])
         assert eventually(lambda: workers_of(client) == both[1:])
-        assert list(DistributedStack.from_kernels(KERNELS, X, client).share_bytes()) == both[1:]
+        assert list(DistributedStack.from_kernels(KERNELS, X, client).bytes_by_worker()) == both[1:]
         # one that is paused after it was chosen, and before it has begun
         answers = iter([both])
-        monkeypatch.setattr(worker_shares, "workers_of", lambda client: next(answers, None) or workers_of(client))
-        monkeypatch.setattr(worker_shares, "GRACE", 0.0)
+        monkeypatch.setattr(worker_partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
+        monkeypatch.setattr(worker_partitions, "GRACE", 0.0)
         stack = DistributedStack.from_kernels(KERNELS, X, client)
-        assert list(stack.share_bytes()) == both[1:]
+        assert list(stack.bytes_by_worker()) == both[1:]
         assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
 
 
@@ -316,7 +314,7 @@ def test_a_scheduler_that_is_gone():
 
 
 def test_a_cluster_without_workers(monkeypatch):
-    monkeypatch.setattr("omkl._cluster.PATIENCE", 0.2)
+    monkeypatch.setattr("omkl.distributed.cluster.WORKER_TIMEOUT", 0.2)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster,
         distributed.Client(cluster) as client,
@@ -349,15 +347,13 @@ def test_matrices_that_are_no_kernels_are_named(client):
         DistributedStack.from_grams([], client)
 
 
-def test_a_share_beyond_the_limit_of_a_worker():
+def test_a_partition_beyond_the_limit_of_a_worker():
     with (
         distributed.LocalCluster(
             n_workers=1, memory_limit="2GiB", dashboard_address=":0", silence_logs="CRITICAL"
         ) as cluster,
         distributed.Client(cluster) as client,
-        pytest.raises(
-            InputError, match=r"takes 2\.98 GiB, but its memory limit leaves 1\.\d\d GiB: start more workers"
-        ),
+        pytest.raises(InputError, match=r"take 2\.98 GiB, but its memory limit leaves 1\.\d\d GiB: start more workers"),
     ):
         DistributedStack.from_kernels(["linear"] * 16, np.ones((10000, 1)), client)
 

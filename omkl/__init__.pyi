@@ -1,0 +1,37 @@
+from . import batch, data, estimators, exceptions, groups, kernels, losses, online, regularizers, reports, structures
+from .estimators import (
+    DependencyParser,
+    GroupLasso,
+    MKLClassifier,
+    MKLRegressor,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+    SparseLogisticRegression,
+    load,
+)
+
+__version__: str
+
+__all__ = [
+    "DependencyParser",
+    "GroupLasso",
+    "MKLClassifier",
+    "MKLRegressor",
+    "OnlineMKLClassifier",
+    "OnlineMKLRegressor",
+    "SequenceLabeler",
+    "SparseLogisticRegression",
+    "batch",
+    "data",
+    "estimators",
+    "exceptions",
+    "groups",
+    "kernels",
+    "load",
+    "losses",
+    "online",
+    "regularizers",
+    "reports",
+    "structures",
+]

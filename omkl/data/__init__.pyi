@@ -1,0 +1,51 @@
+from .array_files import stream_npy, stream_npz
+from .conll import Sentence, tagging_features
+from .dates import HandwrittenDates, handwritten_dates
+from .files import data_home
+from .formats import open_stream, stream_format
+from .ocr import HandwrittenWords, read_ocr
+from .sequences import read_sequences, stream_sequences
+from .streams import Block, Stream
+from .strings import Strings
+from .svmlight import count_svmlight_features, stream_svmlight
+from .synthetic import synthetic_treebank
+from .tables import stream_csv, stream_parquet
+from .treebank import Treebank
+from .treebank_reader import iter_treebank, read_conllu, read_treebank
+from .treebank_stream import stream_conllu
+from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
+from .uci import read_uci, standardized_split
+
+__all__ = [
+    "Block",
+    "HandwrittenDates",
+    "HandwrittenWords",
+    "Sentence",
+    "Stream",
+    "Strings",
+    "Treebank",
+    "TreebankWriter",
+    "count_svmlight_features",
+    "data_home",
+    "handwritten_dates",
+    "iter_treebank",
+    "open_stream",
+    "read_conllu",
+    "read_ocr",
+    "read_sequences",
+    "read_treebank",
+    "read_uci",
+    "standardized_split",
+    "stream_conllu",
+    "stream_csv",
+    "stream_format",
+    "stream_npy",
+    "stream_npz",
+    "stream_parquet",
+    "stream_sequences",
+    "stream_svmlight",
+    "synthetic_treebank",
+    "tagging_features",
+    "treebank_writer",
+    "write_treebank",
+]

@@ -1,0 +1,145 @@
+"""What a sample weight means in a round: the gradient and the share of the regularizer that belong to the example."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import omkl
+from omkl.groups import ExplicitBank, Features, Tokens
+from omkl.losses import CRF, StructuredHinge
+from omkl.online import (
+    Constant,
+    DistanceOverGradients,
+    InverseSqrt,
+    MeanPolyak,
+    OnlineTrainer,
+    PolynomialAverage,
+    UniformAverage,
+)
+from omkl.regularizers import L1, L21, Ridge, SquaredL21
+from omkl.structures import Binary
+
+GROUPS = [[0, 1], [2, 3], [4, 5]]
+PENALTIES = {
+    "mkl": (SquaredL21(), lambda w: 0.5 * cp.square(sum(cp.norm(w[g]) for g in GROUPS))),
+    "ridge": (Ridge(), lambda w: 0.5 * cp.sum_squares(w)),
+    "group lasso": (L21(), lambda w: sum(cp.norm(w[g]) for g in GROUPS)),
+    "lasso": (L1(), cp.norm1),
+}
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(40, 6))
+GOLD = (X[:, 0] + 0.5 * X[:, 2] + 0.7 * RNG.normal(size=40) > 0).astype(np.int64)
+SIGNS = 2 * GOLD - 1
+rows = sparse.csr_array(X)
+TOKENS = Tokens(np.arange(41), Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data))
+
+
+def trainer_of(regularizer, strength, schedule, average=None, loss=None, **options):
+    bank = ExplicitBank("abc", np.repeat(np.arange(3), 2), 1, average is not None)
+    return OnlineTrainer(
+        [bank], Binary(), loss or StructuredHinge(), regularizer, strength=strength, schedule=schedule,
+        average=average, **options,
+    )  # fmt: skip
+
+
+def train(trainer, weights, epochs, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(epochs):
+        for i in rng.permutation(len(GOLD)).tolist():
+            trainer.update(TOKENS.sequence(i), GOLD[i], weights[i])
+    return trainer
+
+
+def optimum(penalty, strength, weights, loss):
+    w = cp.Variable(6)
+    margins = cp.multiply(SIGNS, X @ w)
+    losses = cp.pos(1 - margins) if isinstance(loss, StructuredHinge) else cp.logistic(-margins)
+    problem = cp.Problem(cp.Minimize(strength * penalty(w) + weights @ losses / weights.sum()))
+    return problem.solve(solver=cp.CLARABEL)
+
+
+def objective(w, penalty, strength, weights, loss):
+    margins = SIGNS * (X @ w)
+    losses = np.maximum(0, 1 - margins) if isinstance(loss, StructuredHinge) else np.logaddexp(0, -margins)
+    return weights @ losses / weights.sum() + strength * penalty(cp.Constant(w)).value
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_random_weights_approach_the_weighted_batch_optimum(name, method):
+    regularizer, penalty = PENALTIES[name]
+    if method == "rda" and name == "lasso":
+        pytest.skip("dual averaging has no coordinates")
+    weights = np.random.default_rng(0).uniform(0.05, 1.0, size=len(GOLD))
+    for loss in (StructuredHinge(), CRF()):
+        trainer = trainer_of(regularizer, 0.1, InverseSqrt(1.0), PolynomialAverage(2), loss, method=method)
+        train(trainer, weights, 300)
+        reached = objective(trainer.banks[0].averaged_table()[:, 0], penalty, 0.1, weights, loss)
+        best = optimum(penalty, 0.1, weights, loss)
+        assert best - 1e-6 <= reached <= 1.02 * best
+
+
+@pytest.mark.parametrize("weight", [0.5, 3.0])
+@pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their_own(weight, schedule, method):
+    """Strength is relative to the weighted mean of the losses: a constant weight cancels."""
+    weighted, plain = (
+        train(trainer_of(SquaredL21(), 0.05, schedule(), UniformAverage(), method=method), np.full(40, w), 5)
+        for w in (weight, 1.0)
+    )
+    assert_allclose(weighted.norms, plain.norms, rtol=1e-9)
+    assert_allclose(weighted.banks[0].averaged_table(), plain.banks[0].averaged_table(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+@pytest.mark.parametrize("weight", [0.5, 3.0])
+def test_a_constant_weight_is_a_rate(weight, method):
+    weighted = train(trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6 / weight), method=method), np.full(40, weight), 5)
+    plain = train(trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6), method=method), np.ones(40), 5)
+    assert_allclose(weighted.norms, plain.norms, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_an_example_without_weight_is_absent(method):
+    weights = (np.arange(40) % 3 > 0).astype(float)
+    trainer, other = (
+        trainer_of(SquaredL21(), 0.05, DistanceOverGradients(), UniformAverage(), method=method) for _ in range(2)
+    )
+    train(trainer, weights, 3)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        for i in rng.permutation(40).tolist():
+            if weights[i]:
+                other.update(TOKENS.sequence(i), GOLD[i])
+    assert trainer.round == other.round
+    assert_array_equal(trainer.banks[0].averaged_table(), other.banks[0].averaged_table())
+
+
+def test_the_radius_bounds_weighted_rounds_too():
+    trainer = train(trainer_of(None, 0.0, Constant(1.0), radius=0.25), np.full(40, 0.3), 2)
+    assert_allclose(np.linalg.norm(trainer.group_state.norms), 0.25)
+
+
+def test_weights_survive_a_state():
+    weights = np.random.default_rng(0).uniform(0.05, 1.0, size=40)
+    make = lambda: trainer_of(SquaredL21(), lambda W: 1 / W, InverseSqrt(0.5), method="rda")  # noqa: E731
+    whole, first, second = train(make(), weights, 2), train(make(), weights, 1), make()
+    second.load_state({key: np.array(value) for key, value in first.state().items()})
+    rng = np.random.default_rng(0)
+    rng.permutation(40)
+    for i in rng.permutation(40).tolist():
+        second.update(TOKENS.sequence(i), GOLD[i], weights[i])
+    assert_array_equal(second.norms, whole.norms)
+
+
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+@pytest.mark.parametrize("weight", [0.5, 3.0])
+def test_classifiers_with_a_constant_weight_have_the_optimum_of_the_matching_C(weight, method):
+    weighted = omkl.OnlineMKLClassifier("linear", C=0.1, method=method, epochs=200, random_state=0)
+    plain = omkl.OnlineMKLClassifier("linear", C=0.1 * weight, method=method, epochs=200, random_state=0)
+    weighted.fit(X, GOLD, sample_weight=np.full(40, weight))
+    plain.fit(X, GOLD)
+    assert_allclose(weighted.decision_function(X), plain.decision_function(X), atol=0.03)

@@ -1,0 +1,41 @@
+"""The cache against a naive one: what is held is right, bounded, and the most recently used."""
+
+import numpy as np
+import pytest
+
+from omkl._cache import RecentlyUsed
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 8])
+def test_places_hold_the_most_recently_used(capacity, rng):
+    recent, held, order = RecentlyUsed(capacity), [None] * capacity, []
+
+    def fill(keys, places):
+        assert not set(keys) & set(order[-capacity:])
+        for key, place in zip(keys, places):
+            held[place] = key
+
+    for _ in range(300):
+        keys = rng.permutation(10)[: rng.integers(1, capacity + 1)].tolist()
+        places = recent.places(keys, fill)
+        assert [held[place] for place in places] == keys
+        # of the keys of one call those that were known count as used first
+        known = [key for key in keys if key in order[-capacity:]]
+        order = [key for key in order if key not in keys] + known + [key for key in keys if key not in known]
+        assert {key for key in range(10) if key in recent} == set(order[-capacity:])
+    assert sorted(key for key in held if key is not None) == sorted(key for key in range(10) if key in recent)
+
+
+def test_what_could_not_be_filled_is_not_known():
+    recent, held = RecentlyUsed(2), [None, None]
+
+    def fill(keys, places):
+        for key, place in zip(keys, places):
+            held[place] = 1 / key
+
+    recent.places([1, 2], fill)
+    with pytest.raises(ZeroDivisionError):
+        recent.places([0], fill)
+    assert 0 not in recent
+    assert [held[place] for place in recent.places([2, 4], fill)] == [0.5, 0.25]
+    assert np.all([held[place] for place in recent.places([4, 2])] == np.array([0.25, 0.5]))

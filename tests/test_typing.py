@@ -1,0 +1,165 @@
+"""Every argument and result of what the package offers has a type; mypy, run in .ci/run, holds bodies against them."""
+
+import importlib
+import inspect
+import pkgutil
+from functools import cache, cached_property
+
+import pytest
+
+import omkl
+
+#: Modules with public names that are not typed yet. It only ever shrinks.
+NOT_YET_TYPED: set[str] = {
+    "omkl._components",
+    "omkl.batch.core.path",
+    "omkl.batch.core.problem",
+    "omkl.batch.core.solver",
+    "omkl.batch.design.blocks",
+    "omkl.batch.design.dal",
+    "omkl.batch.design.matrices",
+    "omkl.batch.design.path",
+    "omkl.batch.design.problem",
+    "omkl.batch.design.spectral",
+    "omkl.batch.mkl.one_step",
+    "omkl.batch.mkl.soft_threshold",
+    "omkl.batch.mkl.spicy",
+    "omkl.batch.wrappers.cutting_planes",
+    "omkl.batch.wrappers.hessian_mkl",
+    "omkl.batch.wrappers.simple_mkl",
+    "omkl.batch.wrappers.weight_constrained",
+    "omkl.batch.wrappers.wrapper",
+    "omkl.data.array_files",
+    "omkl.data.conll",
+    "omkl.data.dates",
+    "omkl.data.files",
+    "omkl.data.ocr",
+    "omkl.data.open_stream",
+    "omkl.data.rows",
+    "omkl.data.sequences",
+    "omkl.data.streams",
+    "omkl.data.strings",
+    "omkl.data.svmlight",
+    "omkl.data.synthetic",
+    "omkl.data.tables",
+    "omkl.data.treebank",
+    "omkl.data.treebank_reader",
+    "omkl.data.treebank_stream",
+    "omkl.data.treebank_writer",
+    "omkl.data.uci",
+    "omkl.estimators.base",
+    "omkl.estimators.batch_mkl",
+    "omkl.estimators.certified",
+    "omkl.estimators.classes",
+    "omkl.estimators.classification",
+    "omkl.estimators.design",
+    "omkl.estimators.labeling",
+    "omkl.estimators.loading",
+    "omkl.estimators.mkl",
+    "omkl.estimators.parsing",
+    "omkl.estimators.regression",
+    "omkl.estimators.sequence",
+    "omkl.estimators.single",
+    "omkl.estimators.sparse_linear",
+    "omkl.groups.arc_features",
+    "omkl.groups.arc_layout",
+    "omkl.groups.arcs",
+    "omkl.groups.budget",
+    "omkl.groups.cached",
+    "omkl.groups.dense",
+    "omkl.groups.explicit",
+    "omkl.groups.feature_maps",
+    "omkl.groups.group_state",
+    "omkl.groups.kernel",
+    "omkl.groups.projection",
+    "omkl.groups.templates",
+    "omkl.groups.tokens",
+    "omkl.kernels.base",
+    "omkl.kernels.checks",
+    "omkl.kernels.feature_maps",
+    "omkl.kernels.functions",
+    "omkl.kernels.generators",
+    "omkl.kernels.lazy",
+    "omkl.kernels.low_rank",
+    "omkl.kernels.slots",
+    "omkl.kernels.stack",
+    "omkl.losses.pointwise",
+    "omkl.losses.structured",
+    "omkl.online.averaging",
+    "omkl.online.checkpoint",
+    "omkl.online.diagnostics",
+    "omkl.online.executors",
+    "omkl.online.mixing",
+    "omkl.online.predictor",
+    "omkl.online.progressive",
+    "omkl.online.schedules",
+    "omkl.online.trainer",
+    "omkl.regularizers.base",
+    "omkl.regularizers.composite",
+    "omkl.regularizers.coordinates",
+    "omkl.regularizers.group_norms",
+    "omkl.regularizers.squared_norms",
+    "omkl.structures.arcs",
+    "omkl.structures.chain",
+    "omkl.structures.multiclass",
+    "omkl.structures.projective",
+    "omkl.structures.scalar",
+    "omkl.structures.tree",
+}
+
+
+def public_objects():
+    """Classes and functions of omkl in the ``__all__`` of any of its packages, by their module and name."""
+    for info in [None, *pkgutil.walk_packages(omkl.__path__, "omkl.")]:
+        package = omkl if info is None else importlib.import_module(info.name) if info.ispkg else None
+        for name in getattr(package, "__all__", ()):
+            thing = getattr(package, name)
+            if (inspect.isclass(thing) or inspect.isfunction(thing)) and thing.__module__.startswith("omkl"):
+                yield thing
+
+
+def functions_of(thing):
+    """``(module, name, function)`` of a function; of a class, those of its constructor and its public methods."""
+    if inspect.isfunction(thing):
+        yield thing.__module__, thing.__qualname__, thing
+        return
+    for cls in thing.__mro__:
+        for name, member in vars(cls).items():
+            if isinstance(member, property):
+                member = member.fget
+            elif isinstance(member, cached_property):
+                member = member.func
+            elif isinstance(member, (classmethod, staticmethod)):
+                member = member.__func__
+            public = name in ("__init__", "__call__") or not name.startswith("_")
+            if public and inspect.isfunction(member) and member.__module__.startswith("omkl"):
+                yield member.__module__, member.__qualname__, member
+
+
+@cache
+def untyped():
+    """For each module, its public functions and what of them is not typed."""
+    found = {}
+    for thing in public_objects():
+        for module, name, function in functions_of(thing):
+            signature = inspect.signature(function)
+            names = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
+            names = [p for p in names if p not in ("self", "cls") and not p.startswith("_")]
+            if signature.return_annotation is signature.empty and function.__name__ != "__init__":
+                names.append("result")
+            missing = found.setdefault(module, {})
+            if names:
+                missing[name] = ", ".join(names)
+    return found
+
+
+@pytest.mark.parametrize("module", sorted(untyped()))
+def test_public_functions_are_typed(module):
+    if module in NOT_YET_TYPED:
+        assert untyped()[module], f"{module} is typed now: take it off the list"
+        pytest.skip("not typed yet")
+    assert untyped()[module] == {}
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (importlib.resources.files("omkl") / "py.typed").is_file()
