@@ -1,7 +1,7 @@
 """Kernel groups over a finite training set, with the potentials of all its tokens cached and kept current.
 
-An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K): section 11 of the reference. The Gram matrices are
-held whole where they fit, else their rows are computed on demand; compactly supported kernels are held sparse.
+An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K). The Gram matrices are held whole where they fit,
+else their rows are computed on demand; compactly supported kernels are held sparse.
 """
 
 import numpy as np
@@ -167,7 +167,7 @@ class CachedKernelBank:
 
 
 class SparseCachedBank(CachedKernelBank):
-    """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N (B1 spline of section 4)."""
+    """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N (a B1 spline's)."""
 
     def _build_gram(self, memory):
         (kernel,), (view,) = self.kernels, self.views

@@ -12,7 +12,7 @@ _MIXED = ("kept", "given", "averages")
 
 
 class GroupState:
-    r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (section 3, lazy scaling).
+    r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k`.
 
     Banks own the directions ``v_k`` and hold views of their slices of these arrays, so one jitted call over the
     group_state serves all banks, and a proximal step costs O(p) whatever the dimension.

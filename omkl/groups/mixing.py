@@ -1,4 +1,4 @@
-r"""How groups that several shards have trained from the same start become one (section 13; McDonald et al. 2010).
+r"""How groups that several shards have trained from the same start become one (McDonald, Hall and Mann 2010).
 
 A shard's pass makes :math:`\theta'_k = c_k v_k + \delta_k` of a group that started with the direction :math:`v_k`:
 scalings of the group reach every coordinate through one number, and :math:`\delta_k` is non-zero only where a gradient
