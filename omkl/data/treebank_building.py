@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,8 +31,7 @@ def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings],
     dict
         ``offsets`` int64 (n_sentences + 1,), ``heads`` int32 (n_words,), and int32 codes (n_words,) for each field.
     """
-    values: dict[str, list] = {name: [] for name in COLUMNS}
-    lengths = []
+    values, lengths = {name: [] for name in COLUMNS}, []
     for number, sentence in enumerate(sentences, 1):
         n = max(len(getattr(sentence, name)) for name in COLUMNS)
         if n == 0:
@@ -75,7 +73,7 @@ def _column(values: Sequence, name: str, n: int, number: int) -> list:
     return strings
 
 
-def _head(head: Any, number: int, word: int) -> int:
+def _head(head: object, number: int, word: int) -> int:
     if head is None:
         return -1
     try:
