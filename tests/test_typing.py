@@ -87,7 +87,6 @@ NOT_YET_TYPED: set[str] = {
     "omkl.losses.structured",
     "omkl.online.averaging",
     "omkl.online.checkpoint",
-    "omkl.online.diagnostics",
     "omkl.online.executors",
     "omkl.online.mixing",
     "omkl.online.predictor",

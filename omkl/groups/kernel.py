@@ -99,6 +99,9 @@ class KernelExpansion:
     def step(self, x, gradient):
         group_state = self.group_state
         moving = has_gradient(gradient.unary)
+        if not len(moving):
+            group_state.square_gradients[:], group_state.square_norms[group_state.empty] = 0.0, 0.0
+            return
         D = gradient.unary[moving]
         own = self._own_potentials(x)[:, moving]
         inputs = self._inputs(x, moving)

@@ -23,7 +23,9 @@ class PointwiseLoss(Component):
 
     #: Whether targets are -1 and +1; they are any finite numbers otherwise.
     classifies: ClassVar[bool] = False
-    #: Largest second derivative in z: ``inf`` where the loss has a kink.
+    #: Whether the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
+    has_kink: ClassVar[bool] = False
+    #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: ClassVar[float] = np.inf
 
     def value(self, y, z):
@@ -127,6 +129,7 @@ class Hinge(PointwiseLoss):
 
     aliases = {"hinge": {}}
     classifies = True
+    has_kink = True
 
     def value(self, y, z):
         return np.maximum(0.0, 1.0 - y * z)
@@ -213,6 +216,7 @@ class EpsilonInsensitive(PointwiseLoss):
     """
 
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
+    has_kink = True
 
     def __init__(self, epsilon=0.1):
         if not 0 <= epsilon < np.inf:

@@ -1,7 +1,6 @@
 """Regularizers: convex functions of the vector of group norms (or of coordinates), with their proximity operators."""
 
-from omkl.regularizers.base import Regularizer, Scaled
-from omkl.regularizers.composite import Composite
+from omkl.regularizers.base import Composite, Regularizer, Scaled
 from omkl.regularizers.coordinates import L1, OverlappingGroups, SparseGroup, TreeGroups
 from omkl.regularizers.group_norms import (
     L21,

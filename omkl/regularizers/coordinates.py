@@ -2,34 +2,44 @@
 
 :class:`L1` and :class:`SparseGroup` need the coordinates of the parameters, so they serve explicit features only.
 :class:`OverlappingGroups` and :class:`TreeGroups` act on whichever vector they are given. Norms of unions of groups,
-:math:`\\|\\theta_g\\| = (\\sum_{k \\in g} b_k^2)^{1/2}`, are functions of the group norms, so Proposition 1 holds for
-them: in a trainer they take unions of the model's own groups, kernels included. For overlaps between single
-features, let every feature be a group of its own.
+:math:`\\|\\theta_g\\| = (\\sum_{k \\in g} b_k^2)^{1/2}`, are functions of the group norms, so Proposition 1 of Martins
+et al. (2011) holds for them: in a trainer they take unions of the model's own groups, kernels included. For overlaps
+between single features, let every feature be a group of its own.
 """
 
+import math
+from collections.abc import Iterable, Sequence
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
 from omkl.regularizers.base import Regularizer, as_vector
-from omkl.regularizers.group_norms import L21
+from omkl.regularizers.group_norms import L21, LinearQuadratic
 
 
-class L1(L21):
+class L1(LinearQuadratic):
     r"""The lasso penalty :math:`\sum_i |\theta_i|` on every coordinate."""
 
     aliases = {"l1": {}, "lasso": {}}
     on_coordinates = True
     rank = 0
 
+    def __init__(self) -> None:
+        super().__init__(1.0, 0.0)
+
 
 class _UnionOfGroups(Regularizer):
     r""":math:`\sum_g w_g \|x_g\|_2` over index sets g; shared by overlapping and tree groups."""
 
+    is_sparse = True
+    least_at_one_group = True
+    #: Of unions in general no more is known than that the conjugate is finite at 0.
+    dual_radius = 0.0
     rank = 1
-    homogeneous = True
 
-    def __init__(self, groups, weights=None):
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None):
         self.groups = [list(group) for group in groups]
         if not self.groups or not all(self.groups):
             raise InputError("groups must be a non-empty list of non-empty lists of indices or names.")
@@ -39,59 +49,79 @@ class _UnionOfGroups(Regularizer):
         if all(isinstance(member, (int, np.integer)) for group in self.groups for member in group):
             self._prepare()
 
-    def parameters(self):
+    def parameters(self) -> dict[str, object]:
         return {"groups": self.groups, "weights": self.weights.tolist()}
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         self._size = 1 + max(map(max, self.groups))
         order = self._order()
         self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
         self._members = np.array([member for g in order for member in self.groups[g]], dtype=np.int64)
         self._ordered_weights = self.weights[order]
 
-    def _order(self):
+    def _order(self) -> list[int]:
         return list(range(len(self.groups)))
 
-    def bind(self, names):
-        index = {name: k for k, name in enumerate(names)}
+    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "_UnionOfGroups":
+        place = {name: k for k, name in enumerate(names)}
+        by_position = names if order is None else order
         try:
-            groups = [[index[m] if isinstance(m, str) else m for m in group] for group in self.groups]
-        except KeyError as error:
-            raise InputError(f"No group is called {error.args[0]!r}; there are {', '.join(names)}.") from None
-        return type(self)(groups, self.weights)
+            groups = [[place[m if isinstance(m, str) else by_position[m]] for m in group] for group in self.groups]
+        except (KeyError, IndexError):
+            asked = {m for group in self.groups for m in group}
+            unknown = [m for m in asked if (m not in place if isinstance(m, str) else m >= len(by_position))]
+            raise InputError(f"No group is called {unknown[0]!r}; there are {', '.join(names)}.") from None
+        return type(self)(**{**self.parameters(), "groups": groups})
 
-    def _checked(self, norms):
+    def _checked(self, norms: ArrayLike) -> np.ndarray:
         norms = as_vector(norms)
         if norms.size < self._size:
             raise InputError(f"groups refers to index {self._size - 1}, but the vector has {norms.size} entries.")
         return norms
 
-    def _union_norms(self, norms):
+    def _union_norms(self, norms: ArrayLike) -> np.ndarray:
         return np.sqrt(np.add.reduceat(self._checked(norms)[self._members] ** 2, self._starts[:-1]))
 
-    def value(self, norms):
+    def _summed(self, by_union: np.ndarray, n_groups: int) -> np.ndarray:
+        """For each group the sum over the unions that hold it."""
+        members = np.repeat(by_union, np.diff(self._starts))
+        return np.bincount(self._members, members, minlength=n_groups)
+
+    def value(self, norms: ArrayLike) -> float:
         return float(self._ordered_weights @ self._union_norms(norms))
 
-    def conjugate(self, dual_norms):
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        return norm * self._summed(self._ordered_weights, n_groups)
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self.reciprocal_weights(norms) * np.abs(norms)
+
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        union_norms = self._union_norms(norms)
+        penalized = self._ordered_weights > 0
+        at_zero = np.where(penalized, np.inf, 0.0)
+        ratios = np.divide(self._ordered_weights, union_norms, out=at_zero, where=union_norms > 0)
+        return self._summed(ratios, len(as_vector(norms)))
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         # the conjugate of a norm is the indicator of its dual ball, where the unit proximal step gives zero; on the
         # boundary the ascent for it converges slowly
         scale = np.abs(dual_norms).max(initial=0.0)
-        return 0.0 if np.abs(self._exact_prox(dual_norms, 1.0)).max(initial=0.0) <= 1e-4 * scale else np.inf
+        return 0.0 if np.abs(self._exact_prox(dual_norms, 1.0)).max(initial=0.0) <= 1e-4 * scale else math.inf
 
-    def _exact_prox(self, norms, step):
+    def dual_scale(self, dual_norms: ArrayLike) -> float:
+        # each group's share of the dual vector goes to the unions that hold it, in proportion to their weights
+        dual_norms = self._checked(dual_norms)
+        total = self._summed(self._ordered_weights, len(dual_norms))
+        if np.any(dual_norms[total == 0] != 0):
+            return 0.0
+        parts = self._union_norms(np.divide(dual_norms, total, out=np.zeros_like(dual_norms), where=total > 0))
+        return 1.0 / max(1.0, float(parts.max(initial=0.0)))
+
+    def _exact_prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = self._checked(norms)
         tolerance = 1e-13 * (1.0 + np.abs(norms).max(initial=0.0))
         return prox_overlapping(norms, self._starts, self._members, step * self._ordered_weights, tolerance, 10_000)
-
-    def kernel_weights(self, norms):
-        norms = np.abs(self._checked(norms))
-        # d_k = b_k / psi'(b_k), with psi'(b_k) = sum over the unions g that hold k of w_g b_k / ||b_g||
-        inverse = np.zeros_like(norms)
-        union_norms = self._union_norms(norms)
-        slopes = np.divide(self._ordered_weights, union_norms, out=np.zeros_like(union_norms), where=union_norms > 0)
-        np.add.at(inverse, self._members, np.repeat(slopes, np.diff(self._starts)))
-        covered = np.divide(1.0, inverse, out=np.zeros_like(norms), where=inverse > 0)
-        return np.where((inverse == 0) & (norms > 0), np.inf, np.where(norms > 0, covered, 0.0))
 
 
 class OverlappingGroups(_UnionOfGroups):
@@ -100,7 +130,8 @@ class OverlappingGroups(_UnionOfGroups):
     Parameters
     ----------
     groups : list of lists
-        Members of each union, by index or by the name of a group of the model.
+        Members of each union: names of groups of the model, or indices in the order in which the groups were given
+        to the model.
     weights : array of shape (number of unions,), optional
         Weights ``w_g >= 0``; 1 by default.
     exact : bool
@@ -111,19 +142,14 @@ class OverlappingGroups(_UnionOfGroups):
 
     aliases = {"overlapping": {}}
 
-    def __init__(self, groups, weights=None, exact=False):
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None, exact: bool = False):
         self.exact = bool(exact)
         super().__init__(groups, weights)
 
-    def parameters(self):
+    def parameters(self) -> dict[str, object]:
         return {**super().parameters(), "exact": self.exact}
 
-    def bind(self, names):
-        bound = super().bind(names)
-        bound.exact = self.exact
-        return bound
-
-    def prox(self, norms, step):
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         if self.exact:
             return self._exact_prox(norms, step)
         return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
@@ -135,16 +161,24 @@ class TreeGroups(_UnionOfGroups):
     Any two unions must be disjoint, or one within the other; they may be listed in any order. Taking the proximal
     steps from the leaves to the root makes their composition the exact prox of the sum (Jenatton et al. 2011).
 
+    Parameters
+    ----------
+    groups : list of lists
+        Members of each union: names of groups of the model, or indices in the order in which the groups were given
+        to the model.
+    weights : array of shape (number of unions,), optional
+        Weights ``w_g >= 0``; 1 by default.
+
     >>> TreeGroups([[0, 1, 2], [0], [1, 2]]).prox([3.0, 0.4, 0.3], step=1.0)
     array([1., 0., 0.])
     """
 
     aliases = {"tree": {}}
 
-    def _order(self):
+    def _order(self) -> list[int]:
         return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         sets = [frozenset(group) for group in self.groups]
         for i, first in enumerate(sets):
             for j, second in enumerate(sets[:i]):
@@ -155,7 +189,7 @@ class TreeGroups(_UnionOfGroups):
                     )
         super()._prepare()
 
-    def prox(self, norms, step):
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
 
 
@@ -176,42 +210,48 @@ class SparseGroup(Regularizer):
 
     aliases = {"sparse-group": {}}
     on_coordinates = True
-    homogeneous = True
+    is_sparse = True
+    least_at_one_group = True
 
-    def __init__(self, sigma=0.5, groups=None):
+    def __init__(self, sigma: float = 0.5, groups: Iterable[Iterable[int]] | None = None):
         if not 0 <= sigma <= 1:
             raise InputError(f"sigma must lie in [0, 1], not {sigma!r}.")
         self.sigma = float(sigma)
         self.groups = None if groups is None else [list(group) for group in groups]
-        if groups is not None:
+        if self.groups is not None:
             members = sorted(i for group in self.groups for i in group)
             if members != list(range(len(members))):
                 raise InputError("groups must be a partition of 0 .. n-1: every coordinate in exactly one group.")
+        largest = max(map(len, self.groups or []), default=math.inf)
+        self.slope_at_zero = self.dual_radius = 1 - self.sigma + self.sigma / math.sqrt(largest)
 
-    def _unions(self):
+    def _unions(self) -> OverlappingGroups:
         if self.groups is None:
             raise InputError("SparseGroup needs groups to be evaluated by itself: give a partition of the coordinates.")
         return OverlappingGroups(self.groups)
 
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         return self.sigma * self._unions().value(norms) + (1 - self.sigma) * float(np.abs(norms).sum())
 
-    def prox(self, norms, step):
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self.sigma * self._unions().slopes(norms) + 1 - self.sigma
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return self._unions().prox(soft_threshold(as_vector(norms), step * (1 - self.sigma)), step * self.sigma)
 
-    def conjugate(self, dual_norms):
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         # y lies in sigma * group ball + (1 - sigma) * l_inf ball iff what exceeds the latter fits the former
         excess = self._unions()._union_norms(soft_threshold(as_vector(dual_norms), 1 - self.sigma))
-        return 0.0 if excess.max(initial=0.0) <= self.sigma * (1 + 1e-12) else np.inf
+        return 0.0 if excess.max(initial=0.0) <= self.sigma * (1 + 1e-12) else math.inf
 
-    def norm_bound(self, value, n_groups):
-        return value
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        return np.array([norm])
 
-    def kernel_weights(self, norms):
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         return np.abs(as_vector(norms))
 
-    def terms(self):
-        steps = []
+    def terms(self) -> tuple[Regularizer, ...]:
+        steps: list[Regularizer] = []
         if self.sigma < 1:
             steps.append((1 - self.sigma) * L1())
         if self.sigma > 0:

@@ -1,9 +1,13 @@
 """Regularizers that are functions of the group norms alone: they serve explicit features and kernels alike.
 
-The table of closed forms is that of section 3.2 of Martins et al. (2011) and section 4 of Suzuki and Tomioka (2011).
+Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011, Table 1).
 """
 
+import math
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import (
@@ -13,10 +17,66 @@ from omkl.regularizers._jit_prox import (
     prox_weighted_squared_l1,
     soft_threshold,
 )
-from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
+from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
 
 
-class L21(Regularizer):
+class LinearQuadratic(Regularizer):
+    r""":math:`\sum_k l b_k + \frac c2 b_k^2`: the group lasso, the ridge, and what lies between.
+
+    Parameters
+    ----------
+    linear, quadratic : float >= 0
+        l and c.
+    """
+
+    separable = True
+    differentiable_prox = True
+    least_at_one_group = True
+
+    def __init__(self, linear: float, quadratic: float):
+        self.linear, self.quadratic = float(linear), float(quadratic)
+        self.elastic = self.linear, self.quadratic
+        self.slope_at_zero = self.linear
+        self.is_sparse = self.linear > 0
+        self.smooth_conjugate = self.quadratic > 0
+        self.dual_radius = math.inf if self.smooth_conjugate else self.linear
+
+    def value(self, norms: ArrayLike) -> float:
+        norms = as_vector(norms)
+        return float(self.linear * np.abs(norms).sum() + 0.5 * self.quadratic * (norms @ norms))
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self.linear + self.quadratic * as_vector(norms)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        return np.full_like(as_vector(norms), self.quadratic)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        shrunk = soft_threshold(as_vector(norms), step * self.linear) if self.linear else as_vector(norms)
+        return shrunk / (1.0 + step * self.quadratic)
+
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
+        norms = as_vector(norms)
+        alive = norms > step * self.linear if self.linear else np.ones_like(norms)
+        return alive / (1.0 + step * self.quadratic)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        if not self.quadratic:
+            largest = np.abs(dual_norms).max(initial=0.0)
+            return 0.0 if largest <= self.linear * (1.0 + OVERSHOOT) else math.inf
+        excess = np.maximum(np.abs(dual_norms) - self.linear, 0.0)
+        return float(excess @ excess) / (2.0 * self.quadratic)
+
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
+        return np.maximum(as_vector(dual_norms) - self.linear, 0.0) / self.quadratic
+
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
+        dual_norms = as_vector(dual_norms)
+        alive = dual_norms > self.linear if self.linear else np.ones_like(dual_norms)
+        return alive / self.quadratic
+
+
+class L21(LinearQuadratic):
     r"""Group lasso, the block 1-norm: :math:`\sum_k b_k`. Its prox is soft thresholding of the norms.
 
     >>> L21().prox([3.0, 0.5], step=1.0)
@@ -24,30 +84,37 @@ class L21(Regularizer):
     """
 
     aliases = {"l21": {}, "group-lasso": {}, "block1": {}}
-    separable = True
-    homogeneous = True
 
-    def value(self, norms):
-        return float(np.abs(norms).sum())
+    def __init__(self) -> None:
+        super().__init__(1.0, 0.0)
 
-    def prox(self, norms, step):
-        return soft_threshold(as_vector(norms), step)
 
-    def conjugate(self, dual_norms):
-        # a point scaled into the unit ball may overshoot by rounding
-        return 0.0 if np.abs(dual_norms).max(initial=0.0) <= 1.0 + 1e-12 else np.inf
+class ElasticNet(LinearQuadratic):
+    r"""Elastic-net MKL: :math:`\sum_k (1-\mu) b_k + \frac{\mu}{2} b_k^2`, between group lasso and ridge.
 
-    def dual_scale(self, dual_norms):
-        return 1.0 / max(1.0, np.abs(dual_norms).max(initial=0.0))
+    Parameters
+    ----------
+    mu : float in [0, 1]
+        0 is the group lasso, 1 is the ridge.
+    """
 
-    def prox_slope(self, norms, step):
-        return (as_vector(norms) > step).astype(np.float64)
+    aliases = {"elastic-net": {}}
 
-    def norm_bound(self, value, n_groups):
-        return value
+    def __init__(self, mu: float = 0.5):
+        if not 0 <= mu <= 1:
+            raise InputError(f"mu must lie in [0, 1], not {mu!r}.")
+        self.mu = float(mu)
+        super().__init__(1.0 - self.mu, self.mu)
 
-    def kernel_weights(self, norms):
-        return np.abs(as_vector(norms))
+
+class Ridge(LinearQuadratic):
+    r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
+
+    aliases = {"l2": {}, "ridge": {}, "uniform": {}}
+    rank = 3
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 1.0)
 
 
 class SquaredL21(Regularizer):
@@ -61,32 +128,30 @@ class SquaredL21(Regularizer):
     """
 
     aliases = {"mkl": {}, "squared-l21": {}}
+    is_sparse = True
+    differentiable_prox = True
+    least_at_one_group = True
 
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         return 0.5 * float(np.abs(norms).sum()) ** 2
 
-    def prox(self, norms, step):
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        norms = as_vector(norms)
+        return np.full_like(norms, np.abs(norms).sum())
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return prox_squared_l1(as_vector(norms), step)
 
-    differentiable_prox = True
-
-    def prox_slope(self, norms, step):
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
 
-    def prox_coupling(self, norms, step):
+    def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray:
         # p = b - t s on the active set, and s = sum p = sum b / (1 + t |active|)
         active = self.prox_slope(norms, step)
         return np.sqrt(step / (1.0 + step * active.sum())) * active
 
-    def conjugate(self, dual_norms):
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * float(np.abs(dual_norms).max(initial=0.0)) ** 2
-
-    def norm_bound(self, value, n_groups):
-        return np.sqrt(2.0 * value)
-
-    def kernel_weights(self, norms):
-        norms = np.abs(as_vector(norms))
-        return ratio_or_zero(norms, norms.sum())
 
 
 class WeightedSquaredL21(Regularizer):
@@ -94,46 +159,68 @@ class WeightedSquaredL21(Regularizer):
 
     Parameters
     ----------
-    weights : array of shape (p,)
-        Weights ``w_k >= 0``. A group with weight 0 is not penalised and keeps its norm.
+    weights : mapping of str to float, or array of shape (p,)
+        Weights ``w_k >= 0`` by the name of a group, or in the order in which the groups were given to the model. A
+        group with weight 0 is not penalized and keeps its norm.
 
     >>> WeightedSquaredL21([1.0, 0.0]).prox([3.0, 0.5], step=1.0)
     array([1.5, 0.5])
     """
 
     aliases = {"weighted-mkl": {}}
+    is_sparse = True
+    least_at_one_group = True
 
-    def __init__(self, weights):
-        weights = np.array(weights, dtype=np.float64)
-        if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
-            raise InputError(f"weights must be a vector of finite numbers >= 0, not {weights!r}.")
-        self.weights = weights
+    def __init__(self, weights: Mapping[str, float] | ArrayLike):
+        self._by_name = dict(weights) if isinstance(weights, Mapping) else None
+        self.weights = np.array(weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64)
+        if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)) or np.any(self.weights < 0):
+            raise InputError(f"weights must be finite numbers >= 0, one a group, not {weights!r}.")
+        self.dual_radius = math.inf if np.all(self.weights > 0) else 0.0
 
-    def parameters(self):
-        return {"weights": self.weights.tolist()}
+    def parameters(self) -> dict[str, object]:
+        return {"weights": self._by_name or self.weights.tolist()}
 
-    def _checked(self, norms):
+    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "WeightedSquaredL21":
+        given = names if order is None else order
+        if self._by_name is None and len(given) != len(self.weights):
+            raise InputError(f"There are {len(given)} groups but {len(self.weights)} weights: give one weight a group.")
+        by_name = self._by_name or dict(zip(given, self.weights.tolist()))
+        if unknown := by_name.keys() - set(names):
+            raise InputError(f"weights has no use for {min(unknown)!r}: the groups are {', '.join(names)}.")
+        if missing := [name for name in names if name not in by_name]:
+            raise InputError(f"weights has none for the group {missing[0]!r}: give one weight a group.")
+        return WeightedSquaredL21([by_name[name] for name in names])
+
+    def _checked(self, norms: ArrayLike) -> np.ndarray:
         norms = as_vector(norms)
+        if self._by_name is not None:
+            raise InputError("These weights are by name: bind(names) says which group has which place in the vector.")
         if norms.shape != self.weights.shape:
             raise InputError(f"There are {norms.size} groups but {self.weights.size} weights: give one weight a group.")
         return norms
 
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         return 0.5 * float(self.weights @ np.abs(self._checked(norms))) ** 2
 
-    def prox(self, norms, step):
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return float(self.weights @ np.abs(self._checked(norms))) * self.weights
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return prox_weighted_squared_l1(self._checked(norms), self.weights, step)
 
-    def conjugate(self, dual_norms):
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         dual_norms = np.abs(self._checked(dual_norms))
         free = self.weights == 0
         if np.any(dual_norms[free] > 0):
-            return np.inf
+            return math.inf
         return 0.5 * float(np.max(dual_norms[~free] / self.weights[~free], initial=0.0)) ** 2
 
-    def kernel_weights(self, norms):
-        weighted = self.weights * np.abs(self._checked(norms))
-        return ratio_or_zero(weighted, weighted.sum())
+    def dual_scale(self, dual_norms: ArrayLike) -> float:
+        return 0.0 if np.any(self._checked(dual_norms)[self.weights == 0] != 0) else 1.0
+
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        return 0.5 * (self.weights * norm) ** 2
 
 
 class LqNorm(Regularizer):
@@ -147,160 +234,93 @@ class LqNorm(Regularizer):
 
     aliases = {"lq": {}, "block-q": {}}
     separable = True
+    smooth_conjugate = True
+    differentiable_prox = True
 
-    def __init__(self, q=1.5):
+    def __init__(self, q: float = 1.5):
         if not q > 1 or not np.isfinite(q):
             raise InputError(f"q must be a finite number > 1, not {q!r}; for q = 1 use the group lasso.")
         self.q = float(q)
-
-    def value(self, norms):
-        return float((np.abs(norms) ** self.q).sum()) / self.q
-
-    def prox(self, norms, step):
-        return prox_lq(as_vector(norms), step, self.q)
-
-    def conjugate(self, dual_norms):
-        return float((np.abs(dual_norms) ** self._r).sum()) / self._r
+        self.least_at_one_group = q <= 2
 
     @property
-    def _r(self):
+    def _r(self) -> float:
         """The conjugate exponent: 1/q + 1/r = 1."""
         return self.q / (self.q - 1.0)
 
-    def prox_slope(self, norms, step):
-        root = self.prox(norms, step)
-        curvature = (self.q - 1.0) * np.power(root, self.q - 2.0, out=np.full_like(root, np.inf), where=root > 0)
-        return 1.0 / (1.0 + step * curvature)
+    def value(self, norms: ArrayLike) -> float:
+        return float((np.abs(norms) ** self.q).sum()) / self.q
 
-    def conjugate_gradient(self, dual_norms):
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return np.abs(norms) ** (self.q - 1.0)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        at_zero = np.full_like(norms, np.inf if self.q < 2 else float(self.q == 2))
+        return (self.q - 1.0) * np.power(norms, self.q - 2.0, out=at_zero, where=norms > 0)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        return prox_lq(as_vector(norms), step, self.q)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        return float((np.abs(dual_norms) ** self._r).sum()) / self._r
+
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
         return as_vector(dual_norms) ** (self._r - 1.0)
 
-    def conjugate_curvature(self, dual_norms):
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
         return (self._r - 1.0) * as_vector(dual_norms) ** (self._r - 2.0)
 
-    def norm_bound(self, value, n_groups):
-        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q beyond
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q beyond, which equal norms attain
         return (self.q * value) ** (1.0 / self.q) * n_groups ** max(0.0, 0.5 - 1.0 / self.q)
-
-    def kernel_weights(self, norms):
-        norms = np.abs(as_vector(norms))
-        # b^(2-q) with q > 2 falls from infinity at 0, where the group (and its kernel) contributes nothing
-        return np.power(norms, 2.0 - self.q, out=np.zeros_like(norms), where=norms > 0)
-
-
-class ElasticNet(Regularizer):
-    r"""Elastic-net MKL: :math:`\sum_k (1-\mu) b_k + \frac{\mu}{2} b_k^2`, between group lasso and ridge.
-
-    Parameters
-    ----------
-    mu : float in [0, 1]
-        0 is the group lasso, 1 is the ridge.
-    """
-
-    aliases = {"elastic-net": {}}
-    separable = True
-
-    def __init__(self, mu=0.5):
-        if not 0 <= mu <= 1:
-            raise InputError(f"mu must lie in [0, 1], not {mu!r}.")
-        self.mu = float(mu)
-
-    def value(self, norms):
-        norms = np.abs(norms)
-        return float(((1 - self.mu) * norms + 0.5 * self.mu * norms**2).sum())
-
-    def prox(self, norms, step):
-        return soft_threshold(as_vector(norms), step * (1 - self.mu)) / (1 + step * self.mu)
-
-    def conjugate(self, dual_norms):
-        excess = np.maximum(np.abs(dual_norms) - (1 - self.mu), 0.0)
-        if self.mu == 0:
-            return L21().conjugate(dual_norms)
-        return float((excess**2).sum()) / (2 * self.mu)
-
-    def dual_scale(self, dual_norms):
-        return L21().dual_scale(dual_norms) if self.mu == 0 else 1.0
-
-    def prox_slope(self, norms, step):
-        return (as_vector(norms) > step * (1 - self.mu)) / (1 + step * self.mu)
-
-    def conjugate_gradient(self, dual_norms):
-        return np.maximum(as_vector(dual_norms) - (1 - self.mu), 0.0) / self.mu
-
-    def conjugate_curvature(self, dual_norms):
-        return (as_vector(dual_norms) > 1 - self.mu) / self.mu
-
-    def norm_bound(self, value, n_groups):
-        # psi(b) >= (1 - mu) ||b|| + mu/2 ||b||^2, with equality for a single group
-        return 2.0 * value / (1 - self.mu + np.sqrt((1 - self.mu) ** 2 + 2.0 * self.mu * value))
-
-    def kernel_weights(self, norms):
-        norms = np.abs(as_vector(norms))
-        return ratio_or_zero(norms, (1 - self.mu) + self.mu * norms)
-
-
-class Ridge(Regularizer):
-    r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
-
-    aliases = {"l2": {}, "ridge": {}, "uniform": {}}
-    separable = True
-    rank = 3
-
-    def value(self, norms):
-        return 0.5 * float(np.square(norms).sum())
-
-    def prox(self, norms, step):
-        return as_vector(norms) / (1.0 + step)
-
-    def conjugate(self, dual_norms):
-        return 0.5 * float(np.square(dual_norms).sum())
-
-    def prox_slope(self, norms, step):
-        return np.full_like(as_vector(norms), 1.0 / (1.0 + step))
-
-    def conjugate_gradient(self, dual_norms):
-        return as_vector(dual_norms).copy()
-
-    def conjugate_curvature(self, dual_norms):
-        return np.ones_like(as_vector(dual_norms))
-
-    def norm_bound(self, value, n_groups):
-        return np.sqrt(2.0 * value)
-
-    def kernel_weights(self, norms):
-        return np.ones_like(as_vector(norms))
 
 
 class L21Ball(Regularizer):
     r"""Indicator of the ball :math:`\sum_k b_k \le r`; its prox is the Euclidean projection (Duchi et al. 2008).
 
     With it Algorithm 1 is the projected subgradient method with groups.
+
+    Parameters
+    ----------
+    radius : float > 0
+
+    Notes
+    -----
+    Norms do not tell how hard the ball presses on its boundary. Its slope there is given as the sum of the norms,
+    which scales the kernel weights of the ball alone to sum to one. Inside it adds nothing to those of other terms.
     """
 
     aliases = {"l21-ball": {}}
+    is_sparse = True
+    least_at_one_group = True
     rank = 4
 
-    def __init__(self, radius=1.0):
+    def __init__(self, radius: float = 1.0):
         if not radius > 0 or not np.isfinite(radius):
             raise InputError(f"radius must be a finite number > 0, not {radius!r}.")
         self.radius = float(radius)
 
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         # a projected point may overshoot by rounding
-        return 0.0 if np.abs(norms).sum() <= self.radius * (1 + 1e-9) else np.inf
+        return 0.0 if np.abs(norms).sum() <= self.radius * (1 + 1e-9) else math.inf
 
-    def prox(self, norms, step):
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        return np.full_like(norms, norms.sum() if norms.sum() >= self.radius * (1 - 1e-9) else 0.0)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return project_l1_ball(as_vector(norms), self.radius)
 
-    def conjugate(self, dual_norms):
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.radius * float(np.abs(dual_norms).max(initial=0.0))
 
-    def norm_bound(self, value, n_groups):
-        return self.radius
-
-    def kernel_weights(self, norms):
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         norms = np.abs(as_vector(norms))
-        return ratio_or_zero(norms, norms.sum())
+        return norms / norms.sum() if norms.any() else norms
+
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        return self.radius
 
 
 class ScalarPenalty(Regularizer):
@@ -313,11 +333,22 @@ class ScalarPenalty(Regularizer):
         non-decreasing and >= 0; its value at 0 is the slope on the right.
     curvature : callable, optional
         :math:`\psi''`, for batch solvers; by default the difference quotient of ``derivative``.
+    slope_at_infinity : float, optional
+        Limit of :math:`\psi'`, the largest dual norm at which the conjugate is finite. By default the derivative is
+        looked at where norms are 1, 1e10, ..., 1e150: ``inf`` if it still grows there or overflows, else its value.
 
     Notes
     -----
     The prox is the root of :math:`x + t \psi'(x) = b` in :math:`[0, b]`, and the conjugate is attained at the root
     of :math:`\psi'(x) = y`; both by bisection on all coordinates at once, to the last bit of a float.
+
+    Solvers that need a smooth conjugate take a penalty whose derivative increases strictly over [0.1, 1000], or to
+    where it overflows.
+
+    Raises
+    ------
+    InputError
+        If ``psi(0)`` is not 0, or ``derivative`` is negative or decreases.
 
     >>> quartic = ScalarPenalty(lambda b: b**4 / 4, lambda b: b**3)
     >>> quartic.prox([2.0, 10.0], step=1.0)
@@ -325,73 +356,46 @@ class ScalarPenalty(Regularizer):
     """
 
     separable = True
+    differentiable_prox = True
 
-    def __init__(self, psi, derivative, curvature=None):
+    def __init__(
+        self,
+        psi: Callable[[np.ndarray], ArrayLike],
+        derivative: Callable[[np.ndarray], ArrayLike],
+        curvature: Callable[[np.ndarray], ArrayLike] | None = None,
+        slope_at_infinity: float | None = None,
+    ):
         self.psi = psi
         self.derivative = derivative
         self.curvature = curvature
+        self.slope_at_infinity = slope_at_infinity
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = self.slopes(np.append(0.0, np.geomspace(0.1, 1e3, 17)))
+            far = self.slopes(np.geomspace(1.0, 1e150, 16))
+        rises = np.diff(near[np.isfinite(near)])
+        if self.value(np.zeros(1)) != 0.0 or not near[0] >= 0.0 or np.any(rises < 0):
+            raise InputError("psi(0) must be 0, and derivative, which must not decrease, at least 0.")
+        if slope_at_infinity is None:
+            grows = not np.isfinite(far).all() or far[-1] > far[-2] * (1.0 + OVERSHOOT)
+            slope_at_infinity = math.inf if grows else far[-1]
+        self.slope_at_zero, self.dual_radius = float(near[0]), float(slope_at_infinity)
+        self.is_sparse = self.slope_at_zero > 0
+        self.smooth_conjugate = math.isinf(self.dual_radius) and bool(np.all(rises > 0))
 
-    def _curvature(self, norms):
-        if self.curvature is not None:
-            return self.curvature(norms)
-        width = 1e-6 * np.maximum(norms, 1e-3)
-        low = np.maximum(norms - width, 0.0)
-        return (self.derivative(norms + width) - self.derivative(low)) / (norms + width - low)
-
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         return float(np.sum(self.psi(np.abs(as_vector(norms)))))
 
-    def prox(self, norms, step):
-        norms = as_vector(norms)
-        magnitudes = np.abs(norms)
-        root = _increasing_root(lambda x: x + step * self.derivative(x), magnitudes, magnitudes)
-        return np.copysign(root, norms)
-
-    def conjugate(self, dual_norms):
-        slopes = np.abs(as_vector(dual_norms))
-        maximizer = self._maximizer(slopes)
-        return np.inf if maximizer is None else float(np.sum(slopes * maximizer - self.psi(maximizer)))
-
-    def _maximizer(self, slopes):
-        """Where the derivative reaches the slopes; None where it never does."""
-        upper = np.ones_like(slopes)
-        while np.any(short := self.derivative(upper) < slopes):
-            if upper.max() > 1e150:
-                return None
-            upper[short] *= 4.0
-        return _increasing_root(self.derivative, slopes, upper)
-
-    def dual_scale(self, dual_norms):
-        # the conjugate is finite up to the slope at infinity, of which a far slope is a lower bound
-        with np.errstate(over="ignore"):
-            steepest = float(self.derivative(np.full(1, 1e100))[0])
-        return min(1.0, steepest / max(np.abs(dual_norms).max(initial=0.0), np.finfo(float).tiny))
-
-    def prox_slope(self, norms, step):
-        root = self.prox(norms, step)
-        return np.where(root > 0, 1.0 / (1.0 + step * self._curvature(root)), 0.0)
-
-    def conjugate_gradient(self, dual_norms):
-        return self._maximizer(as_vector(dual_norms))
-
-    def conjugate_curvature(self, dual_norms):
-        maximizer = self.conjugate_gradient(dual_norms)
-        return np.where(maximizer > 0, 1.0 / np.maximum(self._curvature(maximizer), 1e-300), 0.0)
-
-    def kernel_weights(self, norms):
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
         norms = np.abs(as_vector(norms))
-        return ratio_or_zero(norms, self.derivative(norms))
+        return np.broadcast_to(np.asarray(self.derivative(norms), dtype=np.float64), norms.shape)
 
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        if self.curvature is None:
+            return super().curvatures(norms)
+        norms = np.abs(as_vector(norms))
+        return np.broadcast_to(np.asarray(self.curvature(norms), dtype=np.float64), norms.shape)
 
-def _increasing_root(function, target, upper):
-    """Smallest ``x`` in ``[0, upper]`` with ``function(x) >= target``, elementwise, for an increasing function."""
-    low = np.zeros_like(upper)
-    high = upper.astype(np.float64)
-    low[function(low) >= target] = high[function(low) >= target] = 0.0
-    for _ in range(1100):
-        middle = 0.5 * (low + high)
-        if np.all((middle <= low) | (middle >= high)):
-            break
-        below = function(middle) < target
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return high
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        # by convexity psi(b) >= p psi_1(sum b / p), and sum b >= ||b||_2; no norm is beyond that of a group alone
+        alone, mean = (self._norm_alone(v, n_groups) for v in (value, value / n_groups))
+        return min(math.sqrt(n_groups) * alone, n_groups * mean)

@@ -7,11 +7,12 @@ conjugate is :math:`\psi^*(y) = \frac12 \max_{d \in \mathcal D} \sum_k d_k y_k^2
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_lq, weights_of_elastic_net_prox
-from omkl.regularizers.base import Regularizer, as_vector
+from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -28,34 +29,39 @@ class SquaredLq(Regularizer):
     """
 
     aliases = {"squared-lq": {}, "lp-norm": {}}
+    least_at_one_group = True
 
-    def __init__(self, q=4 / 3):
+    def __init__(self, q: float = 4 / 3):
         if not 1 < q <= 2:
             raise InputError(f"q must be a number in (1, 2], not {q!r}; for q = 1 use the squared mixed norm, 'mkl'.")
         self.q = float(q)
 
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(norms, self.q) ** 2
 
-    def prox(self, norms, step):
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         # the optimum is a prox of tau ||.||_q^q / q, with tau = t ||x||_q^(2 - q) of the optimum itself
         norms = as_vector(norms)
         upper = step * _lq_norm(norms, self.q) ** (2.0 - self.q)
         if upper == 0.0:
             return norms.copy()
 
-        def excess(tau):
+        def excess(tau: float) -> float:
             return tau - step * _lq_norm(prox_lq(norms, tau, self.q), self.q) ** (2.0 - self.q)
 
         return prox_lq(norms, brentq(excess, 0.0, upper, xtol=1e-15 * upper), self.q)
 
-    def conjugate(self, dual_norms):
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2
 
-    def norm_bound(self, value, n_groups):
-        return np.sqrt(2.0 * value)
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        return ratio_or_zero(norms, self.kernel_weights(norms))
 
-    def kernel_weights(self, norms):
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        return ratio_or_zero(1.0, self.kernel_weights(norms), np.inf)
+
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         norms = np.abs(as_vector(norms))
         total = _lq_norm(norms, self.q)
         return np.zeros_like(norms) if total == 0.0 else (norms / total) ** (2.0 - self.q)
@@ -78,23 +84,25 @@ class ElasticNetWeights(Regularizer):
     """
 
     aliases = {"elastic-net-weights": {}}
+    least_at_one_group = True
 
-    def __init__(self, eta=0.5):
+    def __init__(self, eta: float = 0.5):
         if not 0 <= eta <= 1:
             raise InputError(f"eta must lie in [0, 1], not {eta!r}.")
         self.eta = float(eta)
+        self.is_sparse = self.eta > 0
 
-    def value(self, norms):
+    def value(self, norms: ArrayLike) -> float:
         norms = np.abs(as_vector(norms))
         weights = self.kernel_weights(norms)
         return 0.5 * float(np.sum(norms[weights > 0] ** 2 / weights[weights > 0]))
 
-    def prox(self, norms, step):
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
         weights = self._weights_of_prox(np.abs(norms), step)
         return norms.copy() if weights is None else norms * weights / (weights + step)
 
-    def _weights_of_prox(self, norms, step):
+    def _weights_of_prox(self, norms: np.ndarray, step: float) -> np.ndarray | None:
         """The best weights around a proximal step: they minimise ``sum b^2 t / (d + t)`` over the set.
 
         With a multiplier ``1/m`` of the constraint they solve ``(t + d)^2 (eta + 2 (1 - eta) d) = m t b^2``.
@@ -104,19 +112,22 @@ class ElasticNetWeights(Regularizer):
             return None
         return weights_of_elastic_net_prox((norms / scale) ** 2, step, self.eta)
 
-    def conjugate(self, dual_norms):
+    def conjugate(self, dual_norms: ArrayLike) -> float:
         squares = as_vector(dual_norms) ** 2
         return 0.5 * float(squares @ best_linear_weights(squares, self.eta))
 
-    def norm_bound(self, value, n_groups):
-        # no weight exceeds 1
-        return np.sqrt(2.0 * value)
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        norms = np.abs(as_vector(norms))
+        return ratio_or_zero(norms, self.kernel_weights(norms))
 
-    def kernel_weights(self, norms):
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        return ratio_or_zero(1.0, self.kernel_weights(norms), np.inf)
+
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         return best_reciprocal_weights(np.abs(as_vector(norms)), self.eta)
 
 
-def best_reciprocal_weights(norms, eta, tol=1e-13, max_iter=10_000):
+def best_reciprocal_weights(norms: np.ndarray, eta: float, tol: float = 1e-13, max_iter: int = 10_000) -> np.ndarray:
     r"""The weights in the elastic-net set with the least :math:`\sum_k b_k^2 / \theta_k` (Citi, Algorithm 2).
 
     Update (13a), preceded by update (21) where ``eta < 0.25``. Groups whose norm is negligible get no weight: there
@@ -140,19 +151,19 @@ def best_reciprocal_weights(norms, eta, tol=1e-13, max_iter=10_000):
     return weights
 
 
-def _size(x, eta):
+def _size(x: np.ndarray, eta: float) -> float:
     """``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set."""
     return 0.5 * eta * x.sum() + np.sqrt((0.5 * eta * x.sum()) ** 2 + (1 - eta) * (x @ x))
 
 
-def _slope(x, eta):
+def _slope(x: np.ndarray, eta: float) -> np.ndarray:
     """The gradient of ``s`` at x > 0 (Citi, Eq. 13b)."""
     half = 0.5 * eta
     root = np.sqrt((half * x.sum()) ** 2 + (1 - eta) * (x @ x))
     return half + (half**2 * x.sum() + (1 - eta) * x) / root
 
 
-def best_linear_weights(u, eta):
+def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
     r"""The weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >= 0`` (Citi, Algorithm 3).
 
     The radius counts the coordinates that are still alive, as the paper's text says and its listing does not.
@@ -175,7 +186,7 @@ def best_linear_weights(u, eta):
         alive = alive[point > 0]
 
 
-def _lq_norm(vector, q):
+def _lq_norm(vector: ArrayLike, q: float) -> float:
     magnitudes = np.abs(vector)
     largest = magnitudes.max(initial=0.0)
     return 0.0 if largest == 0.0 else float(largest * np.sum((magnitudes / largest) ** q) ** (1.0 / q))

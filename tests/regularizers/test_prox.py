@@ -59,6 +59,18 @@ CASES = {
     "scaled": (0.25 * SquaredL21(), lambda x: 0.125 * cp.square(cp.norm1(x))),
     "l1 + mkl": (L1() + SquaredL21(), lambda x: cp.norm1(x) + 0.5 * cp.square(cp.norm1(x))),
     "l21 + ridge": (L21() + 2 * Ridge(), lambda x: cp.norm1(x) + cp.sum_squares(x)),
+    "mkl + elastic": (
+        SquaredL21() + ElasticNet(0.3),
+        lambda x: 0.5 * cp.square(cp.norm1(x)) + 0.7 * cp.norm1(x) + 0.15 * cp.sum_squares(x),
+    ),
+    "lq + ridge": (
+        0.5 * LqNorm() + 0.5 * Ridge(),
+        lambda x: cp.sum(cp.power(cp.abs(x), 1.5)) / 3 + 0.25 * cp.sum_squares(x),
+    ),
+    "lq + lq + l21": (
+        LqNorm(1.2) + 2 * LqNorm(3) + L21(),
+        lambda x: cp.sum(cp.power(cp.abs(x), 1.2)) / 1.2 + 2 * cp.sum(cp.power(cp.abs(x), 3)) / 3 + cp.norm1(x),
+    ),
 }
 every_regularizer = pytest.mark.parametrize("name", CASES)
 vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
@@ -143,7 +155,7 @@ def test_ball_projects_onto_the_ball(x0, radius):
 
 
 def test_conjugate_of_a_composite_needs_an_exact_prox():
-    inexact = Composite([SquaredL21(), Ridge()])
+    inexact = Composite([SquaredL21(), LqNorm()])
     assert not inexact.exact
     with pytest.raises(ValueError, match="not exact"):
         inexact.conjugate(np.ones(P))
@@ -158,12 +170,18 @@ SEPARABLE = {
     "user": ScalarPenalty(lambda b: np.exp(b) - 1, np.exp),
     "user with curvature": ScalarPenalty(lambda b: np.exp(b) - 1, np.exp, np.exp),
     "scaled": 0.25 * ElasticNet(0.3),
+    "user, linear": ScalarPenalty(lambda b: b, np.ones_like),
+    "user, pseudo-Huber": ScalarPenalty(lambda b: np.hypot(1, b) - 1, lambda b: b / np.hypot(1, b)),
+    "lq + ridge": 0.5 * LqNorm() + 0.5 * Ridge(),
+    "lq + elastic": LqNorm(3) + ElasticNet(0.2),
+    "lq + user + l21": LqNorm(1.2) + ScalarPenalty(lambda b: np.exp(b) - 1, np.exp) + L21(),
+    "l21 + ridge": L21() + 2 * Ridge(),
 }
 each_separable = pytest.mark.parametrize("regularizer", SEPARABLE.values(), ids=SEPARABLE)
 smooth_conjugate = pytest.mark.parametrize(
     "regularizer",
-    [part for name, part in SEPARABLE.items() if name != "l21"],
-    ids=[name for name in SEPARABLE if name != "l21"],
+    [part for part in SEPARABLE.values() if part.smooth_conjugate],
+    ids=[name for name, part in SEPARABLE.items() if part.smooth_conjugate],
 )
 # away from the kinks of the regularizers above
 SMOOTH_POINTS = np.array([0.05, 0.4, 0.93, 1.7, 4.1])
@@ -176,7 +194,11 @@ def test_prox_slope_is_the_derivative_of_the_prox(regularizer):
     assert_allclose(regularizer.prox_slope(SMOOTH_POINTS, 0.6), slope, atol=1e-5)
 
 
-@pytest.mark.parametrize("regularizer", [SquaredL21(), 0.25 * SquaredL21(), ElasticNet(0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "regularizer",
+    [SquaredL21(), 0.25 * SquaredL21(), ElasticNet(0.3), SquaredL21() + 0.3 * L21() + 2 * Ridge()],
+    ids=repr,
+)
 def test_slope_and_coupling_make_the_jacobian_of_the_prox(regularizer):
     width = 1e-6
     jacobian = np.array([
@@ -208,3 +230,27 @@ def test_scaled_dual_point_is_feasible(regularizer, y):
     assert np.isfinite(regularizer.conjugate(scale * y))
     if np.isfinite(regularizer.conjugate(y)):
         assert scale > 1 - 1e-9
+
+
+@each_separable
+def test_slopes_and_curvatures_are_the_derivatives_of_the_value(regularizer):
+    width = 1e-6
+    slopes = [(regularizer.value([b + width]) - regularizer.value([b - width])) / (2 * width) for b in SMOOTH_POINTS]
+    assert_allclose(regularizer.slopes(SMOOTH_POINTS), slopes, rtol=1e-6)
+    rise = regularizer.slopes(SMOOTH_POINTS + width) - regularizer.slopes(SMOOTH_POINTS - width)
+    assert_allclose(regularizer.curvatures(SMOOTH_POINTS), rise / (2 * width), rtol=1e-3, atol=1e-6)
+
+
+@every_regularizer
+def test_what_is_declared_is_so(name):
+    """Sparsity, slope at zero and radius of the dual domain, against prox and conjugate themselves."""
+    regularizer, _ = CASES[name]
+    small = np.array([2.0, 2.0, 2.0, 1e-9, 1e-9, 1e-9])
+    assert regularizer.is_sparse == (regularizer.prox(small, 1.0)[3:] == 0).any()
+    slope, radius = regularizer.slope_at_zero, regularizer.dual_radius
+    assert not regularizer.prox(np.full(P, slope), 1.0).any()
+    if regularizer.separable:
+        assert regularizer.prox(np.full(P, slope * (1 + 1e-6) + 1e-6), 1.0).any()
+    assert np.isfinite(regularizer.conjugate(np.full(P, min(radius, 50.0))))
+    if regularizer.separable and np.isfinite(radius):
+        assert np.isinf(regularizer.conjugate(np.full(P, radius * (1 + 1e-6))))

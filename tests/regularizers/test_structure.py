@@ -38,7 +38,8 @@ def test_a_composite_orders_its_terms_so_that_the_composition_is_exact():
     composite = Ridge() + L21() + L1()
     assert [type(term) for term in composite.regularizers] == [L1, L21, Ridge]
     assert composite.exact
-    assert not Composite([SquaredL21(), L21()]).exact
+    assert Composite([SquaredL21(), L21()]).exact
+    assert not Composite([SquaredL21(), LqNorm()]).exact
 
 
 def test_elastic_net_is_the_composite_of_its_parts():
@@ -87,14 +88,17 @@ def test_unions_refer_to_groups_by_name():
     [
         (L21(), [3.0, 0.0, 1.0]),
         (SquaredL21(), [0.75, 0.0, 0.25]),
-        (WeightedSquaredL21([1.0, 1.0, 3.0]), [0.5, 0.0, 0.5]),
+        (WeightedSquaredL21([1.0, 1.0, 3.0]), [0.5, 0.0, 1 / 18]),
+        (WeightedSquaredL21([0.0, 1.0, 3.0]), [np.inf, 0.0, 1 / 9]),
         (LqNorm(1.5), [3.0**0.5, 0.0, 1.0]),
         (LqNorm(3.0), [1 / 3.0, 0.0, 1.0]),
         (ElasticNet(0.5), [3.0 / 2.0, 0.0, 1.0]),
         (Ridge(), [1.0, 1.0, 1.0]),
         (L21Ball(2.0), [0.75, 0.0, 0.25]),
-        (ScalarPenalty(np.square, lambda b: 2 * b), [0.5, 0.0, 0.5]),
-        (OverlappingGroups([[0, 1], [2]]), [3.0, 0.0, 1.0]),
+        (ScalarPenalty(np.square, lambda b: 2 * b), [0.5, 0.5, 0.5]),
+        (Ridge() + L21Ball(1e9), [1.0, 1.0, 1.0]),
+        (0.5 * LqNorm(1.5) + 0.5 * Ridge(), [2 / (3**-0.5 + 1), 0.0, 1.0]),
+        (OverlappingGroups([[0, 1], [2]]), [3.0, 3.0, 1.0]),
     ],
 )
 def test_recovered_kernel_weights(regularizer, expected):

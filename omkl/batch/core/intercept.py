@@ -2,25 +2,40 @@
 
 import numpy as np
 
+from omkl.losses import PointwiseLoss
 
-def best_intercept(loss, y, outputs):
-    """The minimiser of the loss over a constant added to all predictions, by bisection."""
 
-    def slope(b):
-        return loss.gradient(y, outputs + b).sum()
+def best_intercept(loss: PointwiseLoss, y: np.ndarray, outputs: np.ndarray) -> float:
+    """The minimiser of the loss over a constant added to all predictions.
 
-    # where all samples are of one class the best constant is infinite, and a large one as good
-    low, high, largest = -1.0, 1.0, 1e3 * (1.0 + np.abs(y).max() + np.abs(outputs).max())
-    while slope(low) > 0 and low > -largest:
-        low *= 2.0
-    while slope(high) < 0 and high < largest:
-        high *= 2.0
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
+    Newton steps kept inside a bracket, which is halved where the loss has no second derivative, or few curved samples.
+    Where all samples are of one class the best constant is infinite, and a large one is as good.
+    """
+    farthest = 1e3 * (1.0 + np.abs(y).max() + np.abs(outputs).max())
+    low, high, shift, width = -np.inf, np.inf, 0.0, 1.0
+    for iteration in range(200):
+        gradient = loss.gradient(y, outputs + shift)
+        slope = gradient.sum()
+        if abs(slope) <= 1e-14 * np.abs(gradient).sum():
             break
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return high
+        low, high = (shift, high) if slope < 0 else (low, shift)
+        curvature = second_derivative(loss, y, -gradient).sum()
+        target = shift - slope / curvature if curvature > 0 and iteration % 4 != 3 else np.nan
+        if not low < target < high:
+            target = 0.5 * (low + high) if np.isfinite(high - low) else shift - np.sign(slope) * width
+            width *= 2.0
+        if abs(target) > farthest or target in (low, high):
+            break
+        shift = target
+    return float(shift)
+
+
+def second_derivative(loss: PointwiseLoss, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+    r"""Of a loss at the predictions with these dual variables :math:`\rho = -l'`, (N,): 0 where it is straight."""
+    low, high = loss.domain(y)
+    curved = (rho > low) & (rho < high)
+    inverse = loss.conjugate_curvature(y, np.where(curved, rho, 0.5 * (np.maximum(low, -1e9) + np.minimum(high, 1e9))))
+    return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
 
 
 def constant_model(loss, y, intercept):

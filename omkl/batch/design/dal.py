@@ -238,10 +238,14 @@ class _Search:
             before = self.w
             self.w = sweeps.round(before, places[-1].outputs)
             place = self._place(problem)
-            for _ in range(HALVINGS):
-                if place.primal <= places[-1].primal:
+            for halved in range(HALVINGS + 1):
+                if place.primal <= places[-1].primal or halved == HALVINGS:
                     break
                 self.w = 0.5 * (self.w + before)
+                place = self._place(problem)
+            sweeps.learn(halved)
+            if place.primal > places[-1].primal:
+                self.w = before
                 place = self._place(problem)
             places.append(place)
         return places[-1]

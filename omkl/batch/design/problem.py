@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from omkl._components import Component
+from omkl.batch.core.intercept import best_intercept
 from omkl.batch.core.problem import Certificate
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.regularizers import L21, ElasticNet, Regularizer, Scaled
+from omkl.regularizers import Regularizer
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class DesignProblem:
 
     def best_intercept(self, outputs):
         """The constant that minimises the loss of ``outputs`` plus it; 0 where the problem has none."""
-        return _best_shift(self.loss, self.y, outputs) if self.intercept else 0.0
+        return best_intercept(self.loss, self.y, outputs) if self.intercept else 0.0
 
 
 @dataclass
@@ -180,38 +181,8 @@ def slope_at_zero(regularizer):
     omkl.exceptions.InputError
         If it selects none.
     """
-    if isinstance(regularizer, Scaled):
-        return regularizer.factor * slope_at_zero(regularizer.regularizer)
-    if isinstance(regularizer, L21):
-        return 1.0
-    if isinstance(regularizer, ElasticNet) and regularizer.mu < 1:
-        return 1.0 - regularizer.mu
+    if regularizer.separable and regularizer.elastic is not None and regularizer.slope_at_zero > 0:
+        return regularizer.slope_at_zero
     raise InputError(
         f"{regularizer!r} selects no groups of columns: use L1, L21 or ElasticNet with mu < 1, or a multiple of one."
     )
-
-
-def loss_curvature(loss, y, rho):
-    """Second derivative of a smooth loss at the prediction with this dual point, (m,): 0 where the loss is straight."""
-    low, high = loss.domain(y)
-    curved = (rho > low) & (rho < high)
-    inverse = loss.conjugate_curvature(y, np.where(curved, rho, 0.5 * y))
-    return np.where(curved, 1.0 / inverse, 0.0)
-
-
-def _best_shift(loss, y, outputs):
-    """Root of the summed derivative of a smooth loss, by Newton steps kept inside a bracket."""
-    low, high, shift, width = -np.inf, np.inf, 0.0, 1.0
-    for _ in range(200):
-        rho = -loss.gradient(y, outputs + shift)
-        slope = -rho.sum()
-        low, high = (shift, high) if slope < 0 else (low, shift)
-        curvature = loss_curvature(loss, y, rho).sum()
-        target = shift - slope / curvature if curvature > 0 else np.nan
-        if not low < target < high:
-            target = 0.5 * (low + high) if np.isfinite(high - low) else shift - np.sign(slope) * width
-            width *= 2.0
-        if abs(slope) <= 1e-14 * np.abs(rho).sum() or target == shift:
-            break
-        shift = target
-    return shift

@@ -3,8 +3,9 @@
 import numpy as np
 from scipy import sparse
 
+from omkl.batch.core.intercept import second_derivative
 from omkl.batch.design._jit_sweeps import dense_bends, settle, sparse_bends, sweep_dense, sweep_sparse
-from omkl.batch.design.problem import loss_curvature, slope_at_zero
+from omkl.batch.design.problem import slope_at_zero
 
 #: Sweeps of a round, while they gain this share of what the first did.
 MOST_SWEEPS, WORTH = 20, 0.05
@@ -13,6 +14,8 @@ FASTER_FACTORS = 5.0
 #: Sweeps that settle the active groups at most, while they gain this share of the most that one did; and how many of
 #: them go between two Newton steps.
 MOST_SETTLING, SETTLED, EVERY = 100, 1e-4, 10
+#: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature.
+LEAST_DAMPING = 1e-3
 
 
 class Sweeps:
@@ -28,6 +31,11 @@ class Sweeps:
     ----------
     problem : DesignProblem
     panel : Panel
+
+    Attributes
+    ----------
+    damping : float in [0, 1]
+        Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
     """
 
     def __init__(self, problem, panel):
@@ -43,12 +51,16 @@ class Sweeps:
             self._matrix = (panel.matrix.T,)
             self._bends_of, self._sweep = dense_bends, sweep_dense
         self._curvature = None
+        self.damping = 0.0
 
     def round(self, w, outputs):
         """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
         loss, y = self._problem.loss, self._problem.y
         w, rho = w.copy(), -loss.gradient(y, outputs)
-        curvature = loss_curvature(loss, y, rho)
+        curvature = second_derivative(loss, y, rho)
+        if not curvature.any():
+            self.damping = max(self.damping, LEAST_DAMPING)
+        curvature += self.damping * (loss.curvature - curvature)
         if self._curvature is None or not np.array_equal(curvature, self._curvature):
             self._curvature, self._bends = curvature, self._bends_of(*self._matrix, self._starts, curvature)
         groups, first = self._groups, None
@@ -64,6 +76,13 @@ class Sweeps:
             if gained <= WORTH * first:
                 break
         return w
+
+    def learn(self, halved):
+        """Damp the next round more if this one had to be shortened, and less if not."""
+        if halved:
+            self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
+        else:
+            self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
 
     def _price(self, groups):
         """Sweeps over these groups that take the time of their inner products and a Newton system.
@@ -92,4 +111,4 @@ class Sweeps:
 
 def ridge_of(regularizer):
     """Curvature of a regularizer that selects groups: its proximity operator has the slope ``1 / (1 + ridge)``."""
-    return float(1.0 / regularizer.prox_slope(np.full(1, 1e300), 1.0)[0] - 1.0)
+    return float(regularizer.elastic[1])

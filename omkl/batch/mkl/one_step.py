@@ -39,7 +39,7 @@ class OneStep(Solver):
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
         regularizer = problem.regularizer
-        if not (regularizer.separable and regularizer.dual_scale(np.full(1, 1e12)) == 1.0):
+        if not regularizer.smooth_conjugate:
             raise InputError(
                 'The solver "one-step" needs a regularizer with a smooth dual: the elastic net with mu > 0, the block '
                 f'q-norm or the uniform one, not {regularizer!r}. The solver "spicy" takes others.'

@@ -172,4 +172,4 @@ class Restricted:
 
 def _most(problem, few):
     """So many kernels at once, but all of them where the regularizer makes none zero."""
-    return few if problem.regularizer.prox(np.array([1.0, 1e-6]), 1.0)[1] == 0 else problem.kernels.n_kernels
+    return few if problem.regularizer.is_sparse else problem.kernels.n_kernels

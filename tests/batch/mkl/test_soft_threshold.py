@@ -10,7 +10,7 @@ from omkl.batch.mkl.soft_threshold import _lipschitz_constant
 from omkl.exceptions import InputError
 from omkl.kernels import DenseStack
 from omkl.losses import Hinge, Logistic, Squared
-from omkl.regularizers import L1, L21, Ridge, SquaredL21
+from omkl.regularizers import L1, L21, LqNorm, Ridge, SquaredL21
 
 from ..generic import PENALTIES, generic_optimum, small_problem
 
@@ -145,7 +145,7 @@ def test_they_are_found_by_name():
     [
         (Hinge(), L21(), "second derivative"),
         (Logistic(), L1(), "group norms"),
-        (Logistic(), SquaredL21() + L21(), "exact prox"),
+        (Logistic(), SquaredL21() + LqNorm(), "exact prox"),
     ],
 )
 def test_what_they_cannot_do_is_refused(loss, regularizer, message):
