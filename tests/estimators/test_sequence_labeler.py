@@ -395,7 +395,7 @@ def test_bad_data_gets_one_sentence(X, y, message):
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction"),
         ({"early_stopping": True}, "cannot hold out"),
         ({"cost": np.ones((2, 2))}, "zeros on its diagonal"),
-        ({"regularizer": "l1", "kernels": ["gaussian"]}, "is a kernel"),
+        ({"regularizer": "l1", "kernels": ["gaussian"]}, "HasCoordinates"),
     ],
 )
 def test_bad_parameters_get_one_sentence(parameters, message):
