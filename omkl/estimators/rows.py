@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
+from omkl.estimators.columns import rows_of_frame
 from omkl.estimators.examples import check_sample_weight, class_weights
 from omkl.estimators.streaming import TrainingBlock
 from omkl.estimators.token_codec import TokenData
@@ -34,7 +35,7 @@ def read_rows(
         an order that does not depend on that of the rows, if they are to be shuffled.
     class_weight : None, "balanced" or dict
     """
-    X, y = block.X, block.y
+    X, y = rows_of_frame(block.X, estimator, first), block.y
     if y is None:
         raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
     if is_dicts(X):
@@ -42,14 +43,15 @@ def read_rows(
         check_consistent_length(X, y)
     else:
         numeric = isinstance(estimator, RegressorMixin)
-        X, y = validate_data(estimator, X, y, reset=first, accept_sparse="csr", dtype=np.float64, y_numeric=numeric)
-    y = check_targets(y)
+        checks = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "y_numeric": numeric}
+        X, y = validate_data(estimator, X, y, reset=first, **checks)
+    y, names = check_targets(y), getattr(estimator, "feature_names_in_", None)
     weights = check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
     if class_weight is not None:
         weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
     if not whole:
-        return TokenData(X, offsets, y.tolist(), weights)
+        return TokenData(X, offsets, y.tolist(), weights, names=names)
     if weights is not None:
         X, y, weights = _chosen(X, weights > 0), y[weights > 0], weights[weights > 0]
     distinct = X
@@ -57,14 +59,15 @@ def read_rows(
         order, first_of_run = _order_by_content(X, y)
         X, y, weights = X[order], y[order], None if weights is None else weights[order]
         distinct = X[first_of_run]
-    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct)
+    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     """Potentials of each row of X, (n, K)."""
     predictor = estimator.predictor_
+    X = rows_of_frame(X, estimator, reset=False)
     if not is_dicts(X):
-        X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
     encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
     return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
 

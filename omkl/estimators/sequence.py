@@ -1,13 +1,14 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
-from omkl.estimators.encoding import flatten
+from omkl.estimators.columns import keep_names
+from omkl.estimators.encoding import flatten, names_in
 from omkl.estimators.examples import check_sample_weight, class_weights
 from omkl.estimators.labels import flat_labels
 from omkl.estimators.outputs import ChainOutputs
@@ -227,7 +228,7 @@ class SequenceLabeler(OnlineEstimator):
     def predict(self, X: Any) -> list[np.ndarray]:
         """Best labels of each sequence: a list of arrays of labels."""
         predictor = self.predictor_
-        tokens, offsets = flatten(X)
+        tokens, offsets = flatten(X, names=self._column_names)
         labels = predictor.decode(self.model_.codec.encoder.encode(tokens, offsets))
         return np.split(self.classes_[labels], offsets[1:-1])
 
@@ -249,7 +250,7 @@ class SequenceLabeler(OnlineEstimator):
     def _potentials(self, X: Any) -> Iterator[Any]:
         """Potentials of one sequence after the other."""
         predictor = self.predictor_
-        tokens, offsets = flatten(X)
+        tokens, offsets = flatten(X, names=self._column_names)
         for block, potentials in predictor.blocks(self.model_.codec.encoder.encode(tokens, offsets)):
             for low, high in zip(block.offsets[:-1], block.offsets[1:]):
                 yield predictor.structure.part(potentials, low, high)
@@ -265,7 +266,7 @@ class SequenceLabeler(OnlineEstimator):
         predictor, codec = self.predictor_, self.model_.codec
         right = total = 0.0
         for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
-            data = _read_pair(block)
+            data = _read_pair(block, self._column_names)
             gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets))
@@ -281,23 +282,30 @@ class SequenceLabeler(OnlineEstimator):
             return np.zeros((len(self.classes_), len(self.classes_)))
         return bank.table if self.transitions_by_position else bank.table[0]
 
+    @property
+    def _column_names(self) -> Sequence[str] | None:
+        """What the columns of data frames are called, in the model's order; None where they have no names."""
+        return getattr(self, "feature_names_in_", None)
+
     def _codec(self, classes: Any = None) -> TokenCodec:
         outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes)
         return TokenCodec(outputs, self)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        data = _read_pair(block)
+        keep_names(self, names_in(block.X), reset=first)
+        data = _read_pair(block, self._column_names)
         weights = class_weights(self.class_weight, data.labels, data.offsets, data.weights, whole)
         return data._replace(weights=weights)
 
 
-def _read_pair(block: TrainingBlock) -> TokenData:
+def _read_pair(block: TrainingBlock, names: Sequence[str] | None) -> TokenData:
     """Sequences and their labels, which must fit each other and not be empty."""
     if block.y is None:
         raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
-    tokens, offsets = flatten(block.X)
+    tokens, offsets = flatten(block.X, names=names)
     lengths = np.diff(offsets)
     if not lengths.all():
         raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
     labels = flat_labels(block.y, lengths)
-    return TokenData(tokens, offsets, labels, check_sample_weight(block.sample_weight, len(lengths)))
+    weights = check_sample_weight(block.sample_weight, len(lengths))
+    return TokenData(tokens, offsets, labels, weights, names=names)

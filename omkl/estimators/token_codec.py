@@ -32,13 +32,14 @@ BUDGETED = {"removal": RemovalExpansion, "projection": ProjectionExpansion}
 
 class TokenData(NamedTuple):
     """Tokens as they were read: one flat collection, the offsets of the sequences, labels of all tokens, weights of
-    the sequences, and the inputs that kernels learn their widths from (all of them by default)."""
+    the sequences, the inputs that kernels learn their widths from (all of them by default), and names of columns."""
 
     inputs: Any
     offsets: np.ndarray
     labels: Sequence
     weights: np.ndarray | None = None
     distinct: Any = None
+    names: Sequence[str] | None = None
 
 
 class TokenCodec:
@@ -80,7 +81,7 @@ class TokenCodec:
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from first data, and encode them."""
         self.known = self._outputs.learn(data.labels, data.weights)
-        self.encoder.fit(data.inputs if data.distinct is None else data.distinct)
+        self.encoder.fit(data.inputs if data.distinct is None else data.distinct, data.names)
         tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
