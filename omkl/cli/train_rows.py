@@ -69,6 +69,7 @@ def train(estimator_class, arguments):
 def _fit_whole(estimator, stream, arguments, options):
     whole = stream.read()
     estimator.fit(whole.X, whole.y, **options)
+    keep_names(estimator, whole.feature_names, reset=True)
     return whole.n_examples
 
 
@@ -82,6 +83,7 @@ def _fit_stream(estimator, stream, arguments, options):
     estimator.set_params(n_examples=n_examples or None)
     declared = {"classes": sorted(classes)} if learns_classes else {}
     estimator.fit(shuffled(stream, arguments), **declared, **options)
+    keep_names(estimator, block.feature_names, reset=True)
     return n_examples
 
 
