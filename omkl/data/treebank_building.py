@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,8 @@ def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings],
     dict
         ``offsets`` int64 (n_sentences + 1,), ``heads`` int32 (n_words,), and int32 codes (n_words,) for each field.
     """
-    values, lengths = {name: [] for name in COLUMNS}, []
+    values: dict[str, list] = {name: [] for name in COLUMNS}
+    lengths = []
     for number, sentence in enumerate(sentences, 1):
         columns = [getattr(sentence, name) for name in COLUMNS]
         n = max(map(len, columns))
@@ -86,7 +88,7 @@ def _are_fit(strings: list) -> bool:
     return text.count("\t") == len(strings) - 1 and not _UNFIT_BUT_TABS.search(text)
 
 
-def _head(head: object, number: int, word: int) -> int:
+def _head(head: Any, number: int, word: int) -> int:
     if head is None:
         return -1
     try:
