@@ -1,5 +1,6 @@
 """Files of rows, each with one output: what subcommands of classifiers and regressors share."""
 
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -41,9 +42,12 @@ def _with_outputs(block, path):
 
 @contextmanager
 def naming(path):
-    """Errors about the data in a file name it, whoever finds them."""
+    """Errors about the data in a file name it, whichever part raises them."""
     try:
-        yield
+        with warnings.catch_warnings():
+            # the reader has chosen the columns by their names
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            yield
     except OmklError:
         raise
     except ValueError as error:

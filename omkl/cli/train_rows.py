@@ -67,6 +67,8 @@ def train(estimator_class, arguments):
 
 
 def _fit_whole(estimator, stream, arguments, options):
+    from omkl.estimators.columns import keep_names
+
     whole = stream.read()
     estimator.fit(whole.X, whole.y, **options)
     keep_names(estimator, whole.feature_names, reset=True)
@@ -75,6 +77,8 @@ def _fit_whole(estimator, stream, arguments, options):
 
 def _fit_stream(estimator, stream, arguments, options):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
+    from omkl.estimators.columns import keep_names
+
     n_examples, classes = 0, set()
     learns_classes = isinstance(estimator, estimators.OnlineMKLClassifier)
     for block in stream.blocks():

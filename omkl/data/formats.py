@@ -1,10 +1,10 @@
 """A stream of any file, by its name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # each of these declares a format, or several
-from omkl._components import family, resolve
+from omkl._components import resolve
 from omkl.data import array_files, sequences, tables, treebank_stream  # noqa: F401
 from omkl.data.files import PathLike, find_files, stem
 from omkl.data.stream_format import StreamFormat
@@ -59,4 +59,10 @@ def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat 
     if format is not None:
         return resolve(StreamFormat, format, "format")
     name = stem(find_files(path)[0]).lower()
-    return next((cls for cls in family(StreamFormat) if name.endswith(cls.suffixes)), Svmlight)()
+    return next((cls for cls in _formats(StreamFormat) if name.endswith(cls.suffixes)), Svmlight)()
+
+
+def _formats(base: type[StreamFormat]) -> Iterator[type[StreamFormat]]:
+    for cls in base.__subclasses__():
+        yield cls
+        yield from _formats(cls)
