@@ -1,4 +1,4 @@
-"""Names of columns: kept at the first fit, compared or aligned wherever inputs come in again."""
+"""Names of columns and data frames where estimators take inputs: kept at the first fit, compared ever after."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,33 +8,32 @@ import numpy as np
 from omkl.data.frames import align_columns, column_names, is_frame, read_frame
 
 
-def read_rows(X: Any, estimator: Any, reset: bool) -> Any:
-    """Rows for an estimator: a data frame with text becomes dicts, and its names are kept (``reset``) or compared.
+def rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
+    """A data frame with text as a list of dicts, its names kept (``reset``) or compared; all else as it is.
 
-    Data frames of numbers are left as they are: what checks arrays keeps and compares their names.
+    Names of data frames of numbers are left to scikit-learn, which keeps and compares them as it checks arrays.
     """
     if not is_frame(X):
         return X
-    known = None if reset else getattr(estimator, "feature_names_in_", None)
     learned_dicts = not reset and not hasattr(estimator, "n_features_in_")
     rows = read_frame(X, True if learned_dicts else None)
     if not isinstance(rows, list):
         return X
     names = column_names(X)
-    align_columns(X, names, known, "The data frame")
-    keep_names(estimator, names, reset)
     if reset:
         vars(estimator).pop("n_features_in_", None)
+    else:
+        align_columns(X, names, getattr(estimator, "feature_names_in_", None), "The data frame")
+    keep_names(estimator, names, reset)
     return rows
 
 
 def keep_names(estimator: Any, names: Sequence[str] | None, reset: bool) -> None:
-    """Set ``feature_names_in_`` where a model starts; none where columns have no names."""
+    """Set ``feature_names_in_`` where a model starts (``reset``), or take away what it was."""
     if not reset:
         return
-    if names is None:
-        vars(estimator).pop("feature_names_in_", None)
-    else:
+    vars(estimator).pop("feature_names_in_", None)
+    if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
