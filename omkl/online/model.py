@@ -122,6 +122,7 @@ class OnlineSettings:
         return OnlineTrainer(
             banks, codec.structure, self.loss, self.regularizer, strength=GrowingHorizon(self.C),
             schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
+            order=codec.order,
         )  # fmt: skip
 
 
