@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,8 @@ class TemplateLayout:
 
     def __init__(self, templates: TemplateSet) -> None:
         self.fields = templates.fields
-        views, pairs = {}, {}
+        views: dict[tuple, int] = {}
+        pairs: dict[tuple, list[int]] = {}
         for k, template in enumerate(templates):
             head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
             pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
@@ -99,7 +101,7 @@ class TemplateLayout:
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
         self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
         self._bins = np.zeros((2, 0), dtype=np.uint64)
-        self._latest = (None, None)
+        self._latest: tuple = (None, None)
 
     def view(self, p: int, side: int) -> tuple[np.ndarray, np.ndarray]:
         """``(offsets, fields)`` of the head's view (side 0) or the modifier's (1) in a pair."""
@@ -134,7 +136,7 @@ class TemplateLayout:
             self._latest = (x, keys)
         return keys
 
-    def count_keys(self, examples: Sequence[ArcSentence], sample: int) -> np.ndarray:
+    def count_keys(self, examples: Sequence[Any], sample: int) -> np.ndarray:
         """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
         bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
         no_keys = np.zeros(0, dtype=np.uint64)

@@ -147,7 +147,7 @@ class Bank:
 
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         group_state = self.group_state
-        for k in np.flatnonzero(group_state.deactivated):
+        for k in np.flatnonzero(group_state.deactivated).tolist():
             self._multiply(k, 0.0)
         if group_state.activated.any():
             self._activate(x, gradient)

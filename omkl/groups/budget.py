@@ -77,17 +77,17 @@ class BudgetedExpansion(KernelBank):
             slots.grow(capacity)
 
     @property
-    def supports(self) -> dict[str, np.ndarray]:
+    def supports(self) -> dict[str, np.ndarray]:  # type: ignore[override]
         """Support vectors by view, (S, d)."""
         return {view: slots.vectors(self.n_support) for view, slots in self._slots.items()}
 
     @property
-    def coefficients(self) -> np.ndarray:
+    def coefficients(self) -> np.ndarray:  # type: ignore[override]
         """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
         return self._coefficients[:, :, : self.n_support].swapaxes(1, 2)
 
     @property
-    def sums(self) -> np.ndarray:
+    def sums(self) -> np.ndarray:  # type: ignore[override]
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
         return self._sums[:, :, : self.n_support].swapaxes(1, 2)
 

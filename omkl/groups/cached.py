@@ -72,7 +72,7 @@ class CachedKernelBank(KernelBank):
         return self._gram.nbytes + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
 
     @property
-    def sums(self) -> np.ndarray:
+    def sums(self) -> np.ndarray:  # type: ignore[override]
         """Running sums ``u_k`` of the averaged coefficients, (p, N, K); empty where no average is kept."""
         return self._sums
 
@@ -102,7 +102,7 @@ class CachedKernelBank(KernelBank):
             if self.averaging:
                 self._sums[k] += self.group_state.averages[k] * self.coefficients[k]
             self.coefficients[k] *= factor
-            self.cached[k] *= self.dtype.type(factor)
+            self.cached[k] *= np.asarray(factor, self.dtype)
 
     def _gram_rows(self, x, moving):
         """A stack of Gram rows, and where in it the row of each moving token is."""

@@ -145,8 +145,9 @@ class GroupState:
         scales : array of shape (S, p)
             What turns each shard's ``v_k`` into what is mixed.
         """
-        parts = (np.array([change[name] for change in changes]) for name in _CHANGED[1:4])
-        mixture = Mixture(weights, scales, *parts, SCALE_RANGE)
+        parts = [np.array([change[name] for change in changes]) for name in _CHANGED[1:4]]
+        residual_scale, averaged_in, averages = parts
+        mixture = Mixture(weights, scales, residual_scale, averaged_in, averages, SCALE_RANGE)
         self.scales[:], self.averages[:] = mixture.scales, mixture.averages
         self.total_weight = sum(float(w * change["weight"]) for w, change in zip(weights, changes))
         self.pending_weight = 0.0

@@ -79,24 +79,24 @@ class KernelExpansion(KernelBank):
     ) -> None:  # fmt: skip
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.n_support = 0
-        self._supports = {}
+        self._supports: dict[str, np.ndarray] = {}
         self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
         self._sums = np.zeros((len(self.names), 0, self.n_outputs))
         self._scored: tuple = (None, None)
         self._grown: tuple = (None, None)
 
     @property
-    def supports(self) -> dict[str, np.ndarray]:
+    def supports(self) -> dict[str, np.ndarray]:  # type: ignore[override]
         """Support vectors by view, (S, d)."""
         return {view: support[: self.n_support] for view, support in self._supports.items()}
 
     @property
-    def coefficients(self) -> np.ndarray:
+    def coefficients(self) -> np.ndarray:  # type: ignore[override]
         """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
         return self._coefficients[:, : self.n_support]
 
     @property
-    def sums(self) -> np.ndarray:
+    def sums(self) -> np.ndarray:  # type: ignore[override]
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
         return self._sums[:, : self.n_support]
 

@@ -1,5 +1,6 @@
 """What is the same in banks whose parameters are a table of weights."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ class TableBank(Bank):
     """
 
     table: np.ndarray
+    recompute_norms: Callable[[], None]
 
     @property
     def nbytes(self) -> int:
@@ -60,8 +62,8 @@ class TableBank(Bank):
         """Set from the table what the bank knows of where it is not zero."""
 
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        arrays = self.table, self._sums, since["table"], since["sums"]
-        return table_changes(self._layout(), *map(self._cells, arrays), self.group_state)
+        table, sums, before, before_sums = map(self._cells, (self.table, self._sums, since["table"], since["sums"]))
+        return table_changes(self._layout(), table, sums, before, before_sums, self.group_state)
 
     def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:
         mix_table(self._layout(), self._cells(self.table), self._cells(self._sums), changes, mixture)

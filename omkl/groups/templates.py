@@ -74,8 +74,9 @@ class Template:
     def parse(cls, text: str, where: str = "") -> Template:
         """The template that a line of text describes; ``where`` begins the message of an error."""
         label, equals, atoms = text.rpartition("=")
-        tokens = {"h": [], "m": []}
-        between, variants = None, []
+        tokens: dict[str, list] = {"h": [], "m": []}
+        between: str | None = None
+        variants: list[str] = []
         for atom in atoms.split():
             match = _TOKEN.fullmatch(atom)
             if match:

@@ -38,7 +38,7 @@ class Tokens:
     offsets: np.ndarray
     features: Features | None = None
     views: dict[str, np.ndarray] = field(default_factory=dict)
-    n_features: int | None = None
+    n_features: int = None  # type: ignore[assignment]
 
     def __post_init__(self):
         # jitted loops do not check bounds: a bank compares this with the size of its table
