@@ -52,7 +52,7 @@ class _UnionOfGroups(Regularizer):
         if all(isinstance(member, (int, np.integer)) for group in self.groups for member in group):
             self._prepare()
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         return {"groups": self.groups, "weights": self.weights.tolist()}
 
     def _prepare(self) -> None:
@@ -149,7 +149,7 @@ class OverlappingGroups(_UnionOfGroups):
         self.exact = bool(exact)
         super().__init__(groups, weights)
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "exact": self.exact}
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
