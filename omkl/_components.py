@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from omkl.exceptions import InputError
 
-C = TypeVar("C", bound="Component")
+C = TypeVar("C")
 
 
 class Component:

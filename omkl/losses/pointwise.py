@@ -22,11 +22,11 @@ class PointwiseLoss(Component):
     """
 
     #: Whether targets are -1 and +1; they are any finite numbers otherwise.
-    classifies: ClassVar[bool] = False
+    classifies: bool = False
     #: Whether the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
     has_kink: ClassVar[bool] = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
-    curvature: ClassVar[float] = np.inf
+    curvature: float = np.inf
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The loss of each sample."""

@@ -56,7 +56,7 @@ class _UnionOfGroups(Regularizer):
         return {"groups": self.groups, "weights": self.weights.tolist()}
 
     def _prepare(self) -> None:
-        self._size = 1 + max(map(max, self.groups))
+        self._size = 1 + max(int(member) for group in self.groups for member in group)
         order = self._order()
         self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
         self._members = np.array([member for g in order for member in self.groups[g]], dtype=np.int64)

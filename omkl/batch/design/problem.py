@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from omkl._components import Component
-from omkl.batch.core.intercept import best_intercept
 from omkl.batch.core.problem import Certificate
+from omkl.batch.core.weighted_loss import WeightedLoss
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.exceptions import InputError
@@ -99,7 +99,7 @@ class DesignProblem:
 
     def best_intercept(self, outputs):
         """The constant that minimises the loss of ``outputs`` plus it; 0 where the problem has none."""
-        return best_intercept(self.loss, self.y, outputs) if self.intercept else 0.0
+        return WeightedLoss(self.loss, self.y, np.ones(len(self.y))).best_intercept(outputs) if self.intercept else 0.0
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.core.intercept import second_derivative
+from omkl.batch.core.weighted_loss import WeightedLoss
 from omkl.batch.design._jit_sweeps import dense_bends, settle, sparse_bends, sweep_dense, sweep_sparse
 from omkl.batch.design.problem import slope_at_zero
 
@@ -57,7 +57,7 @@ class Sweeps:
         """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
         loss, y = self._problem.loss, self._problem.y
         w, rho = w.copy(), -loss.gradient(y, outputs)
-        curvature = second_derivative(loss, y, rho)
+        curvature = WeightedLoss(loss, y, np.ones(len(y))).curvature(rho)
         if not curvature.any():
             self.damping = max(self.damping, LEAST_DAMPING)
         curvature += self.damping * (loss.curvature - curvature)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design
-from omkl.batch.core.intercept import second_derivative
+from omkl.batch.core.weighted_loss import WeightedLoss
 from omkl.batch.design import sweeps as design_sweeps
 from omkl.batch.design.problem import slope_at_zero
 from omkl.batch.design.sweeps import Sweeps, ridge_of
@@ -92,7 +92,7 @@ def test_the_curvature_is_the_derivative_of_the_gradient(loss):
     z = np.random.default_rng(0).normal(size=200) * 3
     y = np.where(z > 0.2, 1.0, -1.0)
     slope = (loss.gradient(y, z + 1e-6) - loss.gradient(y, z - 1e-6)) / 2e-6
-    assert_allclose(second_derivative(loss, y, -loss.gradient(y, z)), slope, atol=1e-5)
+    assert_allclose(WeightedLoss(loss, y, np.ones(200)).curvature(-loss.gradient(y, z)), slope, atol=1e-5)
 
 
 def test_the_ridge_of_a_regularizer_is_that_of_its_prox():
