@@ -1,5 +1,7 @@
 """Hashed features of the arcs of given trees."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from omkl.groups._jit_arc_features import list_features

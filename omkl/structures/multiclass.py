@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures._jit_multiclass import best_label, softmax
+from omkl.structures.base import Potentials
 from omkl.structures.chain import check_costs
 
 
@@ -31,29 +33,29 @@ class Multiclass:
     1
     """
 
-    def __init__(self, n_labels, cost=None):
+    def __init__(self, n_labels: int, cost: ArrayLike | None = None) -> None:
         if n_labels < 1:
             raise InputError(f"A multiclass structure needs at least one label, not {n_labels}.")
         self.n_labels = int(n_labels)
         self.costs = check_costs(cost, self.n_labels)
 
-    def zeros(self, size=1):
+    def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, self.n_labels)))
 
-    def part(self, potentials, low, high):
+    def part(self, potentials: Potentials, low: int, high: int) -> UnaryPotentials:
         """The potentials of the input at ``low`` of several ones."""
         return UnaryPotentials(potentials.unary[low:high])
 
-    def decode(self, potentials):
+    def decode(self, potentials: Potentials) -> int:
         return best_label(_scores(potentials), self.costs, 0, 0.0)
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
         return potentials.unary.argmax(axis=1)
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+    def loss_augmented(self, potentials: Potentials, gold: int, cost_weight: float = 1.0) -> int:
         return best_label(_scores(potentials), self.costs, gold, cost_weight)
 
-    def difference(self, potentials, predicted, gold):
+    def difference(self, potentials: Potentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
         scores = _scores(potentials)
         gradient = self.zeros()
         if predicted != gold:
@@ -61,28 +63,28 @@ class Multiclass:
             gradient.unary[0, gold] = -1.0
         return scores[predicted] - scores[gold], gradient
 
-    def marginals(self, potentials):
+    def marginals(self, potentials: Potentials) -> tuple[float, UnaryPotentials]:
         expected = self.zeros()
         return softmax(_scores(potentials), expected.unary[0]), expected
 
-    def subtract_indicator(self, potentials, output):
+    def subtract_indicator(self, potentials: Potentials, output: int) -> None:
         potentials.unary[0, output] -= 1.0
 
-    def indicator(self, output):
+    def indicator(self, output: int) -> UnaryPotentials:
         counts = self.zeros()
         counts.unary[0, output] = 1.0
         return counts
 
-    def score(self, potentials, output):
+    def score(self, potentials: Potentials, output: int) -> float:
         return float(_scores(potentials)[output])
 
-    def largest_cost(self, size=1):
+    def largest_cost(self, size: int = 1) -> float:
         return self.costs.max()
 
-    def log_count(self, size=1):
+    def log_count(self, size: int = 1) -> float:
         return np.log(self.n_labels)
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: int, predicted: int) -> float:
         return float(self.costs[gold, predicted])
 
 
@@ -98,45 +100,45 @@ class Binary:
 
     n_labels = 2
 
-    def zeros(self, size=1):
+    def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, 1)))
 
-    def decode(self, potentials):
+    def decode(self, potentials: Potentials) -> int:
         return int(_number(potentials) > 0.0)
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
         return (potentials.unary[:, 0] > 0.0).astype(np.int64)
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+    def loss_augmented(self, potentials: Potentials, gold: int, cost_weight: float = 1.0) -> int:
         z = _number(potentials)
         # the other label wins if its score exceeds the gold one's minus the cost, that is y z < cost
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
 
-    def difference(self, potentials, predicted, gold):
+    def difference(self, potentials: Potentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
         sign = float(predicted) - float(gold)
         return sign * _number(potentials), UnaryPotentials(np.array([[sign]]))
 
-    def marginals(self, potentials):
+    def marginals(self, potentials: Potentials) -> tuple[float, UnaryPotentials]:
         z = _number(potentials)
         return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(np.array([[0.5 * np.tanh(0.5 * z)]]))
 
-    def subtract_indicator(self, potentials, output):
+    def subtract_indicator(self, potentials: Potentials, output: int) -> None:
         potentials.unary[0, 0] -= output - 0.5
 
-    def indicator(self, output):
+    def indicator(self, output: int) -> UnaryPotentials:
         return UnaryPotentials(np.array([[output - 0.5]]))
 
-    def score(self, potentials, output):
+    def score(self, potentials: Potentials, output: int) -> float:
         return float((output - 0.5) * _number(potentials))
 
-    def largest_cost(self, size=1):
+    def largest_cost(self, size: int = 1) -> float:
         return 1.0
 
-    def log_count(self, size=1):
+    def log_count(self, size: int = 1) -> float:
         return np.log(2.0)
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: int, predicted: int) -> float:
         return float(gold != predicted)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from omkl.structures.base import Potentials
 from omkl.structures.multiclass import UnaryPotentials
 
 
@@ -17,23 +18,23 @@ class Scalar:
     0.25
     """
 
-    def zeros(self, size=1):
+    def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, 1)))
 
-    def decode(self, potentials):
+    def decode(self, potentials: Potentials) -> float:
         return float(potentials.unary[0, 0])
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
         return potentials.unary[:, 0]
 
-    def prediction(self, potentials):
+    def prediction(self, potentials: Potentials) -> np.ndarray:
         """The number as losses take it, an array of shape (1,)."""
         return potentials.unary[:, 0]
 
-    def as_potentials(self, slope):
+    def as_potentials(self, slope: np.ndarray) -> UnaryPotentials:
         """The gradient in potentials of a loss with this derivative, an array of shape (1,)."""
         return UnaryPotentials(slope[:, None])
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: float, predicted: float) -> float:
         """Squared error."""
         return float((gold - predicted) ** 2)
