@@ -1,10 +1,5 @@
 """Templates and sentences as the jitted functions take them."""
 
-<<<<<<< HEAD
-=======
-from __future__ import annotations
-
->>>>>>> main
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,19 +41,11 @@ class ArcTokens:
     def __len__(self) -> int:
         return len(self.roots)
 
-<<<<<<< HEAD
     def sentence(self, i: int) -> "ArcSentence":
         """One sentence, as the trainer and the bank take it."""
         return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
 
     def only(self, sentences: np.ndarray) -> "ArcTokens":
-=======
-    def sentence(self, i: int) -> ArcSentence:
-        """One sentence, as the trainer and the bank take it."""
-        return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
-
-    def only(self, sentences: np.ndarray) -> ArcTokens:
->>>>>>> main
         """Some of the sentences as tokens of their own, which share no memory with these."""
         reach, lengths = int(self.roots[0]), self.lengths[sentences]
         starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
@@ -66,11 +53,7 @@ class ArcTokens:
         columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
         return ArcTokens(self.fields, columns, starts[:-1], lengths)
 
-<<<<<<< HEAD
     def blocks(self) -> "Iterator[list[ArcSentence]]":
-=======
-    def blocks(self) -> Iterator[list[ArcSentence]]:
->>>>>>> main
         """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
         arcs = np.cumsum((self.lengths + 1) ** 2)
         first = 0
@@ -128,11 +111,7 @@ class TemplateLayout:
         """Row of the field that a pair looks at between its tokens, or -1."""
         return -1 if self.between[p] < 0 else int(self._between_fields[self.between[p]])
 
-<<<<<<< HEAD
     def pair_of(self, k: int) -> tuple[int, int]:
-=======
-    def place(self, k: int) -> tuple[int, ...]:
->>>>>>> main
         """The pair and the variant of a template."""
         pairs, variants = np.nonzero(self.groups == k)
         return int(pairs[0]), int(variants[0])
@@ -157,11 +136,7 @@ class TemplateLayout:
             self._latest = (x, keys)
         return keys
 
-<<<<<<< HEAD
     def count_keys(self, examples: Sequence[tuple], sample: int) -> np.ndarray:
-=======
-    def count_keys(self, examples: Sequence[ArcSentence], sample: int) -> np.ndarray:
->>>>>>> main
         """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
         bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
         no_keys = np.zeros(0, dtype=np.uint64)
@@ -176,11 +151,7 @@ class TemplateLayout:
         free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
         return -np.log(free) * bitmaps.shape[1] * (len(examples) / n_sentences)
 
-<<<<<<< HEAD
     def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
-=======
-    def fair_sizes(self, wanted: np.ndarray, n_lines: int) -> np.ndarray:
->>>>>>> main
         """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
         n_pairs = len(self.pairs)
         if n_lines < FEWEST_LINES * n_pairs:

@@ -178,13 +178,13 @@ class TemplateSet(Sequence):
             raise InputError(f"templates={templates!r} is neither a file nor one of {', '.join(NAMED_SETS)}.")
         return cls(templates)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._templates)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int | slice) -> Any:
         return TemplateSet(self._templates[i]) if isinstance(i, slice) else self._templates[i]
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, TemplateSet) and self._templates == other._templates
 
     __hash__ = None  # type: ignore[assignment]
