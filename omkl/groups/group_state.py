@@ -1,7 +1,7 @@
 """The O(p) side of a model: one scale, norm and average a group, for all banks in one place."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -9,14 +9,20 @@ from omkl.exceptions import InputError
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.mixing import Mixture
 
-if TYPE_CHECKING:
-    from omkl.groups.base import GroupBank
-
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
 #: What a checkpoint has of the group state, and what shards send back.
 _SAVED = ("scales", "square_norms", "averages", "empty")
 _CHANGED = ("scales", "residual_scale", "averaged_in", "averages", "total_shrinkage")
+
+
+class OwnsGroups(Protocol):
+    """What the group state asks of a bank."""
+
+    names: list[str]
+
+    def attach(self, group_state: "GroupStateView") -> None:
+        """Take the slice of the group state that belongs to these groups."""
 
 
 class GroupState:
@@ -48,7 +54,7 @@ class GroupState:
         How much proximal steps have taken from each norm, all rounds together.
     """
 
-    def __init__(self, banks: "Sequence[GroupBank]") -> None:
+    def __init__(self, banks: "Sequence[OwnsGroups]") -> None:
         names = [name for bank in banks for name in bank.names]
         repeated = {name for name in names if names.count(name) > 1}
         if repeated:
@@ -75,7 +81,7 @@ class GroupState:
             bank.attach(GroupStateView(self, first, first + len(bank.names)))
             first += len(bank.names)
 
-    def rebuilt(self, banks: "Sequence[GroupBank]") -> "GroupState":
+    def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
         """State for banks that have gained groups: what is known of the others is kept, new groups are empty."""
         grown = GroupState(banks)
         indices = [grown.names.index(name) for name in self.names]
