@@ -5,6 +5,7 @@ found by its name as soon as it is defined.
 """
 
 import ast
+import re
 from inspect import signature
 from typing import ClassVar
 
@@ -73,8 +74,8 @@ def split_settings(spec, names, what):
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
-    rest = [part for part in settings.split(",") if part.partition("=")[0].strip() not in names]
-    chosen = [part for part in settings.split(",") if part.partition("=")[0].strip() in names]
+    rest = [part for part in _split(settings) if part.partition("=")[0].strip() not in names]
+    chosen = [part for part in _split(settings) if part.partition("=")[0].strip() in names]
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
@@ -86,12 +87,24 @@ def _family(base):
 
 def _parse_settings(settings, spec, what):
     parsed = {}
-    for setting in filter(None, settings.split(",")):
+    for setting in _split(settings):
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key or not value:
             raise InputError(f"Cannot read {setting!r} in the {what} {spec!r}: write parameter=value.")
-        try:
-            parsed[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parsed[key] = value
+        parsed[key] = _parse_value(value)
     return parsed
+
+
+def _split(settings):
+    """Settings between commas that are in no brackets and no quotation marks."""
+    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
+    return [part for part in parts if part.strip()]
+
+
+def _parse_value(value):
+    """A value as Python writes it; words, and lists of words, do without quotation marks."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        is_list = value[0] in "[(" and value[-1] in "])"
+        return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value

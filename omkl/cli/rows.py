@@ -39,7 +39,7 @@ def _with_outputs(block, path):
     y = np.asarray(block.y)
     # svmlight writes labels as any other numbers
     is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
-    return block._replace(y=y.astype(np.int64) if is_whole else y)
+    return block.with_outputs(y.astype(np.int64) if is_whole else y)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Streams of tables: CSV, Parquet and Arrow. They need pyarrow: the extra ``arrow``."""
 
+import csv
 import io
 from contextlib import contextmanager
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.file_streams import stream_files
-from omkl.data.files import after_last_line, chunks, find_files, open_bytes, pieces, without_mark
+from omkl.data.files import after_last_line, chunks, find_files, lines, open_bytes, pieces, without_mark
 from omkl.data.streams import BLOCK_SIZE
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
@@ -64,10 +65,12 @@ def stream_csv(
     layout = {"delimiter": delimiter, "header": header}
     with _csv(paths[0], **layout) as reader:
         schema = _with_strings(reader.schema, categorical, paths[0])
-    plan = Columns(schema, target, columns, paths[0])
+    plan = Columns(schema, target, columns, paths[0], named=header)
 
     def read(path, skipped):
         invalid = []
+        if not header and path != paths[0]:
+            _check_width(path, len(schema), paths[0], delimiter)
         with _csv(path, **layout, names=plan.all_names, invalid=invalid) as reader:
             n_rows = int(header)
             for batch in reader:
@@ -79,14 +82,21 @@ def stream_csv(
             while invalid:
                 _refuse(invalid.pop(0), path, skipped)
 
-    return stream_files(paths, read, block_size=block_size, on_error=on_error)
+    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
+
+
+def _check_width(path, width, first, delimiter):
+    """Without names, columns are known by their places: the first row of each file has as many as that of the first."""
+    text = (line.decode("utf-8", "replace") + "\n" for line in lines(path))
+    found = len(next(filter(None, csv.reader(text, delimiter=delimiter)), range(width)))
+    if found != width:
+        raise DataFileError(f"{path} has {found} columns, but {first} has {width}: without a header, all need as many.")
 
 
 @contextmanager
 def _csv(path, delimiter, header, names=None, invalid=None):
     """A reader of record batches: of strings in the named columns, or with the types that the first one suggests."""
     pyarrow = import_pyarrow()
-    csv = pyarrow.csv
 
     def note(row):
         if invalid is not None:
@@ -95,13 +105,13 @@ def _csv(path, delimiter, header, names=None, invalid=None):
 
     text = _Text(path)
     try:
-        reader = csv.open_csv(
+        reader = pyarrow.csv.open_csv(
             text,
-            csv.ReadOptions(
+            pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=START if names is None else PIECE, autogenerate_column_names=not header
             ),
-            csv.ParseOptions(delimiter=delimiter, invalid_row_handler=note),
-            csv.ConvertOptions(
+            pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=note),
+            pyarrow.csv.ConvertOptions(
                 check_utf8=False, strings_can_be_null=True, include_columns=names,
                 column_types=dict.fromkeys(names or (), pyarrow.string()),
             ),
@@ -221,7 +231,7 @@ def stream_parquet(path, target=None, *, columns=None, block_size=BLOCK_SIZE, on
                 yield plan.block(batch, lambda i, n=n_rows: f"{path}, row {n + i + 1}", skipped)
                 n_rows += batch.num_rows
 
-    return stream_files(paths, read, block_size=block_size, on_error=on_error)
+    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
 
 def _first_schema(paths, on_error):
