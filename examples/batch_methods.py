@@ -134,10 +134,3 @@ def warm_up(names):
     kernels = PackedStack.from_kernels(["linear", "gaussian"], X)
     for name in names:
         run(name, problem_for(name, kernels, y, 0.1))
-
-
-def columns(X, kernel):
-    """The columns of X that a kernel is on."""
-    if kernel.on is None:
-        return X
-    return X[:, kernel.on if isinstance(kernel.on, slice) else list(kernel.on)]

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from batch_methods import METHODS, block_one_optimum, columns, problem_for, run, seconds_of_a_pass, warm_up
+from batch_methods import METHODS, block_one_optimum, problem_for, run, seconds_of_a_pass, warm_up
 
 from omkl.cli.common import table, write_json
 from omkl.data import read_uci, standardized_split
@@ -52,7 +52,7 @@ def measure(data, seed, strengths, methods, tol, limit):
     """A row for each strength and method on one split."""
     X, X_test, y, y_test = standardized_split(*read_uci(data), 0.8, random_state=seed)
     y = y.astype(float)
-    fitted = [kernel.fit(columns(X, kernel)) for kernel in variable_kernels(X.shape[1])]
+    fitted = [kernel.fit(X) for kernel in variable_kernels(X.shape[1])]
     kernels = PackedStack.from_kernels(fitted, X)
     floor = seconds_of_a_pass(kernels)
     for C in strengths:
@@ -63,7 +63,7 @@ def measure(data, seed, strengths, methods, tol, limit):
             model, certificate = solution.model, solution.certificate
             outputs = np.full(len(y_test), model.intercept)
             for m, coefficients in zip(model.active, model.coefficients):
-                outputs += fitted[m](columns(X_test, fitted[m]), columns(X, fitted[m])) @ coefficients
+                outputs += fitted[m](X_test, X) @ coefficients
             objective = C * problem.loss.value(y, certificate.outputs).sum() + certificate.norms.sum()
             same = name == "spicy-hinge" or row["svms"] is not None  # one solution, if two objectives
             yield {"data": data, "C": C, "method": name, "seed": seed, "kernels": kernels.n_kernels, "samples": len(y),

@@ -1,46 +1,69 @@
-"""Choosing a part by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
+"""Choosing a component by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
 
-A class takes part by naming itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is
-found by its name as soon as it is defined.
+A class names itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is found by its name as
+soon as it is defined.
 """
 
 import ast
 import re
+from collections.abc import Collection, Iterator
 from inspect import signature
-from typing import ClassVar
+from itertools import chain
+from typing import Any, ClassVar, TypeVar
 
 from omkl.exceptions import InputError
+
+C = TypeVar("C")
 
 
 class Component:
     """What kernels, losses, regularizers, schedules and averages have in common: a value with named parameters.
 
-    Parts are equal when they are of one class and their parameters are equal.
+    Components are equal when they are of one class and their parameters are equal.
+
+    Raises
+    ------
+    InputError
+        Where a subclass is defined with a name that another one of its family has. A class that is defined anew
+        (by the same name, in the same module) takes the place of the old one.
     """
 
-    #: Names the part can be asked for by, and the parameters that each presets.
-    aliases: ClassVar[dict[str, dict]] = {}
+    #: Names the component can be asked for by, and the parameters that each presets.
+    aliases: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    def parameters(self):
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        own = cls.__module__, cls.__qualname__
+        families: list[type[Component]] = [base for base in cls.__mro__ if Component in base.__bases__]
+        for other in chain.from_iterable(map(_family, families)):
+            taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
+            if taken and (other.__module__, other.__qualname__) != own:
+                cls.aliases = {}  # the class object outlives its refusal for a while, and must not be found
+                raise InputError(
+                    f"The name {min(taken)!r} is that of {other.__module__}.{other.__qualname__}: choose another one"
+                    f" for the aliases of {cls.__name__}."
+                )
+
+    def parameters(self) -> dict[str, Any]:
         """The constructor's arguments, by name: what equality and model files use."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
-    def __eq__(self, other):
-        return type(self) is type(other) and self.parameters() == other.parameters()
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Component) and type(self) is type(other) and self.parameters() == other.parameters()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(type(self))
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """The parameters that differ from their defaults."""
         defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 
 
-def resolve(base, spec, what):
+def resolve(base: type[C], spec: C | str, what: str) -> C:
     """Return ``spec`` if it already is a ``base``, else the instance that the string describes.
 
     Parameters
@@ -51,6 +74,11 @@ def resolve(base, spec, what):
         An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
     what : str
         What the argument is called in the error message.
+
+    Raises
+    ------
+    InputError
+        If nothing has that name, or its parameters do not fit.
     """
     if isinstance(spec, base):
         return spec
@@ -67,7 +95,7 @@ def resolve(base, spec, what):
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
 
 
-def split_settings(spec, names, what):
+def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
     """A string without those of its settings that have these names, and these settings as a dict.
 
     >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
@@ -79,13 +107,13 @@ def split_settings(spec, names, what):
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
-def _family(base):
+def _family(base: type[C]) -> Iterator[type[C]]:
     yield base
     for cls in base.__subclasses__():
         yield from _family(cls)
 
 
-def _parse_settings(settings, spec, what):
+def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
     parsed = {}
     for setting in _split(settings):
         key, equals, value = (part.strip() for part in setting.partition("="))
@@ -95,13 +123,13 @@ def _parse_settings(settings, spec, what):
     return parsed
 
 
-def _split(settings):
+def _split(settings: str) -> list[str]:
     """Settings between commas that are in no brackets and no quotation marks."""
     parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
     return [part for part in parts if part.strip()]
 
 
-def _parse_value(value):
+def _parse_value(value: str) -> Any:
     """A value as Python writes it; words, and lists of words, do without quotation marks."""
     try:
         return ast.literal_eval(value)

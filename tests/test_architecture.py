@@ -9,13 +9,14 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_cache"}
+LEAVES = {"exceptions", "_checks", "_components", "_cache"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 FILES = {"_files", "_archive"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 #: Each subpackage or module, and those whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
+    "_checks": {"exceptions"},
     "_components": {"exceptions"},
     "_files": set(),
     "_cache": set(),
@@ -23,11 +24,11 @@ MAY_IMPORT = {
     **dict.fromkeys(GROUND, LEAVES),
     "groups": LEAVES | {"kernels", "structures"},
     # until its loop leaves the machines to omkl.distributed, online asks it for workers
-    "online": LEAVES | GROUND | FILES | {"groups", "distributed"},
+    "online": LEAVES | GROUND | FILES | {"groups", "distributed", "persistence"},
     "batch": LEAVES | GROUND,
     "distributed": LEAVES | GROUND | {"groups"},
     "data": LEAVES | FILES | {"groups", "structures"},
-    "persistence": LEAVES | FILES | LEARNING,
+    "persistence": LEAVES | FILES,
     "estimators": LEAVES | FILES | LEARNING | {"data", "distributed", "persistence"},
     "reports": LEAVES | FILES | LEARNING | {"data", "estimators"},
     "cli": LEAVES | FILES | LEARNING | {"data", "distributed", "estimators", "reports"},

@@ -1,5 +1,10 @@
 """The O(p) side of a model: one scale, norm and average a group, for all banks in one place."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from omkl.exceptions import InputError
@@ -46,7 +51,7 @@ class GroupState:
         How much proximal steps have taken from each norm, all rounds together.
     """
 
-    def __init__(self, banks):
+    def __init__(self, banks: Sequence[Any]) -> None:
         names = [name for bank in banks for name in bank.names]
         repeated = {name for name in names if names.count(name) > 1}
         if repeated:
@@ -73,7 +78,7 @@ class GroupState:
             bank.attach(GroupStateView(self, first, first + len(bank.names)))
             first += len(bank.names)
 
-    def rebuilt(self, banks):
+    def rebuilt(self, banks: Sequence[Any]) -> GroupState:
         """State for banks that have gained groups: what is known of the others is kept, new groups are empty."""
         grown = GroupState(banks)
         indices = [grown.names.index(name) for name in self.names]
@@ -84,24 +89,24 @@ class GroupState:
         return grown
 
     @property
-    def norms(self):
+    def norms(self) -> np.ndarray:
         """Group norms ``b_k = s_k ||v_k||`` of the current model."""
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
-    def begin_forward_backward(self, rate, decay=1.0):
+    def begin_forward_backward(self, rate: float, decay: float = 1.0) -> None:
         jit.begin_forward_backward(
             self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
-    def begin_dual_averaging(self, weight, base):
+    def begin_dual_averaging(self, weight: float, base: float) -> None:
         jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
 
-    def measure(self):
+    def measure(self) -> np.ndarray:
         """Norms of the point that the proximal step starts from, ``base_k ||v_k||``; the array is reused."""
         jit.measure(self.bases, self.square_norms, self._before)
         return self._before
 
-    def rescale(self, after, radius, forgets):
+    def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[int, float]:
         """Give the groups these norms (penalised groups come first), within the ball.
 
         Returns
@@ -117,19 +122,19 @@ class GroupState:
             self.empty, self.activated, self.deactivated, self.total_shrinkage, low, high,
         )  # fmt: skip
 
-    def discount(self, factor):
+    def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average, of which the banks hold the other part."""
         self.averages *= factor
         self.total_weight *= factor
         self.pending_weight *= factor
 
-    def changes(self):
+    def changes(self) -> dict[str, np.ndarray]:
         """What happened to the groups since the group state was new, for :meth:`mix`; no round may follow."""
         self.averages += self.pending_weight * self.scales
         self.pending_weight = 0.0
         return {**{name: getattr(self, name) for name in _CHANGED}, "weight": np.array(self.total_weight)}
 
-    def mix(self, changes, weights, scales):
+    def mix(self, changes: list[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
         """Take the mixed scales and averages of shards; returns how the banks must mix, a :class:`Mixture`.
 
         Parameters
@@ -147,18 +152,18 @@ class GroupState:
         self.pending_weight = 0.0
         return mixture
 
-    def average_weights(self):
+    def average_weights(self) -> tuple[np.ndarray, float]:
         """``(a_k, W)`` with the current model counted in: the average is ``(a_k v_k + u_k) / W``."""
         return self.averages + self.pending_weight * self.scales, self.total_weight
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """Every number that a checkpoint needs."""
         return {
             **{name: getattr(self, name) for name in _SAVED},
             "weights": np.array([self.total_weight, self.pending_weight]),
         }
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         for name in _SAVED:
             getattr(self, name)[:] = state[name]
         self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
@@ -172,6 +177,10 @@ class GroupStateView:
         self.groups = slice(first, last)
         for name in _SEEN:
             setattr(self, name, getattr(whole, name)[self.groups])
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> np.ndarray: ...
 
     def __reduce__(self) -> tuple:
         # views of the group state must be views again in a copy

@@ -1,5 +1,7 @@
 """What the groups of a sequence model see: encoded tokens of one sequence or of many."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,22 +45,22 @@ class Tokens:
         if self.n_features is None:
             self.n_features = 0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
-    def n_tokens(self):
+    def n_tokens(self) -> int:
         return int(self.offsets[-1])
 
-    def sequence(self, s):
+    def sequence(self, s: int) -> Span:
         """One sequence, as the trainer and the groups take it."""
         return Span(self, self.offsets.item(s), self.offsets.item(s + 1))
 
-    def everything(self):
+    def everything(self) -> Span:
         """All sequences as one block of tokens: what batch prediction scores at once."""
         return Span(self, 0, self.n_tokens)
 
-    def only(self, sequences):
+    def only(self, sequences: np.ndarray) -> Tokens:
         """Some of the sequences as tokens of their own, which share no memory with these."""
         lengths = np.diff(self.offsets)[sequences]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -72,7 +74,7 @@ class Tokens:
         views = {name: view[tokens] for name, view in self.views.items()}
         return Tokens(offsets, features, views, self.n_features)
 
-    def block(self, first, last):
+    def block(self, first: int, last: int) -> Tokens:
         """The sequences ``first .. last - 1`` as tokens of their own, sharing memory."""
         low, high = int(self.offsets[first]), int(self.offsets[last])
         features = self.features
@@ -90,5 +92,5 @@ class Span:
     low: int
     high: int
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.high - self.low

@@ -41,10 +41,10 @@ class Pair:
             return self
         key = repr(columns)
         if key not in self._on_columns:
-            self._on_columns[key] = self._restricted(columns)
+            self._on_columns[key] = self._part(columns)
         return self._on_columns[key]
 
-    def _restricted(self, columns: Positions) -> "Pair":
+    def _part(self, columns: Positions) -> "Pair":
         return Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
 
     @cached_property
@@ -100,7 +100,8 @@ class Kernel(Component):
         Which part of the input the kernel sees: columns by name (``"age"``, where inputs are data frames, streams of
         tables or dicts of numbers), by position (``1``, or a range, ``slice(0, 128)`` or ``"0:128"``), or several,
         ``["age", "income"]``; or the name of a view, where inputs are dicts that hold arrays. Everything by default.
-        In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``.
+        In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"``
+        stands for all columns with such names.
     explicit : bool, optional
         Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
         kernels with a finite feature map.
@@ -141,12 +142,13 @@ class Kernel(Component):
         omkl.exceptions.InputError
             If there is no such column.
         """
-        return self._on(find_columns(self.on, n_columns, names, self.name))
+        return self.restricted(find_columns(self.on, n_columns, names, self.name))
 
-    def _on(self, columns: Positions) -> Self:
-        placed = self._copy()
-        placed.on = columns
-        return placed
+    def restricted(self, on: On | list) -> Self:
+        """This kernel on some columns, whatever it was on before."""
+        restricted = self._copy()
+        restricted.on = parse_on(on)
+        return restricted
 
     def fit(self, X: ArrayLike) -> Self:
         """A kernel like this one with everything set that it learns from training data.

@@ -1,5 +1,6 @@
 """Which columns of an input a kernel is on: by position, as a range, or by name. Batch and online select alike."""
 
+import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -81,7 +82,8 @@ def find_columns(on: On, n_columns: int, names: Sequence[str] | None = None, ker
     if isinstance(on, slice):
         found = range(n_columns)[on]
     else:
-        found = [_position(item, n_columns, names, kernel) for item in (on if isinstance(on, tuple) else (on,))]
+        items = on if isinstance(on, tuple) else (on,)
+        found = [column for item in items for column in _positions(item, n_columns, names, kernel)]
     if not len(found):
         raise InputError(
             f"The kernel {kernel!r} selects columns {format_on(on)}, which are none: inputs have {n_columns}."
@@ -90,26 +92,27 @@ def find_columns(on: On, n_columns: int, names: Sequence[str] | None = None, ker
     return slice(low, high) if list(found) == list(range(low, high)) else tuple(found)
 
 
-def _position(item, n_columns, names, kernel):
+def _positions(item, n_columns, names, kernel):
     if not isinstance(item, str):
         if not -n_columns <= item < n_columns:
             raise InputError(
                 f"The kernel {kernel!r} selects column {item}, but inputs have {n_columns}: 0 is the first."
             )
-        return item % n_columns
+        return [item % n_columns]
     if names is None:
         raise InputError(
             f"The kernel {kernel!r} is on the column {item!r}, but the columns of the input have no names: give a data "
             "frame, or columns by position."
         )
     names = list(names)
-    if item not in names:
+    found = [names.index(item)] if item in names else [names.index(name) for name in fnmatch.filter(names, item)]
+    if not found:
         close = get_close_matches(item, names, n=1) or names[:5]
         raise InputError(
             f"The kernel {kernel!r} is on the column {item!r}, which is none of the {n_columns} columns; there is "
             f"{', '.join(map(repr, close))}."
         )
-    return names.index(item)
+    return found
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:

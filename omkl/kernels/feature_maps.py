@@ -15,6 +15,7 @@ from scipy.linalg import eigh
 from omkl._components import resolve
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, Pair, inverse_root
+from omkl.kernels.columns import On
 from omkl.kernels.gram import row_blocks
 
 #: Eigenvalues of the landmarks' kernel matrix below this part of the largest are left out: they are rounding errors.
@@ -49,6 +50,11 @@ class FeatureMap(Kernel):
         placed = super().placed(n_columns, names)
         placed.kernel = self.kernel.placed(n_columns, names)
         return placed
+
+    def restricted(self, on: On | list) -> Self:
+        restricted = super().restricted(on)
+        restricted.kernel = self.kernel.restricted(on)
+        return restricted
 
     @property
     def name(self):

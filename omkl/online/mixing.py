@@ -1,4 +1,4 @@
-r"""Iterative parameter mixing: one model from shards that are trained side by side (section 13).
+r"""Iterative parameter mixing: one model from shards that are trained side by side.
 
 Every epoch, all shards start from the same training state, make one online pass each, and send back what changed; the
 mix is the average of their parameters, weighted by the shards' sizes, in a fixed order. Averaging revives every group
@@ -19,23 +19,34 @@ McDonald, Hall, Mann (2010), Distributed training strategies for the structured 
 """
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from omkl.distributed.cluster import workers_of
 from omkl.exceptions import InputError
 from omkl.groups import Mixable, check_ability
-from omkl.online.checkpoint import Course
 from omkl.online.executors import DaskExecutor, SerialExecutor
-from omkl.online.trainer import OnlineTrainer
+from omkl.online.trainer import OnlineTrainer, Step
+from omkl.online.training_loop import serial_pass
 
 WEIGHTINGS = ("size", "uniform")
 
 
+class MixedPass(NamedTuple):
+    """A block that shards have learned: the sum of its losses, its examples, and what the epoch's record needs."""
+
+    loss: float
+    n_examples: int
+    record: dict[str, Any]
+
+    in_shards = True
+
+
 class ParameterMixing:
-    """Trains a model on shards of its examples, one process or many: the bits are the same.
+    """Learns blocks in shards, in one process or many: the bits are the same. A ``make_pass`` of the training loop.
 
     Parameters
     ----------
@@ -55,6 +66,7 @@ class ParameterMixing:
         self.n_shards = int(n_shards)
         self.executor = executor
         self.weighting = weighting
+        self._examples = None  # those that the executor holds
 
     @classmethod
     def over(cls, client=None, shards=None):
@@ -68,89 +80,58 @@ class ParameterMixing:
         for_client = partial(DaskExecutor, client)
         return cls(len(workers_of(client)) if shards is None else shards, for_client)
 
-    def fit(self, trainer, examples, *, epochs=1, rng=None, callbacks=(), progress=False, keeper=None):
-        """As :meth:`omkl.online.OnlineTrainer.fit`, with every epoch made by the shards side by side.
+    def __call__(
+        self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, report: Callable
+    ) -> Iterator[MixedPass | Step]:
+        """Learn a block, as a :class:`~omkl.online.TrainingLoop` asks for it.
 
-        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in a fresh random order every epoch. With one shard
-        this is that ``fit``, bit for bit. Rounds may happen elsewhere: where a callback has it, ``on_pass(trainer,
-        loss, rounds)`` is called after every mix, with the sum of the losses and their number, in place of
-        ``on_round``. A ``keeper`` writes checkpoints between epochs.
+        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in an order of its own. With one shard the bits are
+        those of :func:`~omkl.online.serial_pass`; fewer examples than shards, as the last ones of a stream, are
+        learned here, one after the other.
 
         Parameters
         ----------
+        trainer : OnlineTrainer
         examples : sequence of Example
             With ``part(indices)``, which makes a sequence of its own of some of them.
-
-        Returns
-        -------
-        history : list of dict
-            The records have more: ``examples``, ``shard_losses``, ``shard_seconds`` (of each pass: those that passed,
-            those of CPU), ``mixing_seconds``, and the ``bytes`` that the shards sent back.
-        """
-        self.check_callbacks(callbacks)
-        sizes, run = self._shards(trainer, examples)
-        trainer.schedule.plan(trainer.round + epochs * max(sizes))
-        for callback in callbacks:
-            getattr(callback, "on_start", _nothing)(trainer, examples)
-        course = Course()
-        course.note(rng)
-        if keeper is not None:
-            keeper.restore(trainer, course, callbacks)
-            course.rewind(rng)
-        with _Progress(epochs * len(examples), (course.epoch - 1) * len(examples), progress) as bar:
-            while course.epoch <= epochs and not course.finished:
-                started = time.perf_counter()
-                orders = [np.arange(n) if rng is None else rng.permutation(n) for n in sizes]
-                changes = run(trainer.state(), orders, bar.report)
-                passed = time.perf_counter()
-                self._mix(trainer, changes, np.array(sizes))
-                now = time.perf_counter()
-                record = _record(trainer, course.epoch, changes, sizes, now - started, now - passed)
-                course.history.append(record)
-                bar.end_epoch(record, np.count_nonzero(trainer.norms))
-                stopped = tell_of_pass(callbacks, trainer, record["loss"] * len(examples), len(examples))
-                stopped |= any([callback(trainer, record) for callback in callbacks])
-                course.next_epoch(rng)
-                course.finished = stopped
-                if keeper is not None and keeper.due(len(examples)):
-                    keeper.write(trainer, course, callbacks)
-        if keeper is not None:
-            keeper.end(trainer, course, callbacks)
-        return course.history
-
-    def one_pass(self, trainer, examples):
-        """One mixed pass over examples in their order, such as those of a stream that are at hand.
-
-        Shards are as in :meth:`fit`; fewer examples than shards are learned here, one after the other.
-
-        Returns
-        -------
-        loss : float
-            Sum of the losses, each before its update.
+        orders : callable
+            ``orders(sizes)`` gives an order of each shard.
+        done : int
+            0, but for examples that are learned here.
+        report : callable
+            ``report(n_examples, loss)`` is told now and then how far all shards together have come.
         """
         if len(examples) < self.n_shards:
-            return sum(trainer.update(*examples[i]).loss for i in range(len(examples)))
-        sizes, run = self._shards(trainer, examples)
-        changes = run(trainer.state(), [np.arange(n) for n in sizes], _nothing)
+            yield from serial_pass(trainer, examples, orders, done, report)
+            return
+        started = time.perf_counter()
+        if self._examples is not examples:
+            parts = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
+            self._examples, self._sizes, self._executor = examples, list(map(len, parts)), self.executor(parts)
+        sizes, reports = self._sizes, _Reports(report)
+        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
+        changes = self._executor.run(task, trainer.state(), orders(sizes), reports)
+        passed = time.perf_counter()
         self._mix(trainer, changes, np.array(sizes))
-        return sum(float(change["loss"]) for change in changes)
+        now = time.perf_counter()
+        losses = [float(change["loss"]) for change in changes]
+        yield MixedPass(sum(losses), sum(sizes), _record(changes, losses, sizes, now - started, now - passed))
 
-    def check_callbacks(self, callbacks):
-        """Raise an InputError where a callback would have to see single rounds."""
+    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
+        """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
         for callback in callbacks:
-            if hasattr(callback, "on_round") and not hasattr(callback, "on_pass"):
+            if hasattr(callback, "on_round") and not hasattr(callback, "on_block"):
                 raise InputError(
                     f"{type(callback).__name__} looks at single rounds, which shards make elsewhere: leave client= "
-                    "and shards= out, or give it on_pass(trainer, loss, rounds), which is called after every mix."
+                    "and shards= out, or give it on_block(trainer, block), which is called after every mix."
                 )
-
-    def _shards(self, trainer, examples):
-        """Sizes of the shards, and what makes a pass over each from a state, in some orders."""
-        self._check(trainer, examples)
-        places = [np.arange(j, len(examples), self.n_shards) for j in range(self.n_shards)]
-        executor = self.executor([examples.part(own) for own in places])
-        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
-        return list(map(len, places)), partial(executor.run, task)
+        if source.n_examples is not None and self.n_shards > source.n_examples:
+            raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
+        check_ability(
+            trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
+        )
+        if getattr(trainer.average, "period", None):
+            raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 
     def _mix(self, trainer, changes, sizes):
         if self.n_shards == 1:
@@ -159,20 +140,6 @@ class ParameterMixing:
         else:
             sizes = sizes if self.weighting == "size" else np.ones(self.n_shards)
             trainer.mix(changes, sizes / sizes.sum())
-
-    def _check(self, trainer, examples):
-        if self.n_shards > len(examples):
-            raise InputError(f"{len(examples)} examples do not make {self.n_shards} shards: ask for fewer.")
-        check_ability(
-            trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
-        )
-        if getattr(trainer.average, "period", None):
-            raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
-
-
-def tell_of_pass(callbacks, trainer, loss, rounds):
-    """Tell the callbacks that want it of a pass that shards have made; returns whether one of them ends training."""
-    return any([callback.on_pass(trainer, loss, rounds) for callback in callbacks if hasattr(callback, "on_pass")])
 
 
 def blueprint(trainer):
@@ -227,47 +194,23 @@ def pass_over_shard(make_trainer, alone, state, shard, order, report):
     return {**changes, "loss": np.array(loss), "seconds": np.array(seconds)}
 
 
-def _record(trainer, epoch, changes, sizes, seconds, mixing_seconds):
-    losses = [float(change["loss"]) for change in changes]
-    return {
-        **trainer._record(epoch, sum(losses) / sum(sizes), seconds),
-        "examples": sum(sizes),
-        "shard_losses": [loss / n for loss, n in zip(losses, sizes)],
-        "shard_seconds": [change["seconds"].tolist() for change in changes],
-        "mixing_seconds": mixing_seconds,
-        "bytes": sum(array.nbytes for change in changes for array in change.values()),
-    }
+def _record(changes, losses, sizes, seconds, mixing_seconds):
+    """What a mix adds to the record of an epoch."""
+    record = {"shards": len(sizes)}
+    for j, (change, loss, n) in enumerate(zip(changes, losses, sizes), 1):
+        passed, cpu = change["seconds"].tolist()
+        record |= {f"loss:shard{j}": loss / n, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
+    sent = sum(array.nbytes for change in changes for array in change.values())
+    return {**record, "pass_seconds": seconds, "mixing_seconds": mixing_seconds, "bytes": sent}
 
 
-class _Progress:
-    """One progress bar over the examples of all shards."""
+class _Reports:
+    """Sums up what the shards report of the block at hand."""
 
-    def __init__(self, total, done, shown):
-        self._bar = tqdm(
-            total=total, initial=done, unit=" examples", delay=1, leave=False, disable=None if shown else True
-        )
+    def __init__(self, report):
+        self._report = report
         self._done = {}
-        self._before = done
 
-    def report(self, shard, count, loss):
-        """A shard has met so many examples of the epoch, with this sum of losses."""
+    def __call__(self, shard, count, loss):
         self._done[shard] = count, loss
-        done, losses = map(sum, zip(*self._done.values()))
-        self._bar.n = self._before + done
-        self._bar.set_postfix(loss=f"{losses / max(done, 1):.4g}")
-
-    def end_epoch(self, record, groups):
-        self._done = {}
-        self._before += record["examples"]
-        self._bar.n = self._before
-        self._bar.set_postfix(epoch=record["epoch"], loss=f"{record['loss']:.4g}", groups=groups)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._bar.close()
-
-
-def _nothing(*_):
-    """Stands in for a hook that a callback does not have."""
+        self._report(*map(sum, zip(*self._done.values())))
