@@ -46,9 +46,7 @@ NOT_YET_TYPED: set[str] = {
     "omkl.estimators.classes",
     "omkl.estimators.design",
     "omkl.estimators.loading",
-    "omkl.estimators.mkl",
     "omkl.estimators.sparse_linear",
-    "omkl.groups.template_bank",
     "omkl.kernels.checks",
     "omkl.kernels.feature_maps",
     "omkl.kernels.functions",
@@ -56,9 +54,7 @@ NOT_YET_TYPED: set[str] = {
     "omkl.kernels.low_rank",
     "omkl.kernels.slots",
     "omkl.kernels.stack",
-    "omkl.online.averaging",
     "omkl.online.predictor",
-    "omkl.online.schedules",
     "omkl.online.trainer",
 }
 

@@ -1,6 +1,5 @@
 """What is the same in banks whose parameters are a table of weights."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ class TableBank(Bank):
     """
 
     table: np.ndarray
-    recompute_norms: Callable[[], None]
 
     @property
     def nbytes(self) -> int:
