@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from omkl.structures.base import Potentials
 from omkl.structures.multiclass import UnaryPotentials
 
 
@@ -19,15 +18,18 @@ class Scalar:
     """
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
+        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, 1)))
 
-    def decode(self, potentials: Potentials) -> float:
+    def decode(self, potentials: UnaryPotentials) -> float:
+        """The number itself."""
         return float(potentials.unary[0, 0])
 
-    def decode_many(self, potentials: Potentials, offsets: np.ndarray) -> np.ndarray:
+    def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
+        """The numbers of several inputs at once."""
         return potentials.unary[:, 0]
 
-    def prediction(self, potentials: Potentials) -> np.ndarray:
+    def prediction(self, potentials: UnaryPotentials) -> np.ndarray:
         """The number as losses take it, an array of shape (1,)."""
         return potentials.unary[:, 0]
 
