@@ -10,6 +10,7 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupState, Growable, HasCoordinates, check_ability
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
+from omkl.regularizers import L21
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
@@ -336,11 +337,8 @@ class OnlineTrainer:
 
     def kernel_weights(self):
         """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
-        norms = self.norms
-        weights = norms if self._bound is None else self._bound.kernel_weights(norms)
-        weights = np.where(norms > 0, weights, 0.0)
-        total = weights.sum()
-        return dict(zip(self.group_names, (weights / total if total > 0 else weights).tolist()))
+        weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
+        return dict(zip(self.group_names, weights.tolist()))
 
     def regroup(self):
         """Make room in the group state for groups that banks have gained."""
