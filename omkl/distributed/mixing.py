@@ -219,7 +219,7 @@ def _record(
     changes: list[dict[str, np.ndarray]], losses: list[float], sizes: list[int], seconds: float, mixing_seconds: float
 ) -> dict[str, Any]:
     """What a mix adds to the record of an epoch."""
-    record = {"shards": len(sizes)}
+    record: dict[str, Any] = {"shards": len(sizes)}
     for j, (change, loss, n) in enumerate(zip(changes, losses, sizes), 1):
         passed, cpu = change["seconds"].tolist()
         record |= {f"loss:shard{j}": loss / n, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
