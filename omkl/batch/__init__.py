@@ -1,7 +1,8 @@
 """Batch multiple kernel learning, with certificates."""
 
-from omkl.batch.core.path import largest_strength, regularization_path
-from omkl.batch.core.problem import Certificate, Expansion, Problem, certify, evaluate
+from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.path import PathPoint, regularization_path
+from omkl.batch.core.problem import BaseProblem, Certificate, certify
 from omkl.batch.core.solver import Solution, Solver
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.dal import DAL
@@ -10,6 +11,7 @@ from omkl.batch.design.path import solve_path
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, certify_linear
 from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
+from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
 from omkl.batch.mkl.soft_threshold import IterativeSoftThresholding
 from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.wrappers.cutting_planes import SILP, LevelMKL
@@ -21,17 +23,20 @@ __all__ = [
     "DAL",
     "IST",
     "SILP",
+    "BaseProblem",
     "Certificate",
     "ColumnGroups",
     "DesignProblem",
     "DesignSolver",
     "Expansion",
+    "GapMonitor",
     "HessianMKL",
     "IterativeSoftThresholding",
     "LevelMKL",
     "LinearModel",
     "LpNormMKL",
     "OneStep",
+    "PathPoint",
     "Problem",
     "SimpleMKL",
     "Solution",
@@ -42,8 +47,7 @@ __all__ = [
     "as_design",
     "certify",
     "certify_linear",
-    "evaluate",
-    "largest_strength",
     "regularization_path",
+    "smallest_c",
     "solve_path",
 ]

@@ -124,10 +124,25 @@ class BatchMKL(CertifiedEstimator):
             )
         ((_, target),) = targets
         problem = Problem(self._stack(source, client), target, loss, regularizer, 1.0, self.fit_intercept)
-        records = regularization_path(solver, problem, C, self.tol, self.max_iter)
-        worst = max(records, key=lambda record: record["dual_gap"])
-        self._warn_above_tolerance(worst["dual_gap"], worst["n_iter"])
-        return records
+        points = list(regularization_path(solver, problem, C, self.tol, self.max_iter))
+        worst = max((point.solution for point in points), key=lambda solution: solution.certificate.gap)
+        self._warn_above_tolerance(worst.certificate.gap, worst.n_iter)
+        return [self._record(point, regularizer) for point in points]
+
+    @staticmethod
+    def _record(point, regularizer):
+        solution, certificate = point.solution, point.solution.certificate
+        return {
+            "C": point.strength,
+            "kernel_weights": _shares(regularizer.kernel_weights(certificate.norms) * (certificate.norms > 0)),
+            "active": len(solution.model.active),
+            "dual_gap": certificate.gap,
+            "objective": certificate.primal,
+            "intercept": solution.model.intercept,
+            "n_iter": solution.n_iter,
+            "seconds": point.seconds,
+            "model": solution.model,
+        }
 
     def _warn_above_tolerance(self, gap, n_iter):
         if gap > self.tol:

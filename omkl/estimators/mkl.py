@@ -15,7 +15,7 @@ from omkl.exceptions import InputError
 class MKLClassifier(BatchClassifier, BatchMKL):
     r"""Classifier whose combination of kernels is learned with it, and certified by a duality gap.
 
-    .. math:: \min_{f_m, b} \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + C\, \psi(\|f_1\|, \ldots, \|f_M\|)
+    .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class MKLClassifier(BatchClassifier, BatchMKL):
         takes what the solver is for: "block1" for most, "mkl" for these, "elastic-net" for "one-step",
         "elastic-net-weights" for "gmkl".
     C : float > 0
-        Strength of the regularizer on the summed loss: the larger, the fewer kernels.
+        Weight of the losses: the larger, the closer the fit, as in scikit-learn's SVC.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
         Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are the fast ones; "ista" and "fista" are for smooth
         losses; the others alternate between kernel weights and a support vector machine, and are for the hinge.
@@ -83,7 +83,7 @@ class MKLClassifier(BatchClassifier, BatchMKL):
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier(["linear", "gaussian"], C=0.1).fit(X, y)
+    >>> model = MKLClassifier(["linear", "gaussian"], C=10.0).fit(X, y)
     >>> bool(model.score(X, y) > 0.95 and model.dual_gap_ <= 0.01)
     True
     """
@@ -182,7 +182,7 @@ history_
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, size=(80, 2))
-    >>> model = MKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], C=0.1).fit(X, np.sin(X[:, 0]))
+    >>> model = MKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], C=10.0).fit(X, np.sin(X[:, 0]))
     >>> model.kernel_weights_["gaussian:on=0:1"] > 0.8
     True
     """

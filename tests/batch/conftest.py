@@ -27,7 +27,7 @@ REGULARIZERS = {
 }
 
 
-def make_random_problem(loss, regularizer, C=0.3, intercept=True, seed=0):
+def make_random_problem(loss, regularizer, C=10 / 3, intercept=True, seed=0):
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(M, N, 5)) / np.sqrt(5)
     loss = LOSSES[loss][0]
@@ -42,7 +42,7 @@ def solve_generically(problem, factors, loss, regularizer):
     bias = cp.Variable() if problem.intercept else 0.0
     z = sum(factor @ w for factor, w in zip(factors, weights)) + bias
     norms = cp.hstack([cp.norm(w, 2) for w in weights])
-    objective = LOSSES[loss][1](problem.y, z) + problem.C * REGULARIZERS[regularizer][1](norms)
+    objective = problem.C * LOSSES[loss][1](problem.y, z) + REGULARIZERS[regularizer][1](norms)
     value = cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
     # w = F' alpha has a solution, as F has full column rank
     coefficients = np.array([np.linalg.pinv(factor.T) @ w.value for factor, w in zip(factors, weights)])

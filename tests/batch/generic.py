@@ -40,7 +40,7 @@ PENALTIES = {
 }  # fmt: skip
 
 
-def small_problem(loss, penalty, intercept=True, C=0.3, n=14, n_kernels=4, seed=0):
+def small_problem(loss, penalty, intercept=True, C=10 / 3, n=14, n_kernels=4, seed=0):
     """A problem, and the factors F of its kernels F F'."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(n_kernels, n, 5)) / np.sqrt(5)
@@ -57,6 +57,6 @@ def generic_optimum(problem, factors, loss, penalty):
     norms = cp.Variable(len(factors), nonneg=True)
     constraints = [cp.norm(w, 2) <= norms[k] for k, w in enumerate(coordinates)]
     penalized = PENALTIES[penalty][1](norms, constraints)
-    objective = cp.Minimize(LOSSES[loss][1](problem.y, outputs) + problem.C * penalized)
+    objective = cp.Minimize(problem.C * LOSSES[loss][1](problem.y, outputs) + penalized)
     tight = {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8}
     return cp.Problem(objective, constraints).solve(solver=cp.CLARABEL, **tight)

@@ -1,6 +1,6 @@
 """Online MKL on a finite set, over and over: it ends at the optimum that batch MKL certifies for the same objective.
 
-Online: ``(1/(C m)) R(theta) + (1/m) sum hinge``; batch: ``sum hinge + (1/C) R``. With two classes an output scores
+Online: ``(1/(C m)) R(theta) + (1/m) sum hinge``; batch: ``C sum hinge + R``. With two classes an output scores
 ``y z / 2`` for the one potential z, so that the structured hinge is the hinge of the margin ``y z``.
 """
 
@@ -43,7 +43,7 @@ def data():
 @pytest.mark.parametrize("C", [0.3, 3.0])
 def test_many_passes_end_at_the_certified_optimum(data, C, intercept):
     X, y, stack = data
-    problem = Problem(stack, y, Hinge(), SquaredL21(), 1.0 / C, intercept)
+    problem = Problem(stack, y, Hinge(), SquaredL21(), C, intercept)
     optimum = Spicy().solve(problem, tol=1e-6).certificate
     assert optimum.gap <= 1e-6
     excess = []
@@ -71,7 +71,7 @@ def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, expl
     columns = {f"kernel {k}": f"{5 * k}:{5 * k + 5}" for k in range(len(factors))}
     online = OnlineMKLRegressor(
         {group: Linear(normalize=None, on=on, explicit=explicit) for group, on in columns.items()}, loss=problem.loss,
-        regularizer=problem.regularizer, C=1.0 / problem.C, epochs=1500, eta0=0.2, schedule="linear", average=None,
+        regularizer=problem.regularizer, C=problem.C, epochs=1500, eta0=0.2, schedule="linear", average=None,
         verbose=False, random_state=0,
     ).fit(X, problem.y)  # fmt: skip
     reached = problem.primal(online.predict(X), np.array([online.history_[-1]["norms"][group] for group in columns]))

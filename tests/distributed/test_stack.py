@@ -99,13 +99,13 @@ def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
 
 
 CASES = [
-    (Spicy(), Logistic(), L21(), 0.1),
-    (Spicy(), Hinge(), L21(), 0.1),
-    (Spicy(), Logistic(), ElasticNet(0.5), 0.1),
-    (Spicy(), Hinge(), ElasticNet(0.5), 0.1),
-    (Spicy(), EpsilonInsensitive(0.1), L21(), 0.1),
-    (OneStep(), Logistic(), ElasticNet(0.5), 0.1),
-    (OneStep(), Hinge(), ElasticNet(0.5), 0.1),
+    (Spicy(), Logistic(), L21(), 10.0),
+    (Spicy(), Hinge(), L21(), 10.0),
+    (Spicy(), Logistic(), ElasticNet(0.5), 10.0),
+    (Spicy(), Hinge(), ElasticNet(0.5), 10.0),
+    (Spicy(), EpsilonInsensitive(0.1), L21(), 10.0),
+    (OneStep(), Logistic(), ElasticNet(0.5), 10.0),
+    (OneStep(), Hinge(), ElasticNet(0.5), 10.0),
     (OneStep(), Hinge(), Ridge(), 1.0),
 ]
 
@@ -363,8 +363,8 @@ def test_a_partition_beyond_the_limit_of_a_worker():
 
 def test_a_classifier_fitted_on_workers_is_the_one_fitted_here(client, tmp_path):
     kernels = {str(k): kernel for k, kernel in enumerate(KERNELS[:60])}
-    here = MKLClassifier(kernels, C=0.1).fit(X, Y)
-    there = MKLClassifier(kernels, C=0.1).fit(X, Y, client=client)
+    here = MKLClassifier(kernels, C=10.0).fit(X, Y)
+    there = MKLClassifier(kernels, C=10.0).fit(X, Y, client=client)
     assert_array_equal(there.dual_coef_, here.dual_coef_)
     assert there.kernel_weights_ == here.kernel_weights_
     there.save(tmp_path / "model.npz")
@@ -380,7 +380,7 @@ def test_several_classes_share_the_kernels(client, monkeypatch):
     )
     X, y = load_iris(return_X_y=True)
     kernels = ["gaussian", "laplacian"]  # none of a low rank, which one machine would hold as a factor
-    here, there = MKLClassifier(kernels, C=0.1).fit(X, y), MKLClassifier(kernels, C=0.1).fit(X, y, client=client)
+    here, there = MKLClassifier(kernels, C=10.0).fit(X, y), MKLClassifier(kernels, C=10.0).fit(X, y, client=client)
     assert len(made) == 1
     assert_array_equal(there.decision_function(X), here.decision_function(X))
     with pytest.raises(InputError, match="ovo"):
@@ -389,7 +389,7 @@ def test_several_classes_share_the_kernels(client, monkeypatch):
 
 def test_a_regressor_on_given_matrices_and_a_path(client):
     grams = [Gaussian(sigma2=s)(X) for s in (0.5, 5.0, 50.0)]
-    model = MKLRegressor("precomputed", C=0.1)
+    model = MKLRegressor("precomputed", C=10.0)
     here, there = (model.fit(grams, X[:, 0], **on).dual_coef_ for on in ({}, {"client": client}))
     assert_array_equal(there, here)
     here, there = (model.path(grams, X[:, 0], C=3, **on) for on in ({}, {"client": client}))

@@ -184,7 +184,7 @@ def test_factors_give_the_model_that_matrices_give(cancer, solver):
 def test_predictions_on_training_samples_are_the_solvers_own(cancer, dtype):
     """The certificate, recomputed over the kernels as values of the same maps, from what the model predicts."""
     X, y = cancer
-    model = MKLClassifier(LOW_RANK, C=0.3, dtype=dtype, tol=1e-3).fit(X, y)
+    model = MKLClassifier(LOW_RANK, C=3.0, dtype=dtype, tol=1e-3).fit(X, y)
     grams = as_grams(LOW_RANK, X)
     expected = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
     assert_allclose(model.decision_function(X), expected, atol=1e-9)
@@ -206,10 +206,10 @@ def test_explicit_says_how_a_kernel_is_held(cancer):
 def test_several_classes_on_factors(multiclass, tmp_path):
     X, y = load_iris(return_X_y=True)
     kernels = ["linear", "gaussian:features=8", "gaussian:sigma2=1"]
-    model = MKLClassifier(kernels, C=0.1, multiclass=multiclass, dtype="float64", tol=1e-6).fit(X, y)
+    model = MKLClassifier(kernels, C=10.0, multiclass=multiclass, dtype="float64", tol=1e-6).fit(X, y)
     assert list(model.kernel_representations_.values()) == ["factor of rank 4", "factor of rank 8", "dense"]
     grams = as_grams(dict(zip(kernels, kernels)), X)
-    dense = MKLClassifier("precomputed", C=0.1, multiclass=multiclass, dtype="float64", tol=1e-6).fit(grams, y)
+    dense = MKLClassifier("precomputed", C=10.0, multiclass=multiclass, dtype="float64", tol=1e-6).fit(grams, y)
     assert_array_equal(model.predict(X), dense.predict(grams))
     model.save(tmp_path / "model.npz")
     loaded = omkl.load(tmp_path / "model.npz")
@@ -221,7 +221,7 @@ def test_several_classes_on_factors(multiclass, tmp_path):
 def test_a_model_of_factors_is_saved_without_its_training_inputs(rng, tmp_path):
     X = rng.normal(size=(3000, 20))
     y = np.sin(X[:, 0])
-    model = MKLRegressor({"g": "gaussian:on=0:1,sigma2=1,features=40"}, C=0.1).fit(X, y)
+    model = MKLRegressor({"g": "gaussian:on=0:1,sigma2=1,features=40"}, C=10.0).fit(X, y)
     model.save(tmp_path / "model.npz")
     assert (tmp_path / "model.npz").stat().st_size < X.nbytes / 2
     assert_array_equal(omkl.load(tmp_path / "model.npz").predict(X), model.predict(X))
@@ -230,14 +230,14 @@ def test_a_model_of_factors_is_saved_without_its_training_inputs(rng, tmp_path):
 
 def test_approximations_come_near_the_kernel(cancer):
     X, y = cancer
-    exact = MKLClassifier([Gaussian(20.0)], C=0.3, tol=1e-5).fit(X, y)
+    exact = MKLClassifier([Gaussian(20.0)], C=3.0, tol=1e-5).fit(X, y)
     distances = []
     for kernel in (
         FourierFeatures(Gaussian(20.0), 50),
         FourierFeatures(Gaussian(20.0), 5000),
         Nystrom(Gaussian(20.0), 300),
     ):
-        model = MKLClassifier({"g": kernel}, C=0.3, tol=1e-5).fit(X, y)
+        model = MKLClassifier({"g": kernel}, C=3.0, tol=1e-5).fit(X, y)
         distances.append(np.sqrt(np.mean((model.decision_function(X) - exact.decision_function(X)) ** 2)))
     assert distances[0] > 3 * distances[1]
     assert distances[2] < 1e-2
@@ -257,7 +257,7 @@ class TestMoreThanFitsIntoMemory:
         with pytest.warns(
             MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of 'l'"
         ):
-            model = MKLClassifier(self.KERNELS, C=0.3, dtype="float64", tol=1e-5, approximate=True).fit(X, y)
+            model = MKLClassifier(self.KERNELS, C=3.0, dtype="float64", tol=1e-5, approximate=True).fit(X, y)
         assert all("factor of rank" in held for held in model.kernel_representations_.values())
         assert model.dual_gap_ <= 1e-5
         maps = {
@@ -277,7 +277,7 @@ class TestMoreThanFitsIntoMemory:
     def test_small_ones_are_computed_anew(self, cancer, approximate):
         X, y = cancer
         with pytest.warns(MemoryWarning, match="3 kernels .* in every pass"):
-            model = MKLClassifier(self.KERNELS, C=0.3, dtype="float64", tol=1e-4, approximate=approximate).fit(X, y)
+            model = MKLClassifier(self.KERNELS, C=3.0, dtype="float64", tol=1e-4, approximate=approximate).fit(X, y)
         assert set(model.kernel_representations_.values()) == {"computed in every pass"}
 
     def test_large_ones_are_approximated(self, cancer, monkeypatch):

@@ -1,78 +1,80 @@
-"""Regularization paths: a sequence of strengths, each solved from the solution of the one before."""
+"""Regularization paths: one problem at many strengths, each solved from the solution of the one before."""
 
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from omkl.batch.core.intercept import constant_model
+from omkl.batch.core.problem import BaseProblem
+from omkl.batch.core.solver import Solution, Solver
 from omkl.exceptions import InputError
 
 
-def regularization_path(solver, problem, C=20, tol=1e-2, max_iter=None, decades=3.0):
-    """Solve a problem for many strengths.
+@dataclass
+class PathPoint:
+    """One problem of a path, solved.
+
+    Attributes
+    ----------
+    strength : float
+        Its C, or alpha.
+    solution : Solution
+    seconds : float
+        That it took.
+    """
+
+    strength: float
+    solution: Solution
+    seconds: float
+
+
+def regularization_path(
+    solver: Solver,
+    problem: BaseProblem,
+    strengths: int | ArrayLike = 20,
+    tol: float = 1e-2,
+    max_iter: int | None = None,
+    decades: float = 3.0,
+) -> Iterator[PathPoint]:
+    """Solve a problem at many strengths, from the one that regularizes most.
 
     Parameters
     ----------
     solver : Solver
-    problem : Problem
-        Its own C is not used.
-    C : int or array
-        The strengths, or how many, spread evenly in the logarithm below :func:`largest_strength`.
+        Of kernels, or of design matrices.
+    problem : Problem or DesignProblem
+        Its own C, or alpha, is not used.
+    strengths : int or array of floats > 0
+        Values of C (or alpha), or how many, evenly in the logarithm from the one at which a constant is optimal.
     tol, max_iter
-        As for :meth:`omkl.batch.Solver.solve`.
+        As for :meth:`Solver.solve`.
     decades : float
-        How far down a number of strengths reaches.
+        How far a number of strengths reaches.
 
-    Returns
-    -------
-    list of dict
-        For each strength, from the largest: ``C``, ``kernel_weights`` (M,) summing to one (or all 0), ``active``
-        (number of kernels), ``dual_gap`` (relative), ``objective``, ``intercept``, ``n_iter``, ``seconds``, ``model``
-        (an :class:`~omkl.batch.Expansion`).
-    """
-    strengths = descending_strengths(C, lambda: largest_strength(problem), decades)
-    records, start = [], None
-    for strength in strengths.tolist():
-        started = time.perf_counter()
-        solution = solver.solve(replace(problem, C=strength), tol, max_iter, start=start)
-        start, certificate = solution.start, solution.certificate
-        weights = problem.regularizer.kernel_weights(certificate.norms)
-        weights = np.where(certificate.norms > 0, weights, 0.0)
-        records.append({
-            "C": strength,
-            "kernel_weights": weights / weights.sum() if weights.any() else weights,
-            "active": len(solution.model.active),
-            "dual_gap": certificate.gap,
-            "objective": certificate.primal,
-            "intercept": solution.model.intercept,
-            "n_iter": solution.n_iter,
-            "seconds": time.perf_counter() - started,
-            "model": solution.model,
-        })  # fmt: skip
-    return records
-
-
-def descending_strengths(C, largest, decades):
-    """Strengths from the largest: those given, or so many, spread evenly in the logarithm below ``largest()``.
+    Yields
+    ------
+    PathPoint
 
     Raises
     ------
     omkl.exceptions.InputError
-        If C is neither a number of strengths nor strengths that are finite and > 0.
+        If strengths are neither a number of them nor values that are finite and > 0.
     """
-    if isinstance(C, (int, np.integer)) and C >= 1:
-        C = np.geomspace(1.0, 10.0**-decades, C) * largest()
-    strengths = np.sort(np.asarray(C, dtype=np.float64).ravel())[::-1]
-    if not len(strengths) or not np.isfinite(strengths).all() or strengths[-1] <= 0:
-        raise InputError(f"C must be a number of strengths, or strengths that are finite and > 0, not {C!r}.")
-    return strengths
+    start = None
+    for strength in _in_order(problem, strengths, decades).tolist():
+        began = time.perf_counter()
+        solution = solver.solve(problem.at(strength), tol, max_iter, start)
+        start = solution.start
+        yield PathPoint(strength, solution, time.perf_counter() - began)
 
 
-def largest_strength(problem):
-    r"""The least C at which a constant is optimal under the block 1-norm.
-
-    That is :math:`\max_m \|\rho\|_{K_m}` at the best constant. Other regularizers shrink all kernels from there on.
-    """
-    _, rho = constant_model(problem.loss, problem.y, problem.intercept)
-    return float(np.sqrt(problem.kernels.quadratics(rho).max()))
+def _in_order(problem: BaseProblem, strengths: int | ArrayLike, decades: float) -> np.ndarray:
+    """The strengths, the one that regularizes most first: as a problem orders its own."""
+    if isinstance(strengths, (int, np.integer)) and strengths >= 1:
+        return problem.strengths(int(strengths), decades)
+    values = np.sort(np.asarray(strengths, dtype=np.float64).ravel())
+    if not len(values) or not np.isfinite(values).all() or values[0] <= 0:
+        raise InputError(f"Give a number of strengths, or strengths that are finite and > 0, not {strengths!r}.")
+    return values if problem.larger_fits_closer else values[::-1]

@@ -1,94 +1,131 @@
-r"""The problem that every batch solver solves, its dual, and the certificate that says how well it was solved."""
+r"""What batch problems have in common: a weighted loss, a regularizer, the dual and the certificate.
 
+Kernels and design matrices are two operators behind one problem
+
+.. math:: \min\ \sum_i c_i\, l(y_i, z_i + b) + \lambda\, \psi(b_1, \ldots, b_G)
+
+with predictions z linear in the model, and the norms :math:`b_g` of its groups. Its dual is
+:math:`\max_\rho -\sum_i c_i l^*(y_i, -\rho_i / c_i) - \lambda \psi^*(\beta(\rho) / \lambda)`, with
+:math:`\sum_i \rho_i = 0` where there is an intercept, and the dual norms :math:`\beta_g(\rho)` of the operator:
+:math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
+"""
+
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from omkl.kernels import KernelStack
+from omkl.batch.core.weighted_loss import WeightedLoss
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
+#: A relative gap below this is not rounding: primal or dual are no values of the problem.
+ROUNDING = 1e-7
 
-@dataclass(frozen=True)
-class Problem:
-    r"""Multiple kernel learning on a finite set of samples.
 
-    .. math:: \min_{f_m \in H_m,\, b}\
-              \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + C\, \psi(\|f_1\|, \ldots, \|f_M\|)
+class BaseProblem(ABC):
+    """Weighted losses of predictions, plus a regularizer of norms; subclasses know how models predict.
 
-    Its dual is :math:`\max_\rho -\sum_i l^*(y_i, -\rho_i) - C\, \psi^*(\|\rho\|_{K_1} / C, \ldots)` subject to
-    :math:`\sum_i \rho_i = 0` where there is an intercept.
-
-    Parameters
+    Attributes
     ----------
-    kernels : KernelStack
     y : array of shape (N,)
     loss : PointwiseLoss
     regularizer : Regularizer
-        A function of the group norms :math:`\|f_m\|`.
-    C : float > 0
-        Regularization strength on the summed loss.
     intercept : bool
+        Whether there is a constant, not regularized.
+    penalty : float > 0
+        The weight :math:`\\lambda` of the regularizer.
     """
 
-    kernels: KernelStack
     y: np.ndarray
     loss: PointwiseLoss
     regularizer: Regularizer
-    C: float
-    intercept: bool = True
+    intercept: bool
+    penalty: float = 1.0
+    #: Whether a larger strength, C or alpha, weighs the losses, or the regularizer.
+    larger_fits_closer: ClassVar[bool] = True
 
-    def primal(self, outputs, norms):
-        """Value of the primal at predictions (N,), intercept included, and group norms."""
-        return float(self.loss.value(self.y, outputs).sum()) + self.C * self.regularizer.value(norms)
+    @property
+    @abstractmethod
+    def loss_weights(self) -> np.ndarray:
+        """The weight of each sample's loss, (N,)."""
 
-    def dual(self, rho, dual_norms):
-        r"""Value of the dual at a point (N,) with norms :math:`\|\rho\|_{K_m}` (M,); ``-inf`` where not feasible."""
-        return -float(self.loss.conjugate(self.y, rho).sum()) - self.C * self.regularizer.conjugate(dual_norms / self.C)
+    @abstractmethod
+    def dual_norms(self, rho: np.ndarray) -> np.ndarray:
+        """The norm of a dual point in every group, (G,): one pass over the operator."""
 
-    def inside(self, rho):
+    @abstractmethod
+    def evaluate(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Norms of all groups (G,) and predictions (N,) of a model, intercept included."""
+
+    @abstractmethod
+    def at(self, strength: float) -> "BaseProblem":
+        """The same problem at another C, or alpha."""
+
+    @abstractmethod
+    def strengths(self, count: int, decades: float) -> np.ndarray:
+        """So many values of C, or alpha, evenly in the logarithm, from the one at which a constant is optimal."""
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        """The losses of the problem's samples."""
+        return WeightedLoss(self.loss, self.y, self.loss_weights)
+
+    def primal(self, outputs: np.ndarray, norms: np.ndarray) -> float:
+        """Value of the primal at predictions (N,), intercept included, and group norms (G,)."""
+        return self.weighted_loss.value(outputs) + self.penalty * self.regularizer.value(norms)
+
+    def dual(self, rho: np.ndarray, dual_norms: np.ndarray) -> float:
+        """Value of the dual at a point (N,) with norms (G,), or upper bounds of these; ``-inf`` where not feasible."""
+        conjugate = self.regularizer.conjugate(dual_norms / self.penalty)
+        return -float(self.weighted_loss.conjugates(rho).sum()) - self.penalty * conjugate
+
+    def feasible_scale(self, dual_norms: np.ndarray) -> float:
+        """The largest factor in (0, 1] that makes a point of the loss's domain with these norms dual feasible."""
+        return self.regularizer.dual_scale(dual_norms / self.penalty)
+
+    def inside(self, rho: np.ndarray) -> np.ndarray:
         r"""A point near :math:`\rho` in the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept."""
-        return self.loss.balanced(self.y, rho) if self.intercept else np.clip(rho, *self.loss.domain(self.y))
+        return self.weighted_loss.balanced(rho) if self.intercept else self.weighted_loss.clipped(rho)
 
-    def feasible(self, rho):
-        r"""A dual feasible point near :math:`\rho`, and its norms in **all** kernels: one pass over them.
+    def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        r"""A dual feasible point near :math:`\rho`, and its norms in **all** groups.
 
         In three steps (section 6.1 of Suzuki and Tomioka 2011, corrected): into the domain of the loss, onto
         :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is finite.
         """
         rho = self.inside(rho)
-        dual_norms = np.sqrt(self.kernels.quadratics(rho))
-        scale = self.regularizer.dual_scale(dual_norms / self.C)
+        dual_norms = self.dual_norms(rho)
+        scale = self.feasible_scale(dual_norms)
         return scale * rho, scale * dual_norms
 
+    def dual_point(self, outputs: np.ndarray) -> np.ndarray:
+        """The dual point of predictions, :meth:`inside`."""
+        return self.inside(self.weighted_loss.dual_point(outputs))
 
-@dataclass
-class Expansion:
-    r"""A model by the representer theorem, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`: active kernels only.
+    def best_intercept(self, outputs: np.ndarray) -> float:
+        """The constant that minimises the loss of predictions plus it; 0 where the problem has none."""
+        return self.weighted_loss.best_intercept(outputs) if self.intercept else 0.0
 
-    Attributes
-    ----------
-    active : int array of shape (k,)
-        Kernels that are not zero, in increasing order.
-    coefficients : array of shape (k, N)
-    intercept : float
-    """
-
-    active: np.ndarray
-    coefficients: np.ndarray
-    intercept: float = 0.0
+    def best_constant(self) -> tuple[float, np.ndarray]:
+        """The best constant prediction (0 without an intercept), and a dual point (N,) for it."""
+        if self.intercept:
+            return self.weighted_loss.best_constant()
+        return 0.0, self.weighted_loss.dual_point(np.zeros(len(self.y)))
 
 
 @dataclass
 class Certificate:
-    """How good a model is, recomputed from the model itself over all kernels.
+    """How good a model is, recomputed from the model itself over all groups.
 
     Attributes
     ----------
     primal, dual : float
         Objective of the model, and a lower bound of the optimum.
-    norms : array of shape (M,)
-        Norm of each kernel's part of the model.
+    norms : array of shape (G,)
+        Norm of each group's part of the model.
     outputs : array of shape (N,)
         Predictions on the training samples.
     rho : array of shape (N,)
@@ -102,39 +139,35 @@ class Certificate:
     rho: np.ndarray = field(repr=False)
 
     @property
-    def gap(self):
+    def gap(self) -> float:
         """Relative duality gap: (primal - dual) / max(|primal|, tiny)."""
-        return (self.primal - self.dual) / max(abs(self.primal), np.finfo(np.float64).tiny)
+        return relative_gap(self.primal, self.dual)
+
+    def proves(self, tol: float) -> bool:
+        """Whether the gap is at most ``tol``; one below zero beyond rounding proves nothing."""
+        return -ROUNDING <= self.gap <= tol
 
 
-def certify(problem, model, rho=None):
+def relative_gap(primal: float, dual: float) -> float:
+    """(primal - dual) / max(|primal|, tiny)."""
+    return (primal - dual) / max(abs(primal), float(np.finfo(np.float64).tiny))
+
+
+def certify(problem: BaseProblem, model: Any, rho: np.ndarray | None = None) -> Certificate:
     r"""The duality gap of a model.
 
     Parameters
     ----------
-    problem : Problem
-    model : Expansion
+    problem : Problem or DesignProblem
+    model : Expansion or LinearModel
     rho : array of shape (N,), optional
-        A dual point to start from; by default :math:`-l'` at the model's predictions, which only a loss without kinks
-        determines.
+        A dual point to start from; by default :math:`-c_i l'` at the model's predictions, which only a loss without
+        kinks determines.
 
     Returns
     -------
     Certificate
     """
-    norms, outputs = evaluate(problem.kernels, model)
-    if rho is None:
-        rho = -problem.loss.gradient(problem.y, outputs)
-    rho, dual_norms = problem.feasible(rho)
+    norms, outputs = problem.evaluate(model)
+    rho, dual_norms = problem.feasible(problem.weighted_loss.dual_point(outputs) if rho is None else rho)
     return Certificate(problem.primal(outputs, norms), problem.dual(rho, dual_norms), norms, outputs, rho)
-
-
-def evaluate(kernels, model):
-    """Norms of all kernels' parts (M,), and predictions (N,), from one pass over the active kernels."""
-    norms = np.zeros(kernels.n_kernels)
-    outputs = np.full(kernels.n_samples, model.intercept)
-    if len(model.active):
-        parts = kernels.products(model.coefficients, model.active)
-        norms[model.active] = np.sqrt(np.maximum(np.einsum("mi,mi->m", model.coefficients, parts), 0.0))
-        outputs += parts.sum(axis=0)
-    return norms, outputs

@@ -1,10 +1,11 @@
 """What a batch solver is: a problem in, a certified model out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from omkl._components import Component
-from omkl.batch.core.problem import Certificate, Expansion, Problem
+from omkl.batch.core.problem import BaseProblem, Certificate
 
 
 @dataclass
@@ -13,25 +14,24 @@ class Solution:
 
     Attributes
     ----------
-    model : Expansion
+    model : Expansion or LinearModel
     certificate : Certificate
-        Computed over all kernels from the model as it is returned.
+        Computed over all groups from the model as it is returned.
     n_iter : int
         Outer iterations.
     converged : bool
         Whether the relative gap is at most the tolerance.
     history : list of dict
-        One record an outer iteration: ``seconds`` since the start, ``primal``, ``dual``, ``gap`` (relative), ``active``
-        (number of kernels), and what the solver has to add.
+        One flat record an outer iteration: see :class:`~omkl.batch.GapMonitor`.
     start : object
         What the same solver can start a similar problem from: a warm start.
     """
 
-    model: Expansion
+    model: Any
     certificate: Certificate
     n_iter: int
     converged: bool
-    history: list[dict] = field(default_factory=list, repr=False)
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     start: Any = field(default=None, repr=False)
 
 
@@ -44,7 +44,14 @@ class Solver(Component):
     #: The regularizer that the method is for, where the user names none.
     natural_regularizer: ClassVar[str] = "block1"
 
-    def solve(self, problem: Problem, tol=1e-2, max_iter=None, start=None, on_iteration=None) -> Solution:
+    def solve(
+        self,
+        problem: BaseProblem,
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> Solution:
         """Solve to a relative duality gap of ``tol``.
 
         Parameters

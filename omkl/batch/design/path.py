@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from omkl.batch.core.path import descending_strengths
+import numpy as np
+
 from omkl.batch.design.dal import DAL
+from omkl.exceptions import InputError
 
 
 def solve_path(problem, C=20, tol=1e-3, max_iter=None, solver=None, decades=2.0):
@@ -34,3 +36,19 @@ def solve_path(problem, C=20, tol=1e-3, max_iter=None, solver=None, decades=2.0)
         solution = solver.solve(replace(problem, C=strength), tol, max_iter, start)
         start = solution.start
         yield strength, solution
+
+
+def descending_strengths(C, largest, decades):
+    """Strengths from the largest: those given, or so many, spread evenly in the logarithm below ``largest()``.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If C is neither a number of strengths nor strengths that are finite and > 0.
+    """
+    if isinstance(C, (int, np.integer)) and C >= 1:
+        C = np.geomspace(1.0, 10.0**-decades, C) * largest()
+    strengths = np.sort(np.asarray(C, dtype=np.float64).ravel())[::-1]
+    if not len(strengths) or not np.isfinite(strengths).all() or strengths[-1] <= 0:
+        raise InputError(f"C must be a number of strengths, or strengths that are finite and > 0, not {C!r}.")
+    return strengths

@@ -35,25 +35,25 @@ class Curvature:
     ----------
     kernels : WeightedSum
         S.
-    images : array of shape (k, N)
+    vectors : array of shape (k, N)
         ``v_m``.
-    bends : array of shape (k,)
+    rank_one_weights : array of shape (k,)
         ``b_m``, of either sign; the whole is positive semidefinite.
     """
 
-    def __init__(self, kernels, images, bends):
-        self.kernels, self.images, self.bends = kernels, images, bends
+    def __init__(self, kernels, vectors, rank_one_weights):
+        self.kernels, self.vectors, self.rank_one_weights = kernels, vectors, rank_one_weights
 
     def __matmul__(self, vector):
-        return self.kernels.product(vector) + (self.bends * (self.images @ vector)) @ self.images
+        return self.kernels.product(vector) + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
 
     def rows(self, samples):
         """Rows of the matrix: (s, N)."""
-        return self.kernels.rows(samples) + (self.images[:, samples].T * self.bends) @ self.images
+        return self.kernels.rows(samples) + (self.vectors[:, samples].T * self.rank_one_weights) @ self.vectors
 
     def diagonal(self):
         """(N,)."""
-        return self.kernels.diagonal() + self.bends @ self.images**2
+        return self.kernels.diagonal() + self.rank_one_weights @ self.vectors**2
 
 
 def solve_by_cholesky(curvature, diagonal, right, equality):
@@ -107,10 +107,10 @@ def solve_by_iterations(curvature, diagonal, right, equality):
         """The preconditioned residual; what the equality takes of it leaves the residual, too, to save its digits."""
         nonlocal multiplier
         steered = precondition(residual)
-        share = float(steered.sum() / total) if equality else 0.0
-        residual[:] -= share
-        multiplier += share
-        return steered - share * ones
+        multiple = float(steered.sum() / total) if equality else 0.0
+        residual[:] -= multiple
+        multiplier += multiple
+        return steered - multiple * ones
 
     steer()
     direction = steered = steer()
@@ -119,10 +119,10 @@ def solve_by_iterations(curvature, diagonal, right, equality):
     for _ in range(MOST_ITERATIONS):
         if norm <= enough:
             break
-        images = curvature @ direction + diagonal * direction
-        step = norm / (direction @ images)
+        change = curvature @ direction + diagonal * direction
+        step = norm / (direction @ change)
         solution += step * direction
-        residual -= step * images
+        residual -= step * change
         steered = steer()
         previous, norm = norm, residual @ steered
         direction = steered + norm / previous * direction
@@ -135,8 +135,8 @@ def _landmarks(curvature, diagonal):
     That is a Nyström approximation, with what it misses of the diagonal put there. The samples are those with the
     least diagonal: where it is huge, as at the bounds of the loss's domain, the kernels count for little.
     """
-    stiffness = curvature.diagonal()
-    softest = np.sort(np.argsort(diagonal / (diagonal + stiffness), kind="stable")[:LANDMARKS])
+    hessian_diagonal = curvature.diagonal()
+    softest = np.sort(np.argsort(diagonal / (diagonal + hessian_diagonal), kind="stable")[:LANDMARKS])
     rows = curvature.rows(softest)
     inner = np.asfortranarray(rows[:, softest])
     scale = np.trace(inner) / len(inner)
@@ -145,7 +145,7 @@ def _landmarks(curvature, diagonal):
     inner[np.diag_indices_from(inner)] += LEAST * scale
     factor = solve_triangular(_factor(inner), rows, lower=True, check_finite=False)
     # what is below loses its digits in the difference that the inverse is
-    diagonal = diagonal + np.maximum(stiffness - np.einsum("si,si->i", factor, factor), LEAST * stiffness)
+    diagonal = diagonal + np.maximum(hessian_diagonal - np.einsum("si,si->i", factor, factor), LEAST * hessian_diagonal)
     small = (factor / diagonal) @ factor.T
     small[np.diag_indices_from(small)] += 1.0
     small = _factor(np.asfortranarray(small))

@@ -33,23 +33,23 @@ class KernelTerm:
     curve : object
         ``value(norms)``, ``first(norms)``, ``second(norms)`` and ``coupling(norms)``: ``gamma e`` of all norms, its
         gradient, and its Hessian ``diag(second) - coupling coupling'``, in which None stands for no coupling.
-    rho, images : arrays of shapes (N,) and (k, N)
+    rho, kernel_products : arrays of shapes (N,) and (k, N)
         The point, and :math:`K_m \rho`.
-    alpha_images, alpha_squares : arrays of shapes (k, N) and (k,)
+    alpha_products, alpha_squares : arrays of shapes (k, N) and (k,)
         :math:`K_m \alpha_m` and :math:`\|\alpha_m\|^2`.
     gamma : float
     """
 
-    def __init__(self, kernels, which, curve, rho, images, alpha_images=0.0, alpha_squares=0.0, gamma=1.0):
+    def __init__(self, kernels, which, curve, rho, kernel_products, alpha_products=0.0, alpha_squares=0.0, gamma=1.0):
         self.kernels, self.which, self.curve, self.gamma = kernels, which, curve, gamma
-        self.rho, self.images = rho, images
+        self.rho, self.kernel_products = rho, kernel_products
         self._kept_for = None
-        self.alpha_images, self.alpha_squares = alpha_images, alpha_squares
+        self.alpha_products, self.alpha_squares = alpha_products, alpha_squares
         self._refresh()
 
     def _refresh(self):
-        self.point_images = self.alpha_images + self.gamma * self.images
-        self.squares = self.alpha_squares + self.gamma * ((self.alpha_images + self.point_images) @ self.rho)
+        self.point_products = self.alpha_products + self.gamma * self.kernel_products
+        self.squares = self.alpha_squares + self.gamma * ((self.alpha_products + self.point_products) @ self.rho)
         self.norms = np.sqrt(np.maximum(self.squares, 0.0))
         self.ratios = np.divide(
             self.curve.first(self.norms), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0
@@ -59,25 +59,25 @@ class KernelTerm:
         return self.curve.value(self.norms) / self.gamma
 
     def gradient(self):
-        return self.ratios @ self.point_images
+        return self.ratios @ self.point_products
 
     def hessian(self):
         """Of the active kernels alone: a matrix (N, N), or where N is large a :class:`Curvature` that needs none."""
         active = np.flatnonzero(self.ratios > 0)
         ratios, which = self.ratios[active], self.which[active]
-        bends = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
-        images = self.point_images[active]
+        rank_one_weights = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
+        vectors = self.point_products[active]
         coupling = self.curve.coupling(self.norms)
         if coupling is not None:
-            images = np.vstack([images, (coupling[active] / self.norms[active]) @ images])
-            bends = np.append(bends, -self.gamma)
+            vectors = np.vstack([vectors, (coupling[active] / self.norms[active]) @ vectors])
+            rank_one_weights = np.append(rank_one_weights, -self.gamma)
         if len(self.rho) >= LARGE:
-            return Curvature(self._same_sum(self.kernels.summed, self.gamma * ratios, which), images, bends)
-        if not np.any(bends != 0):
+            return Curvature(self._same_sum(self.kernels.summed, self.gamma * ratios, which), vectors, rank_one_weights)
+        if not np.any(rank_one_weights != 0):
             return self._same_sum(self.kernels.combine, self.gamma * ratios, which).copy()
         matrix = self.kernels.combine(self.gamma * ratios, which)
         # in place; as the matrix is symmetric, its transpose is it in the order that BLAS wants
-        return dgemm(1.0, images.T * bends, images.T, 1.0, matrix.T, trans_b=True, overwrite_c=True)
+        return dgemm(1.0, vectors.T * rank_one_weights, vectors.T, 1.0, matrix.T, trans_b=True, overwrite_c=True)
 
     def _same_sum(self, add, weights, which):
         """The weighted sum of kernels, kept: the weights of a ridge never change."""
@@ -88,7 +88,7 @@ class KernelTerm:
     def along(self, direction):
         """The term's values on a line through the point: a function of the step."""
         self.moves = self.kernels.products(direction, self.which)
-        linear = 2.0 * self.gamma * (self.point_images @ direction)
+        linear = 2.0 * self.gamma * (self.point_products @ direction)
         quadratic = self.gamma**2 * (self.moves @ direction)
 
         def value(step):
@@ -100,7 +100,7 @@ class KernelTerm:
     def move(self, step, rho):
         """Go that far along the last direction, to ``rho``."""
         self.rho = rho
-        self.images += step * self.moves
+        self.kernel_products += step * self.moves
         self._refresh()
 
 
@@ -136,10 +136,10 @@ def newton_step(term, dual_loss, point, barrier, equality):
         Whether the step keeps the sum of the dual point, and finds the intercept.
     """
     low, high = _slacks(dual_loss, point.x)
-    descent = dual_loss.gradient(point.x) - barrier / low + barrier / high + dual_loss.signs * term.gradient()
-    stiffness = dual_loss.curvature(point.x) + point.low / low + point.high / high
-    direction, point.intercept = _newton_direction(term, dual_loss.signs, descent, stiffness, equality)
-    slope = float((descent * direction).sum())
+    gradient = dual_loss.gradient(point.x) - barrier / low + barrier / high + dual_loss.signs * term.gradient()
+    hessian_diagonal = dual_loss.curvature(point.x) + point.low / low + point.high / high
+    direction, point.intercept = _newton_direction(term, dual_loss.signs, gradient, hessian_diagonal, equality)
+    slope = float((gradient * direction).sum())
     step = _search(term, dual_loss, point.x, direction, barrier, slope) if slope < 0 else 0.0
     if step > 0:
         _move_multipliers(point, low, high, direction, barrier)
@@ -154,15 +154,15 @@ def _slacks(dual_loss, x):
     return low, np.where(dual_loss.barred_high, dual_loss.high - x, np.inf)
 
 
-def _newton_direction(term, signs, descent, stiffness, equality):
+def _newton_direction(term, signs, gradient, hessian_diagonal, equality):
     r"""Direction (P, N) of the variables, and the multiplier of the equality.
 
     With :math:`\rho = \sum_p s_p x_p` the variables are eliminated, as their part of the Hessian is diagonal: what is
     left is a system of size N whatever P.
     """
-    softness = 1.0 / stiffness
-    diagonal = 1.0 / softness.sum(axis=0)
-    right = -diagonal * (signs * descent * softness).sum(axis=0)
+    inverse = 1.0 / hessian_diagonal
+    diagonal = 1.0 / inverse.sum(axis=0)
+    right = -diagonal * (signs * gradient * inverse).sum(axis=0)
     curvature = term.hessian()
     if isinstance(curvature, Curvature):
         change, intercept = solve_by_iterations(curvature, diagonal, right, equality)
@@ -171,10 +171,10 @@ def _newton_direction(term, signs, descent, stiffness, equality):
         change, intercept = solve_by_cholesky(system, diagonal, right, equality)
     if len(signs) == 1:
         return change[None], intercept
-    direction = -(descent + signs * (curvature @ change + intercept)) * softness
-    # where softness is tiny the difference above has few digits: the two variables shall add up to the change
+    direction = -(gradient + signs * (curvature @ change + intercept)) * inverse
+    # where inverse is tiny the difference above has few digits: the two variables shall add up to the change
     missing = change - (signs * direction).sum(axis=0)
-    return direction + signs * softness * (diagonal * missing), intercept
+    return direction + signs * inverse * (diagonal * missing), intercept
 
 
 def _search(term, dual_loss, x, direction, barrier, slope):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from omkl.batch.core.solver import Solver
-from omkl.batch.mkl.subproblem import Restricted
+from omkl.batch.mkl.subproblem import Subproblem
 from omkl.batch.mkl.working_set import solve_by_working_sets
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
@@ -21,11 +21,11 @@ WIDENED = 0.03
 class OneStep(Solver):
     r"""One smooth minimisation, for the elastic net (mu > 0), the block q-norm (q > 1), the ridge and their like.
 
-    .. math:: \min_\rho\ \sum_i l^*(y_i, -\rho_i) + C \sum_m \psi^*\bigl(\|\rho\|_{K_m} / C\bigr)
+    .. math:: \min_\rho\ \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \sum_m \psi^*\bigl(\|\rho\|_{K_m}\bigr)
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
     (section 4.3 of Suzuki and Tomioka 2011, with the equality exact, by a row of the Newton system, where the paper has
-    a penalty of 1e5); then :math:`\alpha_m = \rho\, \psi^{*\prime}(\|\rho\|_{K_m} / C) / \|\rho\|_{K_m}`.
+    a penalty of 1e5); then :math:`\alpha_m = \rho\, \psi^{*\prime}(\|\rho\|_{K_m}) / \|\rho\|_{K_m}`.
 
     Newton systems of few samples are solved by Cholesky factors, those of many by conjugate gradients, with no matrix
     of all pairs of samples: low-rank kernels (:class:`~omkl.kernels.FactoredStack`) take memory of N times their ranks.
@@ -48,19 +48,19 @@ class OneStep(Solver):
 
 
 class _Conjugate:
-    r""":math:`C \psi^*(n / C)` as a function of norms, and its derivatives."""
+    r""":math:`\psi^*` as a function of norms, and its derivatives."""
 
-    def __init__(self, regularizer, C):
-        self.regularizer, self.C = regularizer, C
+    def __init__(self, regularizer):
+        self.regularizer = regularizer
 
     def value(self, norms):
-        return self.C * self.regularizer.conjugate(norms / self.C)
+        return self.regularizer.conjugate(norms)
 
     def first(self, norms):
-        return self.regularizer.conjugate_gradient(norms / self.C)
+        return self.regularizer.conjugate_gradient(norms)
 
     def second(self, norms):
-        return self.regularizer.conjugate_curvature(norms / self.C) / self.C
+        return self.regularizer.conjugate_curvature(norms)
 
     def coupling(self, norms):
         """None: the regularizer is a sum over kernels."""
@@ -87,7 +87,7 @@ class _Copies(Regularizer):
         return self.copies * self.regularizer.conjugate_curvature(dual_norms)
 
 
-class _Smooth(Restricted):
+class _Smooth(Subproblem):
     """The dual as it is: no proximal term, so no proximal steps; of many kernels, first on a sample.
 
     Mostly many kernels are active, and a sum over them is much like that over every tenth, counted ten times. Its
@@ -120,4 +120,4 @@ class _Smooth(Restricted):
         self.barrier = max(self.barrier, WIDENED * self._gaps()[0] / max(self.dual_loss.n_barred, 1))
 
     def curve(self):
-        return _Conjugate(self.problem.regularizer, self.problem.C)
+        return _Conjugate(self.problem.regularizer)

@@ -59,7 +59,7 @@ class DualNorms:
 
     def exceeds(self, norms):
         """Where kernels with these norms may matter: above the threshold that the proximity operator has."""
-        return self.problem.regularizer.prox(norms / self.problem.C, 1.0) > 0
+        return self.problem.regularizer.prox(norms, 1.0) > 0
 
     def _look(self, rho, which):
         kernels = self.problem.kernels

@@ -8,12 +8,12 @@ The gradient of the loss with respect to :math:`f_m` has the coefficients :math:
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from omkl.batch.core.gap_monitor import Progress
-from omkl.batch.core.problem import Expansion, certify
+from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.problem import certify
 from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.exceptions import InputError
 from omkl.regularizers.base import ratio_or_zero
 
@@ -72,7 +72,7 @@ class IterativeSoftThresholding(Solver):
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
         _check(problem)
-        progress = Progress(tol, 100_000 if max_iter is None else max_iter, on_iteration)
+        monitor = GapMonitor(tol, 100_000 if max_iter is None else max_iter, on_iteration)
         best = _Best()
         step = shortest = 1.0 / _lipschitz_constant(problem)
         current = point = _initial(problem, start)
@@ -82,7 +82,7 @@ class IterativeSoftThresholding(Solver):
             previous = current
             current, predictions, intercept, step = _proximal_step(problem, point, shortest, longest, best)
             primal = problem.primal(predictions, current.norms)
-            if progress.ends(primal, best.dual, np.count_nonzero(current.norms)):
+            if monitor.record(primal, best.dual, np.count_nonzero(current.norms)):
                 break
             point = current
             if self.accelerated and primal <= last_primal:
@@ -95,9 +95,7 @@ class IterativeSoftThresholding(Solver):
         active = np.flatnonzero(current.norms)
         model = Expansion(active, current.coefficients[active], intercept)
         certificate = certify(problem, model, best.rho)
-        return Solution(
-            model, certificate, len(progress.history), certificate.gap <= tol, progress.history, start=model
-        )
+        return Solution(model, certificate, len(monitor.history), certificate.proves(tol), monitor.history, start=model)
 
 
 class _Best:
@@ -125,14 +123,16 @@ def _check(problem):
         raise InputError("All samples are of one class: with an intercept there is nothing to learn.")
 
 
-def _lipschitz_constant(problem):
-    """Of the gradient of the loss in the product of the RKHSs, the intercept minimised over.
+def _lipschitz_constant(problem: Problem) -> float:
+    r"""Of the gradient of the loss in the product of the RKHSs, the intercept minimised over.
 
-    Minimising over a shift of all predictions leaves at most the curvature times the centred Gram matrix.
+    With the loss weights as a diagonal matrix D the Hessian is at most the curvature of the loss times
+    :math:`D^{1/2} K D^{1/2}`, without the direction :math:`D^{1/2} 1` where there is an intercept.
     """
-    n = problem.kernels.n_samples
-    total = problem.kernels.combine(np.ones(problem.kernels.n_kernels))
-    centre = (lambda v: v - v.mean()) if problem.intercept else (lambda v: v)
+    n, roots = problem.kernels.n_samples, np.sqrt(problem.loss_weights)
+    total = problem.kernels.combine(np.ones(problem.kernels.n_kernels)) * roots[:, None] * roots
+    shift_direction = roots / np.linalg.norm(roots)
+    centre = (lambda v: v - (shift_direction @ v) * shift_direction) if problem.intercept else (lambda v: v)
     # a shift by a trifle, as Lanczos starts at no null space
     shift = max(1e-9 * np.trace(total), np.finfo(float).tiny)
     if n < 3:
@@ -160,7 +160,7 @@ def _initial(problem, start):
 def _predicted(problem, iterate):
     """Predictions with the best intercept, and that intercept."""
     outputs = iterate.products.sum(axis=0)
-    intercept = _intercept(problem, outputs)
+    intercept = problem.best_intercept(outputs)
     return outputs + intercept, intercept
 
 
@@ -170,17 +170,17 @@ def _proximal_step(problem, point, shortest, longest, best):
     Returns the iterate, its predictions and intercept, and the step. The dual point on the way is offered to ``best``.
     """
     predictions, _ = _predicted(problem, point)
-    rho = -problem.loss.gradient(problem.y, predictions)
+    rho = problem.weighted_loss.dual_point(predictions)
     responses = problem.kernels.products(rho)
     dual_norms = np.sqrt(np.maximum(responses @ rho, 0.0))
-    scale = problem.regularizer.dual_scale(dual_norms / problem.C)
+    scale = problem.feasible_scale(dual_norms)
     best.offer(problem.dual(scale * rho, scale * dual_norms), scale * rho)
-    value, step = problem.loss.value(problem.y, predictions), longest
+    value, step = problem.weighted_loss.values(predictions), longest
     while True:
         moved = _moved(problem, point, rho, responses, step)
         ends, intercept = _predicted(problem, moved)
         # how far the loss rises above its tangent: bounded by the square of the move where the step is short enough
-        rise = np.sum(problem.loss.value(problem.y, ends) - value + rho * (ends - predictions))
+        rise = np.sum(problem.weighted_loss.values(ends) - value + rho * (ends - predictions))
         square = np.sum((moved.coefficients - point.coefficients) * (moved.products - point.products))
         if step <= shortest or rise <= square / (2.0 * step):
             return moved, ends, intercept, step
@@ -191,20 +191,6 @@ def _moved(problem, point, rho, responses, step):
     coefficients = point.coefficients + step * rho
     products = point.products + step * responses
     norms = np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, products), 0.0))
-    shrunk = problem.regularizer.prox(norms, step * problem.C)
+    shrunk = problem.regularizer.prox(norms, step)
     ratios = ratio_or_zero(shrunk, norms)[:, None]
     return Iterate(ratios * coefficients, ratios * products, shrunk)
-
-
-def _intercept(problem, outputs):
-    """The best intercept: the root of the summed derivatives, which increase in it."""
-    if not problem.intercept:
-        return 0.0
-
-    def slope(intercept):
-        return problem.loss.gradient(problem.y, outputs + intercept).sum()
-
-    reach = 1.0 + np.abs(outputs).max() + np.abs(problem.y).max()
-    while slope(reach) < 0 or slope(-reach) > 0:
-        reach *= 2.0
-    return brentq(slope, -reach, reach, xtol=1e-14 * reach, rtol=1e-15)

@@ -3,11 +3,12 @@ r"""SpicyMKL: proximal minimisation in the primal, Newton's method in the dual (
 import numpy as np
 
 from omkl.batch.core.solver import Solver
-from omkl.batch.mkl.subproblem import Restricted
+from omkl.batch.mkl.subproblem import Subproblem
 from omkl.batch.mkl.working_set import solve_by_working_sets
 from omkl.exceptions import InputError
 
-#: First weight of the proximal term, times the mean trace of the kernels; and how much it grows from step to step.
+#: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the losses; and how
+#: much it grows from step to step.
 FIRST_GAMMA = 1e4
 GROWTH = 4.0
 
@@ -18,12 +19,12 @@ class Spicy(Solver):
     Each proximal step minimises the objective plus :math:`\sum_m \|f_m - f_m^{(t)}\|^2 / (2 \gamma)`, through its dual
     (Eq. 25 of Suzuki and Tomioka 2011), whose Hessian needs the active kernels alone:
 
-    .. math:: \min_\rho\ \sum_i l^*(y_i, -\rho_i)
+    .. math:: \min_\rho\ \sum_i c_i\, l^*(y_i, -\rho_i / c_i)
               + \frac1\gamma M\bigl(\|\alpha_1 + \gamma \rho\|_{K_1}, \ldots\bigr)
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
-    with :math:`M` the Moreau envelope of :math:`(\gamma C \psi)^*`, followed by
-    :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma C \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier
+    with :math:`M` the Moreau envelope of :math:`(\gamma \psi)^*`, followed by
+    :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier
     of the equality, which is exact, where the paper has a penalty. Losses with kinks keep their bounds by a primal-dual
     barrier instead of the paper's slack variables. Kernels enter by a working set; a round makes one pass over all.
 
@@ -44,7 +45,7 @@ class Spicy(Solver):
 
 
 class _Envelope:
-    r"""The Moreau envelope :math:`M` of :math:`(\gamma C \psi)^*` as a function of norms, and its derivatives."""
+    r"""The Moreau envelope :math:`M` of :math:`(\gamma \psi)^*` as a function of norms, and its derivatives."""
 
     def __init__(self, regularizer, weight):
         self.regularizer, self.weight = regularizer, weight
@@ -64,26 +65,27 @@ class _Envelope:
         return self.regularizer.prox_coupling(norms, self.weight)
 
 
-class _Proximal(Restricted):
+class _Proximal(Subproblem):
     """Proximal steps with a growing weight."""
 
     def warm_up(self, model):
         traces = self.problem.kernels.traces(self.which)
-        self.gamma = FIRST_GAMMA / (float(traces.mean()) or 1.0) if len(traces) else FIRST_GAMMA
+        scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
+        self.gamma = FIRST_GAMMA / (scale * float(self.problem.loss_weights.mean()))
         if len(model.active):
             places = np.searchsorted(self.which, model.active)
             self.alphas[places] = model.coefficients
-            self.alpha_images = self.alphas.copy()
-            self.alpha_images[places] = self.problem.kernels.products(model.coefficients, model.active)
-            self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_images)
+            self.alpha_products = self.alphas.copy()
+            self.alpha_products[places] = self.problem.kernels.products(model.coefficients, model.active)
+            self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_products)
 
     def curve(self):
-        return _Envelope(self.problem.regularizer, self.gamma * self.problem.C)
+        return _Envelope(self.problem.regularizer, self.gamma)
 
     def proximal_step(self):
         term = self.term
         self.alphas = term.ratios[:, None] * (self.alphas + self.gamma * term.rho)
-        self.alpha_images = term.ratios[:, None] * term.point_images
+        self.alpha_products = term.ratios[:, None] * term.point_products
         self.alpha_squares = self.curve().first(term.norms) ** 2
         self.gamma *= GROWTH
         self.term = self._term()

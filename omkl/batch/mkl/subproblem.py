@@ -2,10 +2,9 @@ r"""The problem on a working set of kernels: Newton steps on its dual, and what 
 
 import numpy as np
 
-from omkl.batch.core.intercept import best_intercept
-from omkl.batch.core.problem import Expansion
 from omkl.batch.mkl.dual_loss import DualLoss
 from omkl.batch.mkl.newton import KernelTerm, interior_start, newton_step
+from omkl.batch.mkl.problem import Expansion
 
 #: Kernels in the first working set, and the least number to add to it.
 FIRST = 60
@@ -15,7 +14,7 @@ MOST_STEPS = 150
 BARRIER_SHARE = 0.1
 
 
-class Restricted:
+class Subproblem:
     r"""A problem with all kernels zero but those of a working set, at a point of its dual.
 
     The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`; how the ratios
@@ -36,14 +35,14 @@ class Restricted:
 
     def __init__(self, problem, which, rho, model, gap):
         self.problem, self.which = problem, which
-        self.dual_loss = DualLoss(problem.loss, problem.y)
+        self.dual_loss = DualLoss(problem.weighted_loss)
         self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
         self.point = interior_start(self.dual_loss, rho, self.barrier, problem.intercept)
         self.point.intercept = model.intercept
         self.newton_steps = self.proximal_steps = 0
-        self.alphas, self.alpha_images = np.zeros((2, len(which), len(rho)))
+        self.alphas, self.alpha_products = np.zeros((2, len(which), len(rho)))
         self.alpha_squares = np.zeros(len(which))
-        self.images = problem.kernels.products(self.rho, which)
+        self.kernel_products = problem.kernels.products(self.rho, which)
         self.warm_up(model)
 
     @classmethod
@@ -89,10 +88,12 @@ class Restricted:
         """Take more kernels into the working set, with coefficients of zero."""
         order = np.argsort(np.concatenate([self.which, kernels]), kind="stable")
         self.which = np.concatenate([self.which, kernels])[order]
-        self.images = np.concatenate([self.images, self.problem.kernels.products(self.rho, kernels)])[order]
+        self.kernel_products = np.concatenate([self.kernel_products, self.problem.kernels.products(self.rho, kernels)])[
+            order
+        ]
         more = np.zeros((len(kernels), self.problem.kernels.n_samples))
         self.alphas = np.concatenate([self.alphas, more])[order]
-        self.alpha_images = np.concatenate([self.alpha_images, more])[order]
+        self.alpha_products = np.concatenate([self.alpha_products, more])[order]
         self.alpha_squares = np.concatenate([self.alpha_squares, np.zeros(len(kernels))])[order]
 
     def solve(self, target):
@@ -119,16 +120,16 @@ class Restricted:
 
     def dual_norms(self):
         r"""Norms of :math:`\rho` in the kernels of the working set, (k,)."""
-        return np.sqrt(np.maximum(self.term.images @ self.term.rho, 0.0))
+        return np.sqrt(np.maximum(self.term.kernel_products @ self.term.rho, 0.0))
 
     def state(self):
-        """Number of active kernels, norms of all kernels' parts (M,), and predictions (N,), with the best intercept."""
+        """Norms of all kernels' parts (M,), and predictions (N,), with the best intercept, which is set."""
         problem, term = self.problem, self.term
         outputs = term.gradient()
-        self.point.intercept = best_intercept(problem.loss, problem.y, outputs) if problem.intercept else 0.0
+        self.point.intercept = problem.best_intercept(outputs)
         norms = np.zeros(problem.kernels.n_kernels)
         norms[self.which] = term.curve.first(term.norms)
-        return int(np.count_nonzero(norms)), norms, outputs + self.point.intercept
+        return norms, outputs + self.point.intercept
 
     def model(self):
         """The model at the present point."""
@@ -142,8 +143,8 @@ class Restricted:
             self.which,
             self.curve(),
             self.rho,
-            self.images,
-            self.alpha_images,
+            self.kernel_products,
+            self.alpha_products,
             self.alpha_squares,
             self.gamma,
         )
@@ -153,12 +154,12 @@ class Restricted:
         problem, term = self.problem, self.term
         norms = term.curve.first(term.norms)
         outputs = term.gradient() + self.point.intercept
-        losses = problem.loss.value(problem.y, outputs)
-        conjugates = problem.loss.conjugate(problem.y, term.rho)
+        losses = problem.weighted_loss.values(outputs)
+        conjugates = problem.weighted_loss.conjugates(term.rho)
         loss_gap = float((losses + conjugates + term.rho * outputs).sum())
         dual_norms = self.dual_norms()
-        scale = problem.regularizer.dual_scale(dual_norms / problem.C)
-        primal = float(losses.sum()) + problem.C * problem.regularizer.value(norms)
+        scale = problem.feasible_scale(dual_norms)
+        primal = float(losses.sum()) + problem.regularizer.value(norms)
         return primal - problem.dual(scale * term.rho, scale * dual_norms), loss_gap
 
     def _tighten(self, gap, rest, target):

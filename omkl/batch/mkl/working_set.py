@@ -4,16 +4,19 @@ Kernels outside the working set are zero. One full pass gives :math:`\|\rho\|_{K
 them violate optimality, and certifies the model. The method that solves on the working set sees no other kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import Progress
-from omkl.batch.core.intercept import constant_model
-from omkl.batch.core.problem import Certificate, Expansion, evaluate
+from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.problem import Certificate
 from omkl.batch.core.solver import Solution
 from omkl.batch.mkl.linear_system import system_of
+from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.screening import DualNorms
+from omkl.batch.mkl.subproblem import Subproblem
 
 #: Part of the gap that is asked for to which a working set is solved: kernels outside of it may add to it.
 ENOUGH = 0.6
@@ -31,110 +34,122 @@ class Start:
     rho: np.ndarray
 
 
-def solve_by_working_sets(problem, method, tol, max_iter=None, start=None, on_iteration=None):
+def solve_by_working_sets(
+    problem: Problem,
+    method: type[Subproblem],
+    tol: float,
+    max_iter: int | None = None,
+    start: Start | None = None,
+    on_iteration: Callable[[dict[str, Any]], Any] | None = None,
+) -> Solution:
     """Solve a problem by a method for its restriction to some kernels.
 
     Parameters
     ----------
     problem : Problem
     method : type
-        A :class:`~omkl.batch.mkl.subproblem.Restricted`.
+        A :class:`~omkl.batch.mkl.subproblem.Subproblem`.
     tol, max_iter, start, on_iteration
         As for :meth:`~omkl.batch.Solver.solve`.
     """
-    watch = _Watch(problem, tol, MOST_ROUNDS if max_iter is None else max_iter, on_iteration)
+    # the start is a record, too
+    monitor = GapMonitor(tol, (MOST_ROUNDS if max_iter is None else max_iter) + 1, on_iteration)
     if start is None:
-        constant, rho = constant_model(problem.loss, problem.y, problem.intercept)
+        constant, rho = problem.best_constant()
         start = Start(Expansion(np.arange(0), np.zeros((0, len(rho))), constant), rho)
-    model, restricted = start.model, None
-    watch.look(start.rho, len(model.active), *evaluate(problem.kernels, model))
-    while not watch.over:
-        if restricted is None:
-            violating = _by_violation(problem, watch, model.active)
-            restricted = method.begin(problem, start, watch.certificate, violating)
+    search = _Search(problem, monitor)
+    over = search.certify(start.rho, start.model, *problem.evaluate(start.model))
+    subproblem = None
+    while not over:
+        violating = search.by_violation(start.model.active if subproblem is None else subproblem.which)
+        if subproblem is None:
+            subproblem = method.begin(problem, start, search.certificate, violating)
         else:
-            restricted.grow(_by_violation(problem, watch, restricted.which))
-        steps = restricted.newton_steps
-        if not restricted.solve(watch.target(restricted.share)) and restricted.newton_steps == steps:
+            subproblem.grow(violating)
+        steps = subproblem.newton_steps
+        if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
             break
-        watch.look(restricted.rho, *restricted.state(), restricted)
-    if restricted is not None:
-        model = restricted.model()
-    certificate = watch.recomputed(model)
-    converged = certificate.gap <= tol
-    history = watch.progress.history
-    return Solution(model, certificate, len(history) - 1, converged, history, Start(model, certificate.rho))
+        state = subproblem.state()
+        over = search.certify(subproblem.rho, subproblem.model(), *state, subproblem)
+    certificate = search.recomputed()
+    history = monitor.history
+    return Solution(
+        search.model, certificate, len(history) - 1, certificate.proves(tol), history,
+        Start(search.model, certificate.rho),
+    )  # fmt: skip
 
 
-class _Watch:
-    """Certificates of the models on the way, from one full pass each, and the record of them."""
+class _Search:
+    """The best model and the best dual point on the way, and the certificate of the latest model."""
 
-    def __init__(self, problem, tol, max_iter, on_iteration):
-        # the start is a record, too
-        self.problem, self.progress = problem, Progress(tol, max_iter + 1, on_iteration)
-        self.certificate, self._norms_of = None, DualNorms(problem)
+    def __init__(self, problem: Problem, monitor: GapMonitor):
+        self.problem, self.monitor = problem, monitor
+        self.certificate: Certificate | None = None
+        self.model: Expansion | None = None
+        self._least, self._norms_of = np.inf, DualNorms(problem)
 
-    @property
-    def gap(self):
-        """Absolute gap."""
-        return self.certificate.primal - self.certificate.dual
-
-    def target(self, share):
+    def target(self, share: float) -> float:
         """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
-        wanted = self.progress.tol * max(self.certificate.dual, 1e-3 * abs(self.certificate.primal))
-        return max(ENOUGH * wanted, share * self.gap)
+        certificate = self.certificate
+        wanted = self.monitor.tol * max(certificate.dual, 1e-3 * abs(certificate.primal))
+        return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
 
-    def look(self, rho, n_active, norms, outputs, restricted=None):
-        """One full pass, or less: certify a model, given by the norms of its parts and its predictions."""
+    def certify(
+        self, rho: np.ndarray, model: Expansion, norms: np.ndarray, outputs: np.ndarray,
+        subproblem: Subproblem | None = None,
+    ) -> bool:  # fmt: skip
+        """One full pass, or less: certify a model, given with its norms and predictions; whether it is the last."""
         problem, best = self.problem, self.certificate
         given, rho = rho, problem.inside(rho)
         gap = np.inf if best is None else best.gap
-        if restricted is None or np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
+        if subproblem is None or np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
             self.dual_norms = self._norms_of(rho, gap)
         else:
-            self.dual_norms = self._norms_of(rho, gap, restricted.which, restricted.dual_norms())
+            self.dual_norms = self._norms_of(rho, gap, subproblem.which, subproblem.dual_norms())
         dual, rho = _best_multiple(problem, rho, self.dual_norms)
         if best is not None and best.dual > dual:
             # a lower bound holds for every model
             dual, rho = best.dual, best.rho
         self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
-        self.over = self.progress.ends(
+        if self.certificate.primal < self._least:
+            self._least, self.model = self.certificate.primal, model
+        return self.monitor.record(
             self.certificate.primal,
             dual,
-            n_active,
-            working_set=0 if restricted is None else len(restricted.which),
+            len(model.active),
+            working_set=0 if subproblem is None else len(subproblem.which),
             full_passes=self._norms_of.passes,
-            newton_steps=0 if restricted is None else restricted.newton_steps,
-            proximal_steps=0 if restricted is None else restricted.proximal_steps,
+            newton_steps=0 if subproblem is None else subproblem.newton_steps,
+            proximal_steps=0 if subproblem is None else subproblem.proximal_steps,
             system=system_of(problem.kernels),
         )
 
-    def recomputed(self, model):
-        """The certificate of the model as it is returned: norms and predictions from its coefficients."""
-        norms, outputs = evaluate(self.problem.kernels, model)
+    def recomputed(self) -> Certificate:
+        """The certificate of the best model: norms and predictions from its coefficients."""
+        norms, outputs = self.problem.evaluate(self.model)
         best = self.certificate
         return Certificate(self.problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
 
+    def by_violation(self, which: np.ndarray) -> np.ndarray:
+        r"""Kernels outside ``which`` that violate optimality, the worst first.
 
-def _best_multiple(problem, rho, dual_norms):
+        At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K)`: a kernel that is zero shall stay so.
+        All of them violate this under a regularizer without a threshold.
+        """
+        regularizer = self.problem.regularizer
+        violations = regularizer.prox(self.certificate.norms + self.dual_norms, 1.0)
+        violations[which] = 0.0
+        if not regularizer.separable and violations.any():
+            # all share one threshold, which those that enter change: the next in line come along
+            violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, self.dual_norms)
+        order = np.argsort(-violations, kind="stable")
+        return order[violations[order] > 0]
+
+
+def _best_multiple(problem: Problem, rho: np.ndarray, dual_norms: np.ndarray) -> tuple[float, np.ndarray]:
     """The dual at a multiple of a point, and the multiple: the largest feasible one, halved as long as that helps."""
-    scale = problem.regularizer.dual_scale(dual_norms / problem.C)
+    scale = problem.feasible_scale(dual_norms)
     dual = problem.dual(scale * rho, scale * dual_norms)
     while (less := problem.dual(0.5 * scale * rho, 0.5 * scale * dual_norms)) > dual:
         dual, scale = less, 0.5 * scale
     return dual, scale * rho
-
-
-def _by_violation(problem, watch, which):
-    r"""Kernels outside ``which`` that violate optimality, the worst first.
-
-    At the optimum the norms b are :math:`\mathrm{prox}_\psi(b + \|\rho\|_K / C)`: a kernel that is zero shall stay so.
-    All of them violate this under a regularizer without a threshold.
-    """
-    violations = problem.regularizer.prox(watch.certificate.norms + watch.dual_norms / problem.C, 1.0)
-    violations[which] = 0.0
-    if not problem.regularizer.separable and violations.any():
-        # all share one threshold, which those that enter change: the next in line come along
-        violations = np.where(np.isin(np.arange(len(violations)), which), 0.0, watch.dual_norms)
-    order = np.argsort(-violations, kind="stable")
-    return order[violations[order] > 0]

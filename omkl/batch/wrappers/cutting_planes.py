@@ -1,4 +1,4 @@
-r"""SILP and LevelMKL: both model J from below by the planes that every machine leaves behind."""
+r"""SILP and LevelMKL: both model J from below by the planes that every base SVM leaves behind."""
 
 import numpy as np
 from scipy.optimize import linprog, minimize

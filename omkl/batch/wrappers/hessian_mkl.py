@@ -57,16 +57,17 @@ def hessian(problem, point):
     r"""Second derivatives of J, (M, M), where the dual variables at a bound or at a kink of the conjugate stay there.
 
     The others follow from the derivative of their optimality condition
-    :math:`l^{*\prime}(\rho) + K \rho / C + b = 0` in the weights.
+    :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
     """
-    low, high = problem.loss.domain(problem.y)
-    free = np.flatnonzero((point.rho > low) & (point.rho < high) & (point.rho != 0))
+    low, high = problem.weighted_loss.domain()
+    rho, rounding = point.rho, 1e-9 * problem.loss_weights
+    free = np.flatnonzero((rho > low + rounding) & (rho < high - rounding) & (np.abs(rho) > rounding))
     active = np.flatnonzero(point.weights)
-    gram = problem.kernels.combine(point.weights[active], active)[np.ix_(free, free)] / problem.C
-    slopes = problem.kernels.products(point.rho)[:, free].T / problem.C
+    gram = problem.kernels.combine(point.weights[active], active)[np.ix_(free, free)]
+    slopes = problem.kernels.products(point.rho)[:, free].T
     if not len(free):
         return np.zeros((len(point.weights), len(point.weights)))
-    factor = _factor(gram, problem.loss.conjugate_curvature(problem.y, point.rho)[free])
+    factor = _factor(gram, problem.weighted_loss.conjugate_curvature(point.rho)[free])
     curvature = slopes.T @ cho_solve(factor, slopes)
     if problem.intercept:
         response = cho_solve(factor, np.ones(len(free)))

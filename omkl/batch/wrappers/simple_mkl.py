@@ -10,7 +10,7 @@ class SimpleMKL(Wrapper):
     r"""Reduced gradient descent on the simplex (Rakotomamonjy et al. 2008).
 
     A direction is followed as long as J falls: from one face of the simplex to the next, then to a point where the
-    slope along it has all but vanished. As in the authors' own code every kernel that leaves costs a machine, which
+    slope along it has all but vanished. As in the authors' own code every kernel that leaves costs a base SVM, which
     among thousands of kernels are hundreds an outer iteration.
 
     Parameters

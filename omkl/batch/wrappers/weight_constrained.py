@@ -10,7 +10,7 @@ from omkl.regularizers import ElasticNetWeights, Ridge, SquaredL21, SquaredLq
 class Alternating(Wrapper):
     r"""Block coordinate descent on the function and the weights.
 
-    With the weights fixed an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m} / C`; with the norms fixed the
+    With the weights fixed an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m}`; with the norms fixed the
     regularizer gives the weights. The lower bound of Citi (2015), Eq. 8 as corrected, is the value of our dual at the
     SVM's solution.
     """
@@ -23,7 +23,7 @@ class Alternating(Wrapper):
     def points(self, search, point):
         problem = search.problem
         while np.any(point.squares):
-            norms = point.weights * np.sqrt(point.squares) / problem.C
+            norms = point.weights * np.sqrt(point.squares)
             point = search.evaluate(problem.regularizer.kernel_weights(norms))
             yield point
 

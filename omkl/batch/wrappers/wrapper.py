@@ -1,8 +1,8 @@
-r"""The loop of the wrapper methods: a single-kernel machine inside, kernel weights outside.
+r"""The loop of the wrapper methods: a single-kernel SVM inside, kernel weights outside.
 
 At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the RKHS of :math:`\sum_m d_m K_m`, and
 
-.. math:: J(d) = \max_\rho\ -\sum_i l^*(y_i, -\rho_i) - \frac1{2C} \sum_m d_m \|\rho\|_{K_m}^2
+.. math:: J(d) = \max_\rho\ -\sum_i c_i\, l^*(y_i, -\rho_i / c_i) - \frac12 \sum_m d_m \|\rho\|_{K_m}^2
 
 is convex in :math:`d`; its minimum over :math:`\mathcal D` is that of the problem with
 :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_m b_m^2 / d_m`. The methods differ in how they move :math:`d`.
@@ -13,17 +13,18 @@ from itertools import chain
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import Progress
-from omkl.batch.core.problem import Expansion, certify
+from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.problem import certify
 from omkl.batch.core.solver import Solution, Solver
-from omkl.batch.wrappers.single_kernel import machine_for
+from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.wrappers.single_kernel import BaseSVM, base_svm_for
 from omkl.exceptions import InputError
 from omkl.regularizers import ElasticNetWeights, SquaredL21
 
 
 @dataclass(frozen=True)
 class Point:
-    r"""What the machine says about kernel weights.
+    r"""What the base SVM says about kernel weights.
 
     Attributes
     ----------
@@ -53,29 +54,29 @@ class Search:
     Parameters
     ----------
     problem : Problem
-    machine : callable
+    base_svm : callable
     """
 
-    def __init__(self, problem, machine):
+    def __init__(self, problem: Problem, base_svm: BaseSVM):
         self.problem = problem
-        self.machine = machine
-        self.n_machines = 0
+        self.base_svm = base_svm
+        self.n_evaluations = 0
         self.primal, self.dual = np.inf, -np.inf
         self.point, self.rho = None, None
 
     def evaluate(self, weights):
-        """One call of the machine, one pass over the kernels with weights, and one over all."""
+        """One call of the base SVM, one pass over the kernels with weights, and one over all."""
         problem = self.problem
         which = None if np.all(weights > 0) else np.flatnonzero(weights)
         gram = problem.kernels.combine(weights if which is None else weights[which], which)
-        coefficients, intercept = self.machine(gram, problem.y, 1.0 / problem.C)
-        self.n_machines += 1
-        rho, dual_norms = problem.feasible(problem.C * coefficients)
+        coefficients, intercept = self.base_svm(gram, problem.y, problem.loss_weights)
+        self.n_evaluations += 1
+        rho, dual_norms = problem.feasible(coefficients)
         squares = dual_norms**2
-        gradient = -squares / (2.0 * problem.C)
-        value = weights @ gradient - float(problem.loss.conjugate(problem.y, rho).sum())
+        gradient = -0.5 * squares
+        value = weights @ gradient - float(problem.weighted_loss.conjugates(rho).sum())
         point = Point(weights, rho, squares, intercept, value, gradient)
-        primal = problem.primal(gram @ rho / problem.C + intercept, weights * dual_norms / problem.C)
+        primal = problem.primal(gram @ rho + intercept, weights * dual_norms)
         if primal < self.primal:
             self.primal, self.point = primal, point
         self.offer(rho, squares)
@@ -90,7 +91,7 @@ class Search:
     def model(self):
         """The best model seen."""
         active = np.flatnonzero(self.point.weights * self.point.squares)
-        coefficients = np.multiply.outer(self.point.weights[active], self.point.rho / self.problem.C)
+        coefficients = np.multiply.outer(self.point.weights[active], self.point.rho)
         return Expansion(active, coefficients, self.point.intercept)
 
 
@@ -100,9 +101,9 @@ class Wrapper(Solver):
     Parameters
     ----------
     svm : callable or scikit-learn estimator, optional
-        The single-kernel machine: a function of a Gram matrix, y and the cost :math:`1/C` that returns coefficients
-        (N,) and a bias, or an SVM for precomputed kernels. By default scikit-learn's ``SVC`` for the hinge loss, its
-        ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
+        The base SVM: a function of a Gram matrix, y and the weights :math:`c_i` of the losses (N,) that returns
+        coefficients (N,) and a bias, or an SVM for precomputed kernels. By default scikit-learn's ``SVC`` for the hinge
+        loss, its ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
     """
 
     natural_regularizer = "mkl"
@@ -144,18 +145,18 @@ class Wrapper(Solver):
 
     def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
         self.check(problem)
-        search = Search(problem, machine_for(problem, self.svm, tol))
-        progress = Progress(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
+        search = Search(problem, base_svm_for(problem, self.svm, tol))
+        monitor = GapMonitor(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
         first = search.evaluate(self.initial_weights(problem, start))
         for point in chain([first], self.points(search, first)):
             active = np.count_nonzero(point.weights)
-            if progress.ends(search.primal, search.dual, active, svm_evaluations=search.n_machines):
+            if monitor.record(search.primal, search.dual, active, svm_evaluations=search.n_evaluations):
                 break
         model = search.model()
         certificate = certify(problem, model, search.rho)
-        converged = certificate.gap <= tol
+        converged = certificate.proves(tol)
         return Solution(
-            model, certificate, len(progress.history), converged, progress.history, search.point.weights.copy()
+            model, certificate, len(monitor.history), converged, monitor.history, search.point.weights.copy()
         )
 
 

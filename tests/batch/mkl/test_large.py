@@ -73,12 +73,12 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_
     mixed = MixedStack([packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")])
     found = {}
     for name, stack in {"matrix-free": factors, "cg": packed, "mixed": mixed}.items():
-        solution = solver.solve(Problem(stack, y, loss, regularizer, 0.02), tol=1e-7)
+        solution = solver.solve(Problem(stack, y, loss, regularizer, 50.0), tol=1e-7)
         assert solution.converged
         assert solution.history[-1]["system"] == ("cg" if name == "mixed" else name)
         found[name] = solution.certificate.primal
     large_from(251)
-    dense = solver.solve(Problem(factors, y, loss, regularizer, 0.02), tol=1e-7)
+    dense = solver.solve(Problem(factors, y, loss, regularizer, 50.0), tol=1e-7)
     assert dense.history[-1]["system"] == "cholesky"
     assert found["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
     assert found["cg"] == pytest.approx(dense.certificate.primal, rel=3e-7)
@@ -90,8 +90,8 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
 def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
     stack, y = factored(3000, rank=30)
-    problem = Problem(stack, y, loss, L21(), 0.05)
-    Spicy().solve(Problem(*factored(700), loss, L21(), 0.05))
+    problem = Problem(stack, y, loss, L21(), 20.0)
+    Spicy().solve(Problem(*factored(700), loss, L21(), 20.0))
     tracemalloc.start()
     solution = Spicy().solve(problem)
     peak = tracemalloc.get_traced_memory()[1]

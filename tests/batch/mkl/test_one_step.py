@@ -17,7 +17,7 @@ SMOOTH = ["elastic net", "block q-norm", "uniform"]
 
 @pytest.mark.parametrize("regularizer", SMOOTH)
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("C", [0.05, 2.0])
+@pytest.mark.parametrize("C", [0.5, 20.0])
 def test_reaches_the_optimum(random_problem, generic_optimum, loss, regularizer, intercept, C):
     problem, factors = random_problem(loss, regularizer, C=C, intercept=intercept)
     optimum, _ = generic_optimum(problem, factors, loss, regularizer)
@@ -44,7 +44,7 @@ def test_agrees_with_spicy_on_many_kernels(loss, regularizer):
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(150, 40, 6)) / np.sqrt(240)
     y = np.sign(factors[:3, :, 0].sum(axis=0) + 0.02 * rng.normal(size=40))
-    problem = Problem(DenseStack(factors @ factors.transpose(0, 2, 1)), y, loss, regularizer, 0.05)
+    problem = Problem(DenseStack(factors @ factors.transpose(0, 2, 1)), y, loss, regularizer, 20.0)
     one, many = (solver.solve(problem, tol=1e-7) for solver in (OneStep(), Spicy()))
     assert one.converged
     assert many.converged
@@ -52,9 +52,9 @@ def test_agrees_with_spicy_on_many_kernels(loss, regularizer):
 
 
 def test_a_warm_start_ends_where_a_cold_one_does(random_problem):
-    problem, _ = random_problem("logistic", "elastic net", C=0.2)
+    problem, _ = random_problem("logistic", "elastic net", C=5.0)
     start = OneStep().solve(problem, tol=1e-6).start
-    problem = replace(problem, C=0.1)
+    problem = replace(problem, C=10.0)
     cold, warm = (OneStep().solve(problem, tol=1e-8, start=s) for s in (None, start))
     assert warm.certificate.primal == pytest.approx(cold.certificate.primal, rel=1e-7)
 
@@ -65,7 +65,7 @@ def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regulariz
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(150, 40, 6)) / np.sqrt(240)
     y = np.sign(factors[:3, :, 0].sum(axis=0) + 0.02 * rng.normal(size=40))
-    problem = Problem(DenseStack(factors @ factors.transpose(0, 2, 1)), y, loss, regularizer, 0.05)
+    problem = Problem(DenseStack(factors @ factors.transpose(0, 2, 1)), y, loss, regularizer, 20.0)
     directly = OneStep().solve(problem, tol=1e-8)
     monkeypatch.setattr("omkl.batch.mkl.one_step.MANY", 100)
     monkeypatch.setattr("omkl.batch.mkl.one_step.SAMPLE", 20)

@@ -52,7 +52,7 @@ def gaussian_problem(loss, C):
     return Problem(DenseStack(grams), np.sign(signal) if loss.classifies else signal, loss, L21(), C)
 
 
-@pytest.mark.parametrize(("loss", "C"), [(Logistic(), 0.03), (Squared(), 0.1)])
+@pytest.mark.parametrize(("loss", "C"), [(Logistic(), 30.0), (Squared(), 10.0)])
 def test_fista_needs_a_tenth_of_the_iterations_of_ista(loss, C):
     problem = gaussian_problem(loss, C)
     plain = IterativeSoftThresholding(accelerated=False).solve(problem, tol=1e-15, max_iter=2000)
@@ -61,7 +61,7 @@ def test_fista_needs_a_tenth_of_the_iterations_of_ista(loss, C):
 
 
 def test_the_certificate_is_recomputed_from_the_model_over_all_kernels():
-    problem = gaussian_problem(Logistic(), 0.3)
+    problem = gaussian_problem(Logistic(), 3.0)
     solution = IterativeSoftThresholding().solve(problem, tol=1e-4)
     again = certify(problem, solution.model, solution.certificate.rho)
     assert_allclose([again.primal, again.dual], [solution.certificate.primal, solution.certificate.dual], rtol=1e-12)
@@ -85,14 +85,14 @@ def test_the_step_is_short_enough_and_no_shorter_than_need_be(loss, intercept):
     if intercept:
         total = total - total.mean(axis=0)
         total = total - total.mean(axis=1)[:, None]
-    largest = problem.loss.curvature * np.linalg.eigvalsh(total)[-1]
+    largest = problem.C * problem.loss.curvature * np.linalg.eigvalsh(total)[-1]
     assert largest <= _lipschitz_constant(problem) <= 1.02 * largest
 
 
 def test_ridge_on_the_norms_is_kernel_ridge_regression():
     problem, _ = small_problem("squared", "mkl", intercept=False)
     solution = IterativeSoftThresholding().solve(
-        Problem(problem.kernels, problem.y, Squared(), Ridge(), 0.3, intercept=False), tol=1e-10
+        Problem(problem.kernels, problem.y, Squared(), Ridge(), 1 / 0.3, intercept=False), tol=1e-10
     )
     gram = problem.kernels.combine(np.ones(4))
     expected = gram @ np.linalg.solve(gram + 0.3 * np.eye(14), problem.y)
@@ -106,14 +106,14 @@ def test_weights_in_an_elastic_net_by_prox_and_by_alternation():
 
 
 def test_a_warm_start_begins_where_the_other_search_ended():
-    problem = gaussian_problem(Logistic(), 0.3)
+    problem = gaussian_problem(Logistic(), 3.0)
     first = IterativeSoftThresholding().solve(problem, tol=1e-5)
     again = IterativeSoftThresholding().solve(problem, tol=1.1e-5, start=first.start)
     assert again.n_iter <= 10 < first.n_iter
 
 
 def test_strong_regularization_leaves_nothing_but_the_intercept():
-    problem, _ = small_problem("squared", "block 1-norm", C=1e3)
+    problem, _ = small_problem("squared", "block 1-norm", C=1e-3)
     solution = IterativeSoftThresholding().solve(problem, tol=1e-9)
     assert len(solution.model.active) == 0
     assert_allclose(solution.model.intercept, problem.y.mean())
@@ -124,12 +124,12 @@ def test_the_tiniest_of_problems():
     for n in (1, 2):
         stack = DenseStack(np.ones((2, n, n)) + np.eye(n))
         y = np.array([1.0, -1.0])[:n]
-        solution = IterativeSoftThresholding().solve(Problem(stack, y, Squared(), L21(), 0.1), tol=1e-6)
+        solution = IterativeSoftThresholding().solve(Problem(stack, y, Squared(), L21(), 10.0), tol=1e-6)
         assert solution.converged
 
 
 def test_constant_kernels_have_nothing_to_add_to_an_intercept():
-    problem = Problem(DenseStack(np.ones((2, 6, 6))), np.array([1.0, 1, 1, -1, -1, 1]), Logistic(), L21(), 0.1)
+    problem = Problem(DenseStack(np.ones((2, 6, 6))), np.array([1.0, 1, 1, -1, -1, 1]), Logistic(), L21(), 10.0)
     solution = IterativeSoftThresholding().solve(problem, tol=1e-8)
     assert solution.converged
     assert_allclose(solution.model.intercept, np.log(2.0))

@@ -24,7 +24,7 @@ def many_kernels(n_kernels=400, n_samples=40, seed=0, rank=8):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("C", [0.05, 0.3, 2.0])
+@pytest.mark.parametrize("C", [0.5, 3.0, 20.0])
 def test_reaches_the_optimum(random_problem, generic_optimum, loss, regularizer, intercept, C):
     problem, factors = random_problem(loss, regularizer, C=C, intercept=intercept)
     optimum, _ = generic_optimum(problem, factors, loss, regularizer)
@@ -54,22 +54,22 @@ def test_the_certificate_is_that_of_the_returned_model(random_problem, loss, reg
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.2), SquaredL21()])
 def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, monkeypatch):
     kernels, y = many_kernels()
-    problem = Problem(kernels, y, loss, regularizer, C=0.05)
-    by_rounds = Spicy().solve(problem, tol=1e-9)
+    problem = Problem(kernels, y, loss, regularizer, C=20.0)
+    by_rounds = Spicy().solve(problem, tol=1e-8)
     assert by_rounds.history[-1]["working_set"] < 400
     monkeypatch.setattr("omkl.batch.mkl.subproblem.FIRST", 400)
-    at_once = Spicy().solve(problem, tol=1e-9)
+    at_once = Spicy().solve(problem, tol=1e-8)
     assert at_once.history[-1]["working_set"] == 400
-    assert by_rounds.certificate.primal == pytest.approx(at_once.certificate.primal, rel=1e-8)
+    assert by_rounds.certificate.primal == pytest.approx(at_once.certificate.primal, rel=3e-8)
     np.testing.assert_allclose(by_rounds.certificate.norms, at_once.certificate.norms, atol=1e-3)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge()])
 def test_packed_kernels_give_what_dense_ones_give(loss):
     kernels, y = many_kernels(60)
-    dense = Spicy().solve(Problem(kernels, y, loss, L21(), 0.05), tol=1e-8)
+    dense = Spicy().solve(Problem(kernels, y, loss, L21(), 20.0), tol=1e-8)
     for dtype, accuracy in ((np.float64, 1e-7), (np.float32, 1e-5)):
-        packed = Spicy().solve(Problem(PackedStack.from_grams(kernels.grams, dtype), y, loss, L21(), 0.05), tol=1e-8)
+        packed = Spicy().solve(Problem(PackedStack.from_grams(kernels.grams, dtype), y, loss, L21(), 20.0), tol=1e-8)
         assert packed.converged
         assert packed.certificate.primal == pytest.approx(dense.certificate.primal, rel=accuracy)
 
@@ -78,7 +78,7 @@ def test_packed_kernels_give_what_dense_ones_give(loss):
 def test_a_warm_start_ends_where_a_cold_one_does(loss):
     kernels, y = many_kernels(100)
     previous = None
-    for C in (0.2, 0.1, 0.05):
+    for C in (5.0, 10.0, 20.0):
         problem = Problem(kernels, y, loss, L21(), C)
         cold, warm = (Spicy().solve(problem, tol=1e-7, start=start) for start in (None, previous))
         assert warm.converged
@@ -122,7 +122,7 @@ def test_a_users_own_loss_and_penalty(random_problem):
 
 
 class TestEdges:
-    def solve(self, grams, y, loss, C=0.1, regularizer=None):
+    def solve(self, grams, y, loss, C=10.0, regularizer=None):
         problem = Problem(DenseStack(np.asarray(grams, dtype=np.float64)), y, loss, regularizer or L21(), C)
         solution = Spicy().solve(problem, tol=1e-5)
         assert solution.converged
@@ -133,7 +133,7 @@ class TestEdges:
     @each_loss
     def test_with_a_large_C_every_kernel_is_dead(self, loss):
         kernels, y = many_kernels(10)
-        solution = self.solve(kernels.grams, y, loss, C=1e6)
+        solution = self.solve(kernels.grams, y, loss, C=1e-6)
         assert len(solution.model.active) == 0
         constant = np.full_like(y, solution.model.intercept)
         for other in np.linspace(-2, 2, 41):
@@ -142,7 +142,7 @@ class TestEdges:
     @each_loss
     def test_a_tiny_C(self, loss):
         kernels, y = many_kernels(10)
-        assert self.solve(kernels.grams, y, loss, C=1e-5).certificate.primal < 1.0
+        assert self.solve(kernels.grams, y, loss, C=1e5).certificate.primal < 1e5
 
     @each_loss
     def test_kernels_of_rank_one_zero_kernels_and_twins(self, loss):
@@ -168,13 +168,13 @@ class TestEdges:
     @each_loss
     def test_the_same_bits_twice(self, loss):
         kernels, y = many_kernels(100)
-        first, second = (self.solve(kernels.grams, y, loss, C=0.05) for _ in range(2))
+        first, second = (self.solve(kernels.grams, y, loss, C=20.0) for _ in range(2))
         np.testing.assert_array_equal(first.model.coefficients, second.model.coefficients)
 
 
 def test_iterations_are_told_and_can_be_stopped():
     kernels, y = many_kernels()
-    problem = Problem(kernels, y, Logistic(), L21(), 0.05)
+    problem = Problem(kernels, y, Logistic(), L21(), 20.0)
     told = []
     solution = Spicy().solve(problem, tol=1e-9, on_iteration=told.append)
     assert told == solution.history
@@ -196,15 +196,15 @@ def test_a_multiple_of_the_squared_norm_is_a_larger_C():
     kernels, y = many_kernels(60)
     plain, multiple = (
         Spicy().solve(Problem(kernels, y, Logistic(), regularizer, C), tol=1e-9).certificate.primal
-        for regularizer, C in ((SquaredL21(), 0.06), (3 * SquaredL21(), 0.02))
+        for regularizer, C in ((SquaredL21(), 15.0), (3 * SquaredL21(), 45.0))
     )
-    assert multiple == pytest.approx(plain, rel=1e-8)
+    assert multiple == pytest.approx(3 * plain, rel=1e-8)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
 def test_near_the_optimum_few_kernels_are_looked_at_and_the_bound_is_safe(loss):
     kernels, y = many_kernels()
-    problem = Problem(kernels, y, loss, L21(), 0.05)
+    problem = Problem(kernels, y, loss, L21(), 20.0)
     solution = Spicy().solve(problem, tol=1e-9)
     assert solution.history[-1]["full_passes"] < len(solution.history) - 0.5
     everything = certify(problem, solution.model, solution.certificate.rho)
@@ -222,11 +222,11 @@ def test_near_the_optimum_few_kernels_are_looked_at_and_the_bound_is_safe(loss):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
-@pytest.mark.parametrize("C", [1e-2, 1.0])
+@pytest.mark.parametrize("C", [1.0, 100.0])
 def test_the_scale_of_the_kernels_is_no_matter(loss, random_problem, scale, C):
-    """Scaling the kernels by c and C by the root of c is the same problem under the block 1-norm."""
+    """Scaling the kernels by c and C by 1 over its root is the same problem under the block 1-norm."""
     problem, _ = random_problem(loss, SPARSE, C=C)
-    scaled = replace(problem, kernels=DenseStack(scale * problem.kernels.grams), C=C * np.sqrt(scale))
+    scaled = replace(problem, kernels=DenseStack(scale * problem.kernels.grams), C=C / np.sqrt(scale))
     one, other = (Spicy().solve(p, tol=1e-6) for p in (problem, scaled))
     assert other.converged
-    assert other.certificate.primal == pytest.approx(one.certificate.primal, rel=2e-6)
+    assert other.certificate.primal * np.sqrt(scale) == pytest.approx(one.certificate.primal, rel=2e-6)

@@ -10,7 +10,7 @@ from omkl.batch import SILP, HessianMKL, LevelMKL, LpNormMKL, Problem, SimpleMKL
 from omkl.batch.wrappers.cutting_planes import CuttingPlanes
 from omkl.batch.wrappers.hessian_mkl import hessian, minimize_on_simplex
 from omkl.batch.wrappers.simple_mkl import reduced_gradient
-from omkl.batch.wrappers.single_kernel import machine_for
+from omkl.batch.wrappers.single_kernel import base_svm_for
 from omkl.batch.wrappers.wrapper import Search
 from omkl.exceptions import InputError
 from omkl.kernels import DenseStack
@@ -29,7 +29,7 @@ def solver(name):
 
 
 def searched(problem):
-    return Search(problem, machine_for(problem, None, 1e-8))
+    return Search(problem, base_svm_for(problem, None, 1e-8))
 
 
 @each_method
@@ -65,7 +65,7 @@ def test_lp_norm_mkl_with_uniform_weights_is_one_machine():
 
 
 def test_all_methods_agree():
-    problem, _ = small_problem("hinge", "mkl", C=0.3, n=60, n_kernels=15, seed=3)
+    problem, _ = small_problem("hinge", "mkl", C=3.0, n=60, n_kernels=15, seed=3)
     values = {method: solver(method).solve(problem, tol=1e-3).certificate for method in ON_THE_SIMPLEX}
     for certificate in values.values():
         assert certificate.gap <= 1e-3
@@ -86,7 +86,7 @@ def test_the_certificate_is_recomputed_from_the_model_over_all_kernels(method):
 
 @each_method
 def test_a_warm_start_begins_where_the_other_search_ended(method):
-    problem, _ = small_problem("hinge", "mkl", C=0.3, n=40, n_kernels=10)
+    problem, _ = small_problem("hinge", "mkl", C=3.0, n=40, n_kernels=10)
     first = solver(method).solve(problem, tol=1e-3)
     again = solver(method).solve(problem, tol=1e-3, start=first.start)
     assert_allclose(again.history[0]["primal"], first.certificate.primal, rtol=1e-3)
@@ -101,14 +101,14 @@ def test_copies_zeros_and_low_rank_kernels_do_no_harm(method):
     full = rng.normal(size=(20, 20))
     grams = np.array([rank_one, rank_one, np.zeros((20, 20)), full @ full.T / 20, np.ones((20, 20))])
     y = np.sign(factor[:, 0] + 0.5 * rng.normal(size=20))
-    solution = solver(method).solve(Problem(DenseStack(grams), y, Hinge(), SquaredL21(), 0.5), tol=1e-4)
+    solution = solver(method).solve(Problem(DenseStack(grams), y, Hinge(), SquaredL21(), 2.0), tol=1e-4)
     assert solution.converged
     assert 2 not in solution.model.active
 
 
 @each_method
 def test_where_regularization_is_all_that_counts_the_model_is_nothing(method):
-    problem, _ = small_problem("squared", "mkl", C=1e9)
+    problem, _ = small_problem("squared", "mkl", C=1e-9)
     solution = solver(method).solve(problem, tol=1e-6)
     assert solution.converged
     assert_allclose(solution.model.intercept, problem.y.mean(), atol=1e-6)

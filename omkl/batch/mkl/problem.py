@@ -1,0 +1,93 @@
+"""Multiple kernel learning on a finite set of samples."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from omkl.batch.core.problem import BaseProblem
+from omkl.kernels import KernelStack
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
+
+
+@dataclass(frozen=True)
+class Problem(BaseProblem):
+    r"""Multiple kernel learning on a finite set of samples.
+
+    .. math:: \min_{f_m \in H_m,\, b}\
+              C \sum_i w_i\, l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
+
+    Its dual is :math:`\max_\rho -\sum_i C w_i\, l^*(y_i, -\rho_i / (C w_i)) - \psi^*(\|\rho\|_{K_1}, \ldots)` subject
+    to :math:`\sum_i \rho_i = 0` where there is an intercept.
+
+    Parameters
+    ----------
+    kernels : KernelStack
+    y : array of shape (N,)
+    loss : PointwiseLoss
+    regularizer : Regularizer
+        A function of the group norms :math:`\|f_m\|`.
+    C : float > 0
+        Weight of the losses: the larger, the closer the fit.
+    intercept : bool
+    sample_weight : array of shape (N,), optional
+        The :math:`w_i > 0`; 1 by default.
+    """
+
+    kernels: KernelStack
+    y: np.ndarray
+    loss: PointwiseLoss
+    regularizer: Regularizer
+    C: float
+    intercept: bool = True
+    sample_weight: np.ndarray | None = None
+
+    @property
+    def loss_weights(self) -> np.ndarray:
+        weights = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+        return self.C * np.asarray(weights, dtype=np.float64)
+
+    def dual_norms(self, rho: np.ndarray) -> np.ndarray:
+        return np.sqrt(self.kernels.quadratics(rho))
+
+    def evaluate(self, model: "Expansion") -> tuple[np.ndarray, np.ndarray]:
+        norms = np.zeros(self.kernels.n_kernels)
+        outputs = np.full(self.kernels.n_samples, model.intercept)
+        if len(model.active):
+            parts = self.kernels.products(model.coefficients, model.active)
+            norms[model.active] = np.sqrt(np.maximum(np.einsum("mi,mi->m", model.coefficients, parts), 0.0))
+            outputs += parts.sum(axis=0)
+        return norms, outputs
+
+    def at(self, strength: float) -> "Problem":
+        return replace(self, C=strength)
+
+    def strengths(self, count: int, decades: float) -> np.ndarray:
+        return np.geomspace(1.0, 10.0**decades, count) * smallest_c(self)
+
+
+@dataclass
+class Expansion:
+    r"""A model by the representer theorem, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`: active kernels only.
+
+    Attributes
+    ----------
+    active : int array of shape (k,)
+        Kernels that are not zero, in increasing order.
+    coefficients : array of shape (k, N)
+    intercept : float
+    """
+
+    active: np.ndarray
+    coefficients: np.ndarray
+    intercept: float = 0.0
+
+
+def smallest_c(problem: Problem) -> float:
+    r"""The largest C at which a constant is optimal under the block 1-norm.
+
+    That is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` where that is 0. Other
+    regularizers shrink all kernels up to there.
+    """
+    largest = float(problem.at(1.0).dual_norms(problem.at(1.0).best_constant()[1]).max())
+    return 1.0 / largest if largest > 0 else np.inf
