@@ -40,9 +40,9 @@ METHODS = {
 def problem_for(name, kernels, y, C, optimum=None):
     """The problem that a method solves.
 
-    Methods that keep kernel weights in the simplex have a regularizer of their own, ``(Ct/2) (sum_m ||f_m||)^2``; at
-    ``Ct = C / sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C, both have the same solution
-    (Eq. 6 of the paper, where ``Ct`` is C times that sum; that is a misprint).
+    Methods that keep kernel weights in the simplex have a regularizer of their own, ``(1/2) (sum_m ||f_m||)^2``; at
+    ``Ct = C sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C, both have the same solution
+    (Eq. 6 of the paper, whose C weighs the regularizer).
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def problem_for(name, kernels, y, C, optimum=None):
     method = METHODS[name]
     if isinstance(method.regularizer, SquaredL21):
         optimum = block_one_optimum(kernels, y, C) if optimum is None else optimum
-        C /= max(optimum.norms.sum(), 1e-12)
+        C *= max(optimum.norms.sum(), 1e-12)
     return Problem(kernels, y, method.loss, method.regularizer, C)
 
 
@@ -134,10 +134,3 @@ def warm_up(names):
     kernels = PackedStack.from_kernels(["linear", "gaussian"], X)
     for name in names:
         run(name, problem_for(name, kernels, y, 0.1))
-
-
-def columns(X, kernel):
-    """The columns of X that a kernel is on."""
-    if kernel.on is None:
-        return X
-    return X[:, kernel.on if isinstance(kernel.on, slice) else list(kernel.on)]

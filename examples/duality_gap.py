@@ -1,6 +1,6 @@
 """The duality gap and the number of active kernels against time, for a single run of each solver.
 
-    python examples/duality_gap.py                          sonar, C = 0.05, to a gap of 1e-4: about one minute
+    python examples/duality_gap.py                          sonar, C = 20, to a gap of 1e-4: about one minute
     python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic level silp
 
 After Figure 4 of Suzuki and Tomioka (2011), on the kernels of its section 6.1: 27 of unit trace on each variable and on
@@ -33,7 +33,7 @@ def seconds_to(trace, gap):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="sonar", help="name of a UCI set")
-    parser.add_argument("--C", type=float, default=0.05)
+    parser.add_argument("--C", type=float, default=20.0)
     parser.add_argument("--methods", nargs="+", default=CHOSEN, choices=METHODS)
     parser.add_argument("--tol", type=float, default=1e-4, help="relative duality gap")
     parser.add_argument("--limit", type=float, default=15.0, help="CPU seconds after which a method is stopped")

@@ -1,7 +1,7 @@
 """1,760 kernels for telling images apart: feature extraction x spatial subdivision x kernel function.
 
     python examples/image_kernels.py                   the digits that ship with scikit-learn
-    python examples/image_kernels.py --train 400 --C 0.03 0.1
+    python examples/image_kernels.py --train 400 --C 10 30
 
 After the Caltech-101 experiment of Tomioka, Suzuki and Sugiyama's slides, on images that everybody has: four features
 of every pixel's neighbourhood, each summed up over 22 parts of the image (the whole, 2 x 2 and 4 x 4 cells, and a
@@ -90,7 +90,7 @@ def kernels_on(views, train):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", type=int, default=200, help="number of training images")
-    parser.add_argument("--C", type=float, nargs="+", default=[0.1, 0.3, 1.0], help="strengths of the block 1-norm")
+    parser.add_argument("--C", type=float, nargs="+", default=[1.0, 3.0, 10.0], help="weights of the losses")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()

@@ -3,7 +3,7 @@
     python examples/online_meets_batch.py                          half a minute
     python examples/online_meets_batch.py --epochs 1000 --C 3
 
-Both minimise ``sum_i hinge(y_i, z_i) + (1/C) (1/2) (sum_k ||f_k||)^2`` on the breast cancer data that ships with
+Both minimise ``C sum_i hinge(y_i, z_i) + (1/2) (sum_k ||f_k||)^2`` on the breast cancer data that ships with
 scikit-learn: the online side as a mean over samples, ``1/m`` of it. The figure shows how far the last model of every
 pass lies above the optimum, relative to it, for forward-backward splitting (Algorithm 1 of Martins et al. 2011) and for
 regularized dual averaging (Xiao 2010), with several learning rates. The optimum is known to the gap that is printed.
@@ -77,9 +77,7 @@ def main():
     for name, part in PARTS.items():
         kernels[f"linear, {name}"] = Linear(normalize="average", on=part)
         kernels[f"Gaussian, {name}"] = Gaussian(sigma2=0.5 * (part.stop - part.start), on=part)
-    problem = Problem(
-        PackedStack.from_kernels(kernels.values(), X, np.float64), y, Hinge(), SquaredL21(), 1.0 / arguments.C
-    )
+    problem = Problem(PackedStack.from_kernels(kernels.values(), X, np.float64), y, Hinge(), SquaredL21(), arguments.C)
     started = time.process_time()
     optimum = Spicy().solve(problem, tol=1e-6).certificate
     seconds = time.process_time() - started
@@ -91,7 +89,7 @@ def main():
         for name, (eta0, schedule) in RATES.items():
             if method == "rda" and schedule == "linear":
                 continue  # its model is the rate times the sum of all gradients: 0 in the end
-            excess = Suboptimality(optimum.primal)
+            excess = Suboptimality(optimum.primal / arguments.C)
             started = time.process_time()
             model = OnlineMKLClassifier(
                 kernels, C=arguments.C, epochs=arguments.epochs, method=method, eta0=eta0, schedule=schedule,

@@ -6,9 +6,9 @@
 
 Reproduces Figures 5 and 6 of Suzuki and Tomioka (2011), section 6.2: Gaussians on random subsets of the variables, with
 random widths and unit trace; 200 training samples, then 20 kernels; a relative duality gap of 0.01 over all kernels.
-The paper does not say which C; here it is 0.05. Times are medians, with the 25th and 75th percentiles in the figure.
-The exponent is that of a power of the size, fitted to the medians. A time with a star is that of runs one of which
-was stopped by the limit before it was there; with a plus, one gave up.
+The paper does not say which C; here it weighs the losses with 20. Times are medians, with the 25th and 75th
+percentiles in the figure. The exponent is that of a power of the size, fitted to the medians. A time with a star is
+that of runs one of which was stopped by the limit before it was there; with a plus, one gave up.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def main():
     parser.add_argument("--few-samples", type=int, default=200, help="samples while the number of kernels grows")
     parser.add_argument("--samples", type=int, nargs="*", default=list(SAMPLES), help="numbers of samples")
     parser.add_argument("--few-kernels", type=int, default=20, help="kernels while the number of samples grows")
-    parser.add_argument("--C", type=float, default=0.05)
+    parser.add_argument("--C", type=float, default=20.0)
     parser.add_argument("--repetitions", type=int, default=1, help="random splits (the paper: 10)")
     parser.add_argument("--limit", type=float, default=20.0, help="CPU seconds after which a method is stopped")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")

@@ -9,10 +9,13 @@ reading costs a second pass over the arrays.
 import hashlib
 import itertools
 import json
+import os
 import struct
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -29,7 +32,7 @@ TAIL = len(MARK) + DIGITS
 PIECE = 2**19
 
 
-def write_archive(path, manifest, arrays):
+def write_archive(path: str | os.PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write an archive, atomically.
 
     Parameters
@@ -57,45 +60,45 @@ def write_archive(path, manifest, arrays):
 class _WriteBehind:
     """A file that a thread writes to, while the caller sums up the next piece; pieces must not change meanwhile."""
 
-    def __init__(self, file):
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._pool = ThreadPoolExecutor(1)
-        self._pending = None
+        self._pending: Future | None = None
 
-    def write(self, data):
+    def write(self, data: bytes) -> int:
         self._wait()
         self._pending = self._pool.submit(self._file.write, data)
         return len(data)
 
-    def _wait(self):
+    def _wait(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         # seek, tell, flush and all else come after what was written before
         self._wait()
         return getattr(self._file, name)
 
-    def __enter__(self):
+    def __enter__(self) -> Any:  # what a zip file writes to
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         try:
             self._wait()
         finally:
             self._pool.shutdown()
 
 
-def _write_array(member, array):
+def _write_array(member: IO[bytes], array: np.ndarray) -> None:
     """One array as ``.npy``, without copies, and in pieces that stay in cache between checksum and file."""
     npy.write_array_header_1_0(member, npy.header_data_from_array_1_0(array))
-    content = memoryview(array.reshape(-1).view(np.uint8))
+    content = array.reshape(-1).view(np.uint8).data
     for low in range(0, len(content), PIECE):
         member.write(content[low : low + PIECE])
 
 
-def read_archive(path):
+def read_archive(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Manifest and arrays of an archive.
 
     Raises
@@ -127,7 +130,7 @@ def read_archive(path):
     return manifest, arrays
 
 
-def _check_digest(file, path):
+def _check_digest(file: IO[bytes], path: Path) -> None:
     tail = b"" if file.seek(0, 2) < TAIL else (file.seek(-TAIL, 2), file.read())[1]
     if not tail.startswith(MARK):
         raise ModelFileError(f"{path} is not an omkl model file, or it was cut short: train or copy it again.")
@@ -140,11 +143,11 @@ def _check_digest(file, path):
     file.seek(0)
 
 
-def _damaged(path):
+def _damaged(path: Path) -> ModelFileError:
     return ModelFileError(f"{path} is damaged (its checksum does not match): copy it again, or train anew.")
 
 
-def _digest(file):
+def _digest(file: IO[bytes]) -> bytes:
     """SHA-256, in hexadecimal, of all but the members' data and the digest itself: headers and directory."""
     with zipfile.ZipFile(file) as archive:
         ends = sorted([info.header_offset for info in archive.infolist()] + [archive.start_dir])
@@ -159,7 +162,7 @@ def _digest(file):
     return digest.hexdigest().encode()
 
 
-def _read_array(archive, name, about):
+def _read_array(archive: zipfile.ZipFile, name: str, about: Mapping[str, Any]) -> np.ndarray:
     """One array, after its header, the manifest and the size of its zip member have been found to agree."""
     info = archive.getinfo(f"{name}.npy")
     with archive.open(info) as member:

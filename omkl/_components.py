@@ -5,10 +5,14 @@ found by its name as soon as it is defined.
 """
 
 import ast
+import re
+from collections.abc import Collection, Iterator
 from inspect import signature
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from omkl.exceptions import InputError
+
+Part = TypeVar("Part")
 
 
 class Component:
@@ -20,26 +24,26 @@ class Component:
     #: Names the part can be asked for by, and the parameters that each presets.
     aliases: ClassVar[dict[str, dict]] = {}
 
-    def parameters(self):
+    def parameters(self) -> dict[str, Any]:
         """The constructor's arguments, by name: what equality and model files use."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
-    def __eq__(self, other):
-        return type(self) is type(other) and self.parameters() == other.parameters()
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Component) and type(self) is type(other) and self.parameters() == other.parameters()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(type(self))
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """The parameters that differ from their defaults."""
         defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 
 
-def resolve(base, spec, what):
+def resolve(base: type[Part], spec: Part | str, what: str) -> Part:
     """Return ``spec`` if it already is a ``base``, else the instance that the string describes.
 
     Parameters
@@ -66,32 +70,44 @@ def resolve(base, spec, what):
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
 
 
-def split_settings(spec, names, what):
+def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
     """A string without those of its settings that have these names, and these settings as a dict.
 
     >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
-    rest = [part for part in settings.split(",") if part.partition("=")[0].strip() not in names]
-    chosen = [part for part in settings.split(",") if part.partition("=")[0].strip() in names]
+    rest = [part for part in _split(settings) if part.partition("=")[0].strip() not in names]
+    chosen = [part for part in _split(settings) if part.partition("=")[0].strip() in names]
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
-def _family(base):
+def _family(base: type[Part]) -> Iterator[type[Part]]:
     yield base
     for cls in base.__subclasses__():
         yield from _family(cls)
 
 
-def _parse_settings(settings, spec, what):
+def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
     parsed = {}
-    for setting in filter(None, settings.split(",")):
+    for setting in _split(settings):
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key or not value:
             raise InputError(f"Cannot read {setting!r} in the {what} {spec!r}: write parameter=value.")
-        try:
-            parsed[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parsed[key] = value
+        parsed[key] = _parse_value(value)
     return parsed
+
+
+def _split(settings: str) -> list[str]:
+    """Settings between commas that are in no brackets and no quotation marks."""
+    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
+    return [part for part in parts if part.strip()]
+
+
+def _parse_value(value):
+    """A value as Python writes it; words, and lists of words, do without quotation marks."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        is_list = value[0] in "[(" and value[-1] in "])"
+        return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value

@@ -2,12 +2,14 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
-def replacing(path, mode="w", **options):
+def replacing(path: str | os.PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
     """Open a temporary file beside ``path``; on success it takes its place, on failure nothing has changed.
 
     The bytes are on disk before the name is: a crash leaves the previous file or the whole new one.
@@ -28,7 +30,7 @@ def replacing(path, mode="w", **options):
         raise
 
 
-def _umask():
+def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

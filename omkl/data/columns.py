@@ -31,6 +31,8 @@ class Columns:
         Columns of the input; all but the target by default.
     where : str
         What the table is called in messages.
+    named : bool
+        Whether the names are those of the table, and not only the places of columns.
 
     Attributes
     ----------
@@ -39,7 +41,7 @@ class Columns:
         It matters for the output only whether numbers are integers.
     """
 
-    def __init__(self, schema, target, columns, where):
+    def __init__(self, schema, target, columns, where, named=True):
         self.pyarrow = import_pyarrow()
         target = _target(schema.names, target, where)
         names = [name for name in schema.names if name != target] if columns is None else list(columns)
@@ -49,7 +51,7 @@ class Columns:
                 raise InputError(f"{where} has {has} {name!r}; its columns are {_listed(schema.names)}.")
         if not names or target in names:
             raise InputError(f"{where} needs a column besides the target {target!r} that is not among columns=.")
-        self.names, self.target = names, target
+        self.names, self.target, self._named = names, target, named
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         self.makes_dicts = "string" in [self.kinds[name] for name in names]
         self._widths = {}
@@ -57,6 +59,21 @@ class Columns:
     @property
     def all_names(self):
         return self.names if self.target is None else [*self.names, self.target]
+
+    @property
+    def feature_names(self):
+        """What the columns of X are called; None without names, or until it is known how long lists in a column are."""
+        if not self._named:
+            return None
+        names = []
+        for name in self.names:
+            if self.kinds[name] != "vector" or self.makes_dicts:
+                names.append(name)
+            elif name in self._widths:
+                names += [f"{name}[{i}]" for i in range(self._widths[name])]
+            else:
+                return None
+        return names
 
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
@@ -97,9 +114,9 @@ class Columns:
             if self.kinds[self.target] == "integer" and (y.dtype.kind != "f" or (y == np.floor(y)).all()):
                 y = y.astype(np.int64, copy=False)
         if not self.makes_dicts:
-            return Block(_matrix(list(found.values()))[good], y)
+            return Block(_matrix(list(found.values()))[good], y, self.feature_names)
         rows = [_row(self.names, values) for values in zip(*map(_with_none, found.values()))]
-        return Block([rows[i] for i in good] if reasons else rows, y)
+        return Block([rows[i] for i in good] if reasons else rows, y, self.names)
 
     def _values(self, column, name, reasons):
         """The column as an array, or a list of strings; ``reasons`` gets rows that are wrong, and why."""

@@ -1,14 +1,20 @@
 """What all readers of files have in common: many files, blocks of one size, records that are left out."""
 
-from omkl.data.files import find_files
-from omkl.data.rows import regrouped
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from omkl.data.files import PathLike, find_files
+from omkl.data.rows import Block, regrouped
 from omkl.data.skipping import Skipped
 from omkl.data.streams import Stream, check_block_size
 from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
 
 
-def stream_files(path, read, *, block_size, on_error, noun="example"):
-    """A stream over files.
+def stream_files(
+    path: PathLike | Sequence[PathLike], read: Callable[[Path, Skipped], Iterator[Block]], *, block_size: int,
+    on_error: str, noun: str = "example", feature_names: Sequence[str] | None = None,
+) -> Stream:  # fmt: skip
+    """A stream over files. Where columns have names, those of all files are brought into the order of the first.
 
     Parameters
     ----------
@@ -21,6 +27,8 @@ def stream_files(path, read, *, block_size, on_error, noun="example"):
     on_error : {"raise", "skip"}
     noun : str
         What an example is called in messages.
+    feature_names : sequence of str, optional
+        What columns are called, where that is known before a file is read.
 
     Returns
     -------
@@ -28,10 +36,17 @@ def stream_files(path, read, *, block_size, on_error, noun="example"):
     """
     check_block_size(block_size)
     paths, skipped = find_files(path), Skipped(on_error=on_error)
-    return Stream(lambda epoch: regrouped(_blocks(paths, read, skipped, noun), block_size), block_size, skipped)
+
+    def passes(epoch: int) -> Iterator[Block]:
+        return regrouped(_blocks(paths, read, skipped, noun, feature_names), block_size)
+
+    return Stream(passes, block_size, skipped, feature_names=feature_names)
 
 
-def _blocks(paths, read, skipped, noun):
+def _blocks(
+    paths: Sequence[Path], read: Callable[[Path, Skipped], Iterator[Block]], skipped: Skipped, noun: str,
+    names: Sequence[str] | None,
+) -> Iterator[Block]:  # fmt: skip
     skipped.clear()
     n_examples = 0
     for path in paths:
@@ -40,7 +55,8 @@ def _blocks(paths, read, skipped, noun):
             for block in read(path, skipped):
                 if block.n_examples:
                     n_examples += block.n_examples
-                    yield block
+                    names = block.feature_names if names is None else names
+                    yield block.aligned(names, str(path))
         except DamagedFileError as error:
             what = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
             place = f"{path}, after {n_examples - n_before} {noun}s: the file is {what}"

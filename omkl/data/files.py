@@ -34,6 +34,8 @@ def find(relative, how_to_get):
 
 
 OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+#: What names a file.
+PathLike = str | os.PathLike
 #: Bytes that are read at a time.
 CHUNK = 1 << 18
 #: A text without a line end, or whatever else it is cut at, in so many bytes is none.

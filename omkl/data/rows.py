@@ -1,59 +1,97 @@
 """Rows of whatever holds examples: arrays, sparse matrices, lists and treebanks, cut, chosen and joined alike."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Number
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
 
+from omkl.data.frames import align_columns
 from omkl.data.treebank import Treebank
 from omkl.exceptions import InputError
 
 
-class Block(NamedTuple):
-    """Some examples of a stream, one after the other.
+class _Examples(NamedTuple):
+    X: Any
+    y: Any = None
+
+
+class Block(_Examples):
+    """Some examples of a stream, one after the other: a pair ``(X, y)``.
 
     Attributes
     ----------
     X : array of shape (n, d), scipy CSR matrix, list of n inputs, or Treebank of n sentences
     y : array of shape (n, ...), list of n outputs, or None
         None where outputs are part of the inputs, as in treebanks, or there are none.
+    feature_names : sequence of d str, or None
+        What the columns of X are called, if they have names.
 
     >>> Block([{"word": "a"}, {"word": "b"}], [0, 1]).n_examples
     2
     """
 
-    X: object
-    y: object = None
+    feature_names: Sequence[str] | None = None
+
+    def __new__(cls, X: Any, y: Any = None, feature_names: Sequence[str] | None = None) -> Self:
+        block = super().__new__(cls, X, y)
+        block.feature_names = feature_names
+        return block
 
     @property
-    def n_examples(self):
+    def n_examples(self) -> int:
+        """Number of examples."""
         return n_rows(self.X)
 
+    def with_outputs(self, y: Any) -> "Block":
+        """The same inputs with other outputs."""
+        return Block(self.X, y, self.feature_names)
 
-def n_rows(X):
+    def aligned(self, names: Sequence[str] | None, where: str) -> "Block":
+        """The same examples, with the columns that have these names, in their order.
+
+        Parameters
+        ----------
+        names : sequence of str or None
+            None leaves the columns as they are; so does a block whose columns have no names.
+        where : str
+            What the block is called where it lacks one of them.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If it does.
+        """
+        if names is None or self.feature_names is None or list(names) == list(self.feature_names):
+            return self
+        return Block(align_columns(self.X, self.feature_names, names, where), self.y, names)
+
+
+def n_rows(X: Any) -> int:
+    """Number of rows."""
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
-def as_rows(rows):
+def as_rows(rows: Any) -> Any:
     """Rows as this module knows them: what is not one of its kinds becomes an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
     return rows if isinstance(rows, (np.ndarray, list, tuple, Treebank)) else np.asarray(rows)
 
 
-def take(block, chosen):
+def take(block: Block, chosen: slice | np.ndarray) -> Block:
     """The examples that a slice (as views, where it can be) or an array of indices chooses."""
-    return Block(_take(block.X, chosen), None if block.y is None else _take(block.y, chosen))
+    return Block(_take(block.X, chosen), None if block.y is None else _take(block.y, chosen), block.feature_names)
 
 
-def _take(rows, chosen):
+def _take(rows: Any, chosen: slice | np.ndarray) -> Any:
     if isinstance(rows, (list, tuple)):
         return list(rows[chosen]) if isinstance(chosen, slice) else [rows[i] for i in chosen]
     return rows[chosen]
 
 
-def join(blocks):
+def join(blocks: Sequence[Block]) -> Block:
     """One block of several; their inputs must be of one kind, and treebanks share their strings.
 
     Raises
@@ -66,10 +104,12 @@ def join(blocks):
     if any(block.y is None for block in blocks) != all(block.y is None for block in blocks):
         raise InputError("Some blocks of the stream have outputs y, and others have none: give all of them, or none.")
     targets = None if blocks[0].y is None else _join([block.y for block in blocks])
-    return Block(_join([block.X for block in blocks]), targets)
+    names = next((block.feature_names for block in blocks if block.feature_names is not None), None)
+    parts = [block.aligned(names, "A block of the stream").X for block in blocks]
+    return Block(_join(parts), targets, names)
 
 
-def _join(parts):
+def _join(parts: Sequence[Any]) -> Any:
     first = parts[0]
     if isinstance(first, Treebank):
         return Treebank.concatenate(parts)
@@ -83,7 +123,7 @@ def _join(parts):
         raise InputError(f"Blocks of the stream do not fit together: {error}.") from None
 
 
-def regrouped(blocks, size):
+def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
     """The same examples in blocks of exactly ``size``, and a last one of what is left."""
     pending, n_pending = [], 0
     for block in blocks:
@@ -101,7 +141,7 @@ def regrouped(blocks, size):
         yield join(pending)
 
 
-def grouped(examples, size):
+def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
     """Blocks of ``size`` single examples ``(x, y)``; vectors are stacked, everything else is listed."""
     X, y = [], []
     for example in examples:
@@ -118,7 +158,7 @@ def grouped(examples, size):
         yield _of_examples(X, y)
 
 
-def _of_examples(X, y):
+def _of_examples(X: list, y: list) -> Block:
     n_missing = sum(target is None for target in y)
     if n_missing not in (0, len(y)):
         raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
@@ -130,7 +170,7 @@ def _of_examples(X, y):
     return Block(inputs, np.array(y) if is_scalar else y if inputs is X else _stacked(y))
 
 
-def _stacked(rows):
+def _stacked(rows: list) -> Any:
     """Rows as a matrix if they are vectors, or numbers, and as they are if not."""
     first = rows[0]
     if sparse.issparse(first):
@@ -143,5 +183,5 @@ def _stacked(rows):
     return rows
 
 
-def _is_vector(row):
+def _is_vector(row: Any) -> bool:
     return isinstance(row, (np.ndarray, list, tuple)) and len(row) > 0 and isinstance(row[0], Number)

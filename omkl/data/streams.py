@@ -1,7 +1,12 @@
 """Streams: examples that are read again and again in blocks, and never held all at once."""
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
+import numpy as np
+
+from omkl.data.frames import column_names, read_frame
 from omkl.data.prefetching import prefetched
 from omkl.data.rows import Block, as_rows, grouped, join, n_rows, regrouped, take
 from omkl.data.shuffling import Seed, shuffled
@@ -31,6 +36,14 @@ class Stream:
         Where ``passes`` counts what it leaves out.
     once : bool
         Whether there can be one pass only.
+    feature_names : sequence of str, optional
+        What the columns of X are called. Blocks whose columns have names, in another order, are brought into this one,
+        and blocks that lack one of them are refused.
+
+    Attributes
+    ----------
+    feature_names : list of str or None
+        None where columns have no names, or none that are known before the first block is read: blocks know theirs.
 
     Examples
     --------
@@ -41,13 +54,17 @@ class Stream:
     [0, 1, 0]
     """
 
-    def __init__(self, passes, block_size=BLOCK_SIZE, skipped=None, once=False):
+    def __init__(
+        self, passes: Callable[[int], Iterator[Block]], block_size: int = BLOCK_SIZE, skipped: Skipped | None = None,
+        once: bool = False, feature_names: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         self._passes = passes
         self.block_size = block_size
         self.once = once
+        self.feature_names = None if feature_names is None else list(feature_names)
         self._skipped = Skipped() if skipped is None else skipped
 
-    def blocks(self, epoch=0):
+    def blocks(self, epoch: int = 0) -> Iterator[Block]:
         """Pass over the stream.
 
         Parameters
@@ -62,27 +79,52 @@ class Stream:
         """
         return self._passes(epoch)
 
-    def read(self):
+    def aligned(self, names: Sequence[str] | None) -> "Stream":
+        """The same examples, with the columns that have these names, in their order.
+
+        Parameters
+        ----------
+        names : sequence of str or None
+            With None, or where the columns of a block have no names, they stay as they are.
+
+        Returns
+        -------
+        Stream
+            An :class:`~omkl.exceptions.InputError` is raised at a block that lacks a column.
+
+        >>> Stream.from_iterable([Block(np.eye(2), None, ["a", "b"])]).aligned(["b", "a"]).read().X
+        array([[0., 1.],
+               [1., 0.]])
+        """
+        if names is None:
+            return self
+
+        def passes(epoch: int) -> Iterator[Block]:
+            return (block.aligned(names, "A block of the stream") for block in self.blocks(epoch))
+
+        return self._derived(passes, names)
+
+    def read(self) -> Block:
         """All examples of epoch 0, as one block."""
         return join(list(self.blocks()))
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Single examples ``(x, y)`` of epoch 0; of a sparse matrix, x is a matrix of one row."""
         for X, y in self.blocks():
             rows = (X[i : i + 1] for i in range(n_rows(X))) if hasattr(X, "indptr") else iter(X)
             yield from zip(rows, [None] * n_rows(X) if y is None else y)
 
     @property
-    def skipped(self):
+    def skipped(self) -> int:
         """How many records the latest pass has left out so far, for ``on_error="skip"``."""
         return self._skipped.count
 
     @property
-    def reasons(self):
+    def reasons(self) -> list[str]:
         """Why, for the first of them: file, line and what was wrong."""
         return list(self._skipped.reasons)
 
-    def shuffled(self, buffer=10_000, random_state=None):
+    def shuffled(self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None) -> "Stream":
         """The same examples in a random order, another one every epoch.
 
         Examples pass through a buffer: when it is full, a random half of it leaves. An example can therefore come at
@@ -111,12 +153,12 @@ class Stream:
             raise InputError(f"A buffer to shuffle in holds at least 2 examples, not {buffer}.")
         seed = Seed(random_state)
 
-        def passes(epoch):
+        def passes(epoch: int) -> Iterator[Block]:
             return regrouped(shuffled(self.blocks(epoch), buffer, seed.generator(epoch)), self.block_size)
 
-        return self._derived(passes)
+        return self._derived(passes, self.feature_names)
 
-    def prefetched(self, depth=2):
+    def prefetched(self, depth: int = 2) -> "Stream":
         """The same blocks, read ahead by a thread while the caller works on the one before.
 
         Pays on a machine with a core to spare, where reading takes long, and both the reader and the trainer leave
@@ -137,12 +179,12 @@ class Stream:
         """
         if depth < 1:
             raise InputError(f"At least one block is read ahead, not {depth}.")
-        return self._derived(lambda epoch: prefetched(self.blocks(epoch), depth))
+        return self._derived(lambda epoch: prefetched(self.blocks(epoch), depth), self.feature_names)
 
-    def take(self, n):
+    def take(self, n: int) -> "Stream":
         """The first ``n`` examples of every pass."""
 
-        def passes(epoch):
+        def passes(epoch: int) -> Iterator[Block]:
             left = n
             for block in self.blocks(epoch):
                 if left > 0:
@@ -151,22 +193,28 @@ class Stream:
                 if left <= 0:
                     return
 
+        return self._derived(passes, self.feature_names)
+
+    def mapped(self, function: Callable[[Block], Block | tuple]) -> "Stream":
+        """What ``function`` makes of each block: a Block, or a pair ``(X, y)`` of columns without names."""
+
+        def passes(epoch: int) -> Iterator[Block]:
+            made = map(function, self.blocks(epoch))
+            return (block if isinstance(block, Block) else Block(*block) for block in made)
+
         return self._derived(passes)
 
-    def mapped(self, function):
-        """What ``function`` makes of each block: a Block, or a pair ``(X, y)``, from a Block."""
-        return self._derived(lambda epoch: (Block(*function(block)) for block in self.blocks(epoch)))
-
-    def _derived(self, passes):
-        return Stream(passes, self.block_size, self._skipped, self.once)
+    def _derived(self, passes: Callable[[int], Iterator[Block]], names: Sequence[str] | None = None) -> "Stream":
+        return Stream(passes, self.block_size, self._skipped, self.once, names)
 
     @classmethod
-    def from_arrays(cls, X, y=None, block_size=BLOCK_SIZE):
+    def from_arrays(cls, X: Any, y: Any = None, block_size: int = BLOCK_SIZE) -> "Stream":
         """A stream over what is in memory, or mapped into it from a file; blocks of arrays are views.
 
         Parameters
         ----------
-        X : array or memory map of shape (n, ...), CSR matrix, list of n inputs, or Treebank
+        X : array or memory map of shape (n, ...), data frame, sparse matrix, list of n inputs, or Treebank
+            The columns of a data frame keep their names; one with text in it becomes a list of dicts.
         y : array of shape (n, ...) or list of n outputs, optional
         block_size : int
 
@@ -176,15 +224,17 @@ class Stream:
             If X and y differ in length.
         """
         check_block_size(block_size)
-        X, y = as_rows(X), None if y is None else as_rows(y)
+        names = column_names(X)
+        X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
         if y is not None and n_rows(X) != n_rows(y):
             raise InputError(f"X has {n_rows(X)} examples, but y has {n_rows(y)}.")
-        whole = Block(X, y)
+        whole = Block(X, y, names)
         starts = range(0, n_rows(X), block_size)
-        return cls(lambda epoch: (take(whole, slice(i, i + block_size)) for i in starts), block_size)
+        passes = lambda epoch: (take(whole, slice(i, i + block_size)) for i in starts)  # noqa: E731
+        return cls(passes, block_size, feature_names=names)
 
     @classmethod
-    def from_iterable(cls, examples, block_size=BLOCK_SIZE):
+    def from_iterable(cls, examples: Iterable | Callable[[], Iterable], block_size: int = BLOCK_SIZE) -> "Stream":
         """A stream over examples made in Python.
 
         Parameters
@@ -208,14 +258,14 @@ class Stream:
 class _Iterable:
     """Passes over an iterable: any number of them, but over an iterator only one."""
 
-    def __init__(self, examples):
+    def __init__(self, examples: Iterable) -> None:
         try:
             self._is_spent, self.is_iterator = False, iter(examples) is examples
         except TypeError:
             raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {examples!r:.80}.") from None
         self._examples = examples
 
-    def __call__(self):
+    def __call__(self) -> Iterable:
         if self._is_spent:
             raise InputError(
                 "This stream comes from an iterator, which can be passed over only once: give a list, or a function "
@@ -225,14 +275,19 @@ class _Iterable:
         return self._examples
 
 
-def _grouped(items, size):
+def _grouped(items: Iterator, size: int) -> Iterator[Block]:
     """Blocks of ``size`` examples, of single examples or of blocks."""
-    for first in items:  # the first tells which they are
+    for first in items:  # the first tells which they are, and what their columns are called
         items = chain([first], items)
-        yield from regrouped(items, size) if isinstance(first, Block) else grouped(items, size)
+        if isinstance(first, Block):
+            names = first.feature_names
+            yield from regrouped((block.aligned(names, "A block of the stream") for block in items), size)
+        else:
+            yield from grouped(items, size)
         return
 
 
-def check_block_size(block_size):
+def check_block_size(block_size: int) -> None:
+    """Raise if a block would have no example."""
     if block_size < 1:
         raise InputError(f"A block has at least one example, not {block_size}.")

@@ -95,16 +95,19 @@ class Strings:
         omkl.exceptions.InputError
             If one of them is no string.
         """
+        strings = list(strings)
         try:
-            parts = [string.encode() for string in strings]
-        except (AttributeError, UnicodeEncodeError):
+            text = "".join(strings).encode()
+        except (TypeError, UnicodeEncodeError):
             raise InputError("Only strings that UTF-8 can hold have codes.") from None
-        lengths = np.fromiter(map(len, parts), np.int32, len(parts))
-        if lengths.sum(dtype=np.int64) > MOST_BYTES:
+        lengths = np.fromiter(map(len, strings), np.int32, len(strings))
+        if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
+            lengths = np.fromiter((len(string.encode()) for string in strings), np.int32, len(strings))
+        if len(text) > MOST_BYTES:
             raise InputError(f"These strings are more than {MOST_BYTES} bytes: give them in several parts.")
-        starts = np.zeros(len(parts), np.int32)
+        starts = np.zeros(len(strings), np.int32)
         np.cumsum(lengths[:-1], out=starts[1:])
-        return self.intern(np.frombuffer(b"".join(parts), np.uint8), starts, lengths, grow)
+        return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
 
     def intern(self, data, starts, lengths, grow=True):
         """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, missing where the length is negative.

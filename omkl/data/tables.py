@@ -1,14 +1,18 @@
 """Streams of tables: CSV, Parquet and Arrow. They need pyarrow: the extra ``arrow``."""
 
+import csv
 import io
+from collections.abc import Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.file_streams import stream_files
-from omkl.data.files import after_last_line, chunks, find_files, open_bytes, pieces, without_mark
-from omkl.data.streams import BLOCK_SIZE
+from omkl.data.files import PathLike, after_last_line, chunks, find_files, lines, open_bytes, pieces, stem, without_mark
+from omkl.data.stream_format import StreamFormat
+from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Bytes of text that decide what columns hold, and bytes that are parsed at a time, of which Arrow reads 32 ahead.
@@ -64,10 +68,12 @@ def stream_csv(
     layout = {"delimiter": delimiter, "header": header}
     with _csv(paths[0], **layout) as reader:
         schema = _with_strings(reader.schema, categorical, paths[0])
-    plan = Columns(schema, target, columns, paths[0])
+    plan = Columns(schema, target, columns, paths[0], named=header)
 
     def read(path, skipped):
         invalid = []
+        if not header and path != paths[0]:
+            _check_width(path, len(schema), paths[0], delimiter)
         with _csv(path, **layout, names=plan.all_names, invalid=invalid) as reader:
             n_rows = int(header)
             for batch in reader:
@@ -79,14 +85,21 @@ def stream_csv(
             while invalid:
                 _refuse(invalid.pop(0), path, skipped)
 
-    return stream_files(paths, read, block_size=block_size, on_error=on_error)
+    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
+
+
+def _check_width(path, width, first, delimiter):
+    """Without names, columns are known by their places: the first row of each file has as many as that of the first."""
+    text = (line.decode("utf-8", "replace") + "\n" for line in lines(path))
+    found = len(next(filter(None, csv.reader(text, delimiter=delimiter)), range(width)))
+    if found != width:
+        raise DataFileError(f"{path} has {found} columns, but {first} has {width}: without a header, all need as many.")
 
 
 @contextmanager
 def _csv(path, delimiter, header, names=None, invalid=None):
     """A reader of record batches: of strings in the named columns, or with the types that the first one suggests."""
     pyarrow = import_pyarrow()
-    csv = pyarrow.csv
 
     def note(row):
         if invalid is not None:
@@ -95,13 +108,13 @@ def _csv(path, delimiter, header, names=None, invalid=None):
 
     text = _Text(path)
     try:
-        reader = csv.open_csv(
+        reader = pyarrow.csv.open_csv(
             text,
-            csv.ReadOptions(
+            pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=START if names is None else PIECE, autogenerate_column_names=not header
             ),
-            csv.ParseOptions(delimiter=delimiter, invalid_row_handler=note),
-            csv.ConvertOptions(
+            pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=note),
+            pyarrow.csv.ConvertOptions(
                 check_utf8=False, strings_can_be_null=True, include_columns=names,
                 column_types=dict.fromkeys(names or (), pyarrow.string()),
             ),
@@ -221,7 +234,7 @@ def stream_parquet(path, target=None, *, columns=None, block_size=BLOCK_SIZE, on
                 yield plan.block(batch, lambda i, n=n_rows: f"{path}, row {n + i + 1}", skipped)
                 n_rows += batch.num_rows
 
-    return stream_files(paths, read, block_size=block_size, on_error=on_error)
+    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
 
 def _first_schema(paths, on_error):
@@ -279,3 +292,34 @@ class _Arrow:
         for batch in whole:
             batch = batch.select(names)
             yield from (batch.slice(low, size) for low in range(0, batch.num_rows, size))
+
+
+class Table(StreamFormat):
+    """Columns, of which one is the output, and those with names are found by their names."""
+
+    has_target = True
+    default_target = -1
+
+    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+        """The same columns, in the same order."""
+        return {} if names is None else {"columns": list(names)}
+
+
+class CSV(Table):
+    """Text with a separator between cells: see :func:`stream_csv`."""
+
+    aliases = {"csv": {}}
+    suffixes = (".csv", ".tsv")
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream; the cells of files that end in ``.tsv`` are separated by tabs."""
+        is_tsv = stem(find_files(path)[0]).endswith(".tsv")
+        return stream_csv(path, **({"delimiter": "\t"} if is_tsv else {}) | options)
+
+
+class Parquet(Table):
+    """Parquet and Arrow: see :func:`stream_parquet`."""
+
+    aliases = {"parquet": {}}
+    suffixes = (".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc")
+    open = staticmethod(stream_parquet)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from omkl.exceptions import InputError
 
 # half a pair of surrogates is no character that UTF-8 can hold
 _UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
+_UNFIT_BUT_TABS = re.compile("[\n\r\ud800-\udfff]")
 
 
 def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings], checks: Checks) -> dict:
@@ -31,14 +33,16 @@ def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings],
     dict
         ``offsets`` int64 (n_sentences + 1,), ``heads`` int32 (n_words,), and int32 codes (n_words,) for each field.
     """
-    values, lengths = {name: [] for name in COLUMNS}, []
+    values: dict[str, list] = {name: [] for name in COLUMNS}
+    lengths = []
     for number, sentence in enumerate(sentences, 1):
-        n = max(len(getattr(sentence, name)) for name in COLUMNS)
+        columns = [getattr(sentence, name) for name in COLUMNS]
+        n = max(map(len, columns))
         if n == 0:
             raise InputError(f"Sentence {number} has no words: leave it out.")
         lengths.append(n)
-        for name in COLUMNS:
-            values[name] += _column(getattr(sentence, name), name, n, number)
+        for name, column in zip(COLUMNS, columns):
+            values[name] += _column(column, name, n, number)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     heads = np.array(values["heads"], np.int32)
     _check_heads(offsets, heads, checks)
@@ -65,15 +69,26 @@ def _column(values: Sequence, name: str, n: int, number: int) -> list:
         raise InputError(f"Sentence {number} has {n} words, but {len(values)} {name}: {advice}")
     if name == "heads":
         return [_head(head, number, word) for word, head in enumerate(values, 1)] or [-1] * n
-    strings = [MISSING if value is None else value for value in values] or [MISSING] * n
-    for word, value in enumerate(strings, 1):
-        if not isinstance(value, str) or _UNFIT.search(value):
-            wanted = "a string that UTF-8 can hold, without tabs and line breaks"
-            raise InputError(f"Sentence {number}, word {word}: {value!r} among {name} is not {wanted}.")
-    return strings
+    if not len(values):
+        return [MISSING] * n
+    strings = [MISSING if value is None else value for value in values]
+    if _are_fit(strings):
+        return strings
+    word = next(i for i, value in enumerate(strings) if not isinstance(value, str) or _UNFIT.search(value))
+    wanted = "a string that UTF-8 can hold, without tabs and line breaks"
+    raise InputError(f"Sentence {number}, word {word + 1}: {strings[word]!r} among {name} is not {wanted}.")
 
 
-def _head(head: object, number: int, word: int) -> int:
+def _are_fit(strings: list) -> bool:
+    """Whether strings have no tabs, line breaks and lone surrogates; looked at together, which is fast."""
+    try:
+        text = "\t".join(strings)
+    except TypeError:
+        return False
+    return text.count("\t") == len(strings) - 1 and not _UNFIT_BUT_TABS.search(text)
+
+
+def _head(head: Any, number: int, word: int) -> int:
     if head is None:
         return -1
     try:

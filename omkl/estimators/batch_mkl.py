@@ -10,7 +10,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from omkl._components import resolve
 from omkl.batch import Expansion, Problem, Solver, regularization_path
 from omkl.estimators.certified import CertifiedEstimator
-from omkl.estimators.kernel_sources import ArrayKernels, GivenMatrices, default_kernels, unpack_source
+from omkl.estimators.kernel_sources import (
+    ArrayKernels,
+    GivenMatrices,
+    compares_sparse,
+    default_kernels,
+    unpack_source,
+)
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
 from omkl.kernels import LazyStack
@@ -59,8 +65,10 @@ class BatchMKL(CertifiedEstimator):
             y = column_or_1d(y, warn=True)
             source = GivenMatrices(X, len(y))
         else:
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=isinstance(self, RegressorMixin))
-            source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X)
+            numeric = isinstance(self, RegressorMixin)
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C", y_numeric=numeric)
+            names = getattr(self, "feature_names_in_", None)
+            source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X, names)
         return source, y
 
     def _stack(self, source, client):
@@ -159,7 +167,7 @@ class BatchMKL(CertifiedEstimator):
         """Predictions of every problem's model, (n, P): only kernels that are active are computed."""
         check_is_fitted(self)
         if isinstance(self._source, ArrayKernels):
-            X = validate_data(self, X, reset=False, dtype=np.float64)
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
         outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
         for block, parts in self._source.blocks(X, self._active):
             for part, weights in zip(parts, self._weights):
@@ -202,6 +210,11 @@ class BatchMKL(CertifiedEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "_models")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernels is None or compares_sparse(self.kernels)
+        return tags
 
     # ---- model files --------------------------------------------------------------------------------------------
 

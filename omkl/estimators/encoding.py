@@ -1,12 +1,26 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
 import numpy as np
 from scipy import sparse
 
-from omkl.estimators.vocabulary import Vocabulary
+from omkl.data.frames import column_names, is_frame
+from omkl.estimators.columns import read_sequences
+from omkl.estimators.vocabulary import NUMBERS, Vocabulary
 from omkl.exceptions import InputError
 from omkl.groups import Features, Tokens
-from omkl.kernels import FeatureMap, FourierFeatures, Kernel, Linear, as_kernel
+from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
+from omkl.kernels.base import Vectors
+from omkl.kernels.columns import Positions, count_columns, find_columns, format_on, take_columns
+from omkl.kernels.functions import KernelSpec
+from omkl.persistence import Packer, Unpacker
+
+#: Tokens, one after the other: rows of an array or CSR matrix, or dicts.
+FlatTokens: TypeAlias = Vectors | list[dict[str, Any]]
+#: Kernels as users give them.
+KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
 
 #: The only view of inputs that are plain arrays.
 PLAIN = "x"
@@ -15,11 +29,32 @@ EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
 
 
+class View(NamedTuple):
+    """What a kernel reads of a token.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        Entries of dicts, side by side; :data:`PLAIN` for rows of an array.
+    columns : None, slice or tuple of int
+        Columns of these.
+    """
+
+    keys: tuple[str, ...]
+    columns: Positions
+
+    @property
+    def label(self) -> str:
+        """Its name among the views of :class:`~omkl.groups.Tokens`."""
+        return "+".join(self.keys) + ("" if self.columns is None else f"[{format_on(self.columns)}]")
+
+
 class Encoder:
     """Learns from training tokens what kernels and keys there are, and encodes tokens from then on.
 
     Tokens come as one (N, d) array, one scipy sparse (N, d) matrix, or a flat list of N dicts. In dicts, entries that
-    hold arrays are views for kernels, and everything else is sparse features, each key a group.
+    hold arrays are views for kernels, as are numbers that a kernel is on by name; everything else is sparse features,
+    each key a group.
 
     Parameters
     ----------
@@ -31,23 +66,35 @@ class Encoder:
     kernels : dict of str to Kernel
         Fitted kernels by the name of their group.
     views : dict of str to str
-        For each kernel, the view that it reads.
+        For each kernel, the label of the view that it reads.
+    sources : dict of str to View
+        What each view is made of.
     explicit : list of str
         Names of the kernels that are held as explicit, sparse features.
     vocabulary : Vocabulary or None
         Sparse features; None for arrays.
+    shapes : dict of str to int
+        Number of columns of each entry that kernels read.
     """
 
-    def __init__(self, kernels=None):
+    def __init__(self, kernels: KernelSpecs | None = None):
         self._specs = kernels
-        self.kernels = {}
-        self.views = {}
-        self.explicit = []
-        self.vocabulary = None
-        self.shapes = {}
+        self.kernels: dict[str, Kernel] = {}
+        self.views: dict[str, str] = {}
+        self.sources: dict[str, View] = {}
+        self.explicit: list[str] = []
+        self.vocabulary: Vocabulary | None = None
+        self.shapes: dict[str, int] = {}
 
-    def fit(self, tokens):
-        """Learn from training tokens which kernels, views and keys there are."""
+    def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
+        """Learn from training tokens which kernels, views and keys there are.
+
+        Parameters
+        ----------
+        tokens : array, CSR matrix or list of dicts
+        names : sequence of str, optional
+            What the columns of an array are called.
+        """
         is_dicts = isinstance(tokens, list)
         self.shapes = _shapes_of_first(tokens)
         specs = self._specs
@@ -55,14 +102,17 @@ class Encoder:
             specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
             specs = specs if self.shapes else []
         named = named_kernels(specs)
-        self.views = {name: self._view_of(name, kernel) for name, kernel in named}
-        raw = self._read_views(tokens)
-        self.kernels = {}
+        if not is_dicts:
+            named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
         for name, kernel in named:
-            inputs = _select(raw, self.views[name])
+            view = self._view_of(name, kernel, tokens)
+            self.sources[view.label], self.views[name] = view, view.label
+        raw = self._read_views(tokens)
+        for name, kernel in named:
+            inputs = self._select(raw, self.views[name])
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
-            self.kernels[name] = kernel.fit(inputs)
+            self.kernels[name] = kernel.fit_view(inputs)
         self.explicit = [name for name in self.kernels if self._is_explicit(name)]
         if is_dicts:
             self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
@@ -70,12 +120,13 @@ class Encoder:
             raise InputError("There is nothing to learn from: give at least one kernel.")
         return self
 
-    def encode(self, tokens, offsets, grow=False):
+    def encode(self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False) -> Tokens:
         """The tokens of the sequences ``offsets[s] : offsets[s + 1]``; new keys and values are learned if ``grow``."""
         raw = self._read_views(tokens)
-        views = {self.views[name]: _select(raw, self.views[name]) for name in [*self.mapped, *self.dual]}
+        used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
+        views = {view: self._select(raw, view) for view in used}
         parts = [
-            sparse.csr_array(self.kernels[name].features(_select(raw, self.views[name]))) for name in self.explicit
+            sparse.csr_array(self.kernels[name].features(self._select(raw, self.views[name]))) for name in self.explicit
         ]
         features = _from_csr(sparse.hstack(parts, format="csr")) if parts else None
         if self.vocabulary is not None:
@@ -85,7 +136,10 @@ class Encoder:
 
     def _read_views(self, tokens):
         """The arrays that kernels read, by name: the whole input, or entries of dicts."""
+        learned_arrays = PLAIN in self.shapes and self.vocabulary is None
         if not isinstance(tokens, list):
+            if not learned_arrays:
+                raise InputError("The model was trained on dicts, or a table with text: it does not take an array.")
             if tokens.shape[1] != self.shapes[PLAIN]:
                 raise InputError(
                     f"Inputs have {tokens.shape[1]} columns, but the model was trained on {self.shapes[PLAIN]}."
@@ -94,25 +148,33 @@ class Encoder:
                 for name, kernel in self.kernels.items():
                     _refuse_dense(name, kernel)
             return {PLAIN: tokens}
-        used = dict.fromkeys(view.partition("[")[0] for view in self.views.values())
+        used = dict.fromkeys(key for view in self.sources.values() for key in view.keys)
         return {key: _stacked(tokens, key, self.shapes[key]) for key in used}
 
-    def pack(self, packer):
+    def _select(self, raw, label):
+        """The array of a view."""
+        view = self.sources[label]
+        arrays = [raw[key] for key in view.keys]
+        return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), view.columns)
+
+    def pack(self, packer: Packer) -> dict[str, Any]:
         """What was learned, as JSON values; the vocabulary's features are arrays of their own."""
         return {
             "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self.kernels.items()},
             "views": self.views,
+            "sources": {label: packer.pack(tuple(view), label) for label, view in self.sources.items()},
             "explicit": self.explicit,
             "shapes": self.shapes,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
         }
 
     @classmethod
-    def unpack(cls, packed, unpacker):
+    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> "Encoder":
         """The inverse of :meth:`pack`."""
         encoder = cls()
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
+        encoder.sources = {label: View(*unpacker.unpack(view)) for label, view in packed["sources"].items()}
         if packed["keys"] is not None:
             state = {
                 name.removeprefix("vocabulary/"): array
@@ -123,21 +185,21 @@ class Encoder:
         return encoder
 
     @property
-    def dual(self):
+    def dual(self) -> list[str]:
         """Names of the kernels that are held as dual expansions."""
         return [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
 
     @property
-    def mapped(self):
+    def mapped(self) -> list[str]:
         """Names of the kernels that are held by feature maps: dense features, computed where they are needed."""
         return [name for name, kernel in self.kernels.items() if _is_mapped(kernel)]
 
     @property
-    def explicit_names(self):
+    def explicit_names(self) -> list[str]:
         """Names of all groups of explicit features: kernels first, then keys."""
         return self.explicit + (self.vocabulary.keys if self.vocabulary is not None else [])
 
-    def explicit_groups(self, first=0):
+    def explicit_groups(self, first: int = 0) -> np.ndarray:
         """The group of every explicit feature from id ``first`` on."""
         counts = [self.feature_count(name) for name in self.explicit]
         groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
@@ -147,7 +209,7 @@ class Encoder:
             return np.array(self.vocabulary.groups[first - len(groups) :], dtype=np.int32) + np.int32(len(counts))
         return np.concatenate([groups[first:], self.explicit_groups(len(groups))])
 
-    def feature_names(self):
+    def feature_names(self) -> Callable[[int], str]:
         """A function from the id of an explicit feature to its name."""
         counts = [self.feature_count(name) for name in self.explicit]
         starts = np.cumsum([0, *counts]).tolist()
@@ -162,39 +224,37 @@ class Encoder:
 
         return name
 
-    def _view_of(self, name, kernel):
+    def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on
-        if isinstance(on, slice):
-            (whole,) = self.shapes if len(self.shapes) == 1 else (None,)
-            if whole is None:
+        named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
+        if not named:
+            if not self.shapes:
+                raise InputError(f"The kernel {name!r} needs arrays, but the tokens hold only strings and numbers.")
+            if len(self.shapes) > 1:
+                raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
+            ((key, width),) = self.shapes.items()
+            return View((key,), find_columns(on, width, kernel=name))
+        for key in named:
+            if key not in self.shapes and not _is_number_in(tokens, key):
                 raise InputError(
-                    f"The kernel {name!r} selects columns, but there are several views: {list(self.shapes)}."
+                    f"The kernel {name!r} is on {key!r}, which is none of the arrays {list(self.shapes)} nor a "
+                    "number of the tokens."
                 )
-            start, stop, step = on.indices(self.shapes[whole])
-            if start >= stop:
-                raise InputError(f"The kernel {name!r} selects no column: inputs have {self.shapes[whole]}.")
-            return f"{whole}[{start}:{stop}:{step}]"
-        if on is not None and on not in self.shapes:
-            raise InputError(f"The kernel {name!r} is on {on!r}, which is none of the arrays {list(self.shapes)}.")
-        if on is None and len(self.shapes) > 1:
-            raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
-        if on is None and not self.shapes:
-            raise InputError(f"The kernel {name!r} needs arrays, but the tokens hold only strings and numbers.")
-        return on if on is not None else next(iter(self.shapes))
+            self.shapes.setdefault(key, 1)
+        if isinstance(on, tuple) and len(named) < len(on):
+            raise InputError(f"The kernel {name!r} is on {format_on(on)}: choose entries of dicts by name.")
+        return View(tuple(named), None)
 
-    def feature_count(self, name):
+    def feature_count(self, name: str) -> int | None:
         """Dimension of a kernel's feature map on its view; None where it has none."""
-        view = self.views[name]
-        whole, _, columns = view.partition("[")
-        n_columns = self.shapes[whole]
-        if columns:
-            n_columns = len(range(n_columns)[_parse_slice(columns)])
+        view = self.sources[self.views[name]]
+        n_columns = count_columns(view.columns, sum(self.shapes[key] for key in view.keys))
         return self.kernels[name].feature_count(n_columns)
 
-    def _n_kernel_features(self):
+    def _n_kernel_features(self) -> int:
         return sum(self.feature_count(name) for name in self.explicit)
 
-    def _is_explicit(self, name):
+    def _is_explicit(self, name: str) -> bool:
         kernel, count = self.kernels[name], self.feature_count(name)
         if _is_mapped(kernel):
             return False
@@ -205,41 +265,78 @@ class Encoder:
         return bool(kernel.explicit)
 
 
-def flatten(X, what="X"):
+def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
     """A list of sequences as one flat collection of tokens and its offsets.
+
+    Parameters
+    ----------
+    X : list of arrays, CSR matrices, data frames or lists of dicts
+    what : str
+        What X is called in messages.
+    names : sequence of str, optional
+        What columns are called: those of data frames are brought into this order, or that of the first one.
 
     Returns
     -------
-    tokens : array (N, d) or list of N dicts
+    tokens : array or CSR matrix (N, d), or list of N dicts
     offsets : int array of shape (number of sequences + 1,)
     """
-    if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
-        raise InputError(f"{what} must be a list of sequences: arrays of shape (n, d), or lists of dicts.")
+    if isinstance(X, (str, bytes, dict)) or is_frame(X) or not hasattr(X, "__len__"):
+        raise InputError(
+            f"{what} must be a list of sequences: arrays or data frames of shape (n, d), or lists of dicts."
+        )
     if len(X) == 0:
         raise InputError(f"{what} is empty: give at least one sequence.")
+    X = list(read_sequences(X, names_in(X) if names is None else names))
     offsets = np.zeros(len(X) + 1, dtype=np.int64)
-    np.cumsum([len(sequence) for sequence in X], out=offsets[1:])
-    first = next((sequence for sequence in X if len(sequence)), None)
+    np.cumsum([_length(sequence) for sequence in X], out=offsets[1:])
+    first = next((sequence for sequence in X if _length(sequence)), None)
     if first is None:
         raise InputError(f"{what} holds no tokens: all its sequences are empty.")
-    if isinstance(first[0], dict):
+    if not sparse.issparse(first) and isinstance(first[0], dict):
         tokens = [token for sequence in X for token in sequence]
         if not all(isinstance(token, dict) for token in tokens):
             raise InputError(f"{what} mixes dicts with other tokens: every token must be a dict.")
         return tokens, offsets
-    arrays = []
-    for i, sequence in enumerate(X):
-        try:
-            array = np.asarray(sequence, dtype=np.float64)
-        except (ValueError, TypeError):
-            raise InputError(f"Sequence {i} of {what} is not an array of numbers.") from None
-        if len(array) == 0:
+    return _joined([_as_array(sequence, i, what) for i, sequence in enumerate(X)], offsets, what), offsets
+
+
+def names_in(X: Any) -> list[str] | None:
+    """What the columns of the first of a list of data frames are called; None for other sequences."""
+    return column_names(next(iter(X), None)) if hasattr(X, "__len__") else None
+
+
+def _length(sequence):
+    return sequence.shape[0] if sparse.issparse(sequence) else len(sequence)
+
+
+def _as_array(sequence, i, what):
+    try:
+        if sparse.issparse(sequence):
+            return sparse.csr_array(sequence, dtype=np.float64)
+        return np.asarray(sequence, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise InputError(f"Sequence {i} of {what} is not an array of numbers.") from None
+
+
+def _joined(arrays, offsets, what):
+    """Arrays or CSR matrices one below the other, those that are empty left out, checked."""
+    width = None
+    for i, array in enumerate(arrays):
+        if array.shape[0] == 0:
             continue
-        if array.ndim != 2 or (arrays and array.shape[1] != arrays[0].shape[1]):
-            expected = f"(n, {arrays[0].shape[1]})" if arrays else "(n, d)"
+        if array.ndim != 2 or width not in (None, array.shape[1]):
+            expected = f"(n, {'d' if width is None else width})"
             raise InputError(f"Sequence {i} of {what} has shape {array.shape}, not {expected}.")
-        arrays.append(array)
-    tokens = np.concatenate(arrays)
+        width = array.shape[1]
+    whole = [array for array in arrays if array.shape[0]]
+    if any(map(sparse.issparse, whole)):
+        tokens = sparse.vstack(list(map(sparse.csr_array, whole)), format="csr")
+        if np.isfinite(tokens.data).all():
+            return tokens
+        raise InputError(f"{what} holds nan or infinite values: features must be finite.")
+    # in one order: what is predicted does not depend on where inputs lie in memory
+    tokens = np.ascontiguousarray(np.concatenate(whole))
     if not np.isfinite(tokens).all():
         row, column = np.argwhere(~np.isfinite(tokens))[0]
         s = np.searchsorted(offsets, row, side="right") - 1
@@ -247,10 +344,10 @@ def flatten(X, what="X"):
             f"Sequence {s} of {what} holds {tokens[row, column]} at token {row - offsets[s]}, column {column}: "
             "features must be finite."
         )
-    return tokens, offsets
+    return tokens
 
 
-def named_kernels(specs):
+def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     """``(name, kernel)`` of each spec; a string is its own name."""
     if isinstance(specs, (str, Kernel)) or callable(specs):
         specs = [specs]
@@ -267,7 +364,7 @@ def named_kernels(specs):
     return named
 
 
-def takes_sparse(specs):
+def takes_sparse(specs: KernelSpecs | None) -> bool:
     """Whether these kernels can all be held explicitly on sparse input."""
     try:
         return specs is None or all(_reads_sparse(kernel) for _, kernel in named_kernels(specs))
@@ -276,7 +373,7 @@ def takes_sparse(specs):
 
 
 def _reads_sparse(kernel):
-    return isinstance(kernel, (Linear, FourierFeatures)) and kernel.explicit is not False
+    return kernel.maps_sparse and kernel.explicit is not False
 
 
 def _refuse_dense(name, kernel):
@@ -297,12 +394,19 @@ def _shapes_of_first(tokens):
     return {key: value.size for key, value in tokens[0].items() if isinstance(value, np.ndarray)}
 
 
+def _is_number_in(tokens, key):
+    """Whether the first of the dicts that have this key have a number there."""
+    return isinstance(next((token[key] for token in tokens if key in token), None), NUMBERS)
+
+
 def _stacked(tokens, key, n_columns):
-    """The arrays under one key of all tokens, (N, n_columns), checked."""
+    """The arrays, or numbers, under one key of all tokens, (N, n_columns), checked."""
     try:
         view = np.array([token[key] for token in tokens], dtype=np.float64)
     except (KeyError, ValueError, TypeError):
-        raise InputError(f"Every token must hold an array of {n_columns} numbers under {key!r}.") from None
+        held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
+        raise InputError(f"Every token must hold {held} under {key!r}.") from None
+    view = view[:, None] if view.ndim == 1 else view
     if view.shape != (len(tokens), n_columns):
         raise InputError(
             f"Arrays under {key!r} have shape {view.shape[1:]}: there must be {n_columns} numbers in each."
@@ -317,15 +421,6 @@ def _without(tokens, keys):
     if not keys:
         return tokens
     return [{key: value for key, value in token.items() if key not in keys} for token in tokens]
-
-
-def _select(raw, view):
-    whole, _, columns = view.partition("[")
-    return raw[whole][:, _parse_slice(columns)] if columns else raw[whole]
-
-
-def _parse_slice(text):
-    return slice(*(int(bound) for bound in text.rstrip("]").split(":")))
 
 
 def _from_csr(matrix):

@@ -1,15 +1,18 @@
 """Where the Gram matrices of a batch estimator come from: kernels on the rows of an array, or matrices given."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+from scipy import sparse
 
-from omkl.estimators.encoding import named_kernels
+from omkl.estimators.encoding import KernelSpecs, named_kernels
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, PackedStack
+from omkl.kernels.base import Kernel, Vectors
+from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.gram import cross_matrices, row_blocks
-from omkl.kernels.packing import columns_of
 
 
 class ArrayKernels:
@@ -19,18 +22,24 @@ class ArrayKernels:
     ----------
     specs : sequence or mapping
         Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns.
-    X : array of shape (N, d)
+    X : array or CSR matrix of shape (N, d)
         Training inputs; kernels learn from them what they need.
+    columns : sequence of str, optional
+        What the columns are called.
     """
 
-    def __init__(self, specs, X):
+    def __init__(self, specs, X: Vectors, columns: Sequence[str] | None = None):
         named = named_kernels(specs)
         if not named:
             raise InputError("There is nothing to learn from: give at least one kernel.")
         self.names = [name for name, _ in named]
-        self.kernels = [kernel.fit(_columns(X, kernel)) for _, kernel in named]
-        self.X = np.array(X)  # its own: what it predicts does not depend on where test inputs lie in memory
-        self.n_samples = len(self.X)
+        placed = [kernel.placed(X.shape[1], columns) for _, kernel in named]
+        if sparse.issparse(X):
+            _refuse_dense(self.names, placed)
+        self.kernels = [kernel.fit(X) for kernel in placed]
+        # its own, and in one order: what it predicts does not depend on where inputs lie in memory
+        self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
+        self.n_samples = X.shape[0]
 
     def stack(self, dtype, approximate):
         """The kernels on the training samples, held as is cheapest; from now on predictions are with them as held."""
@@ -46,9 +55,9 @@ class ArrayKernels:
         self.ranks, self.representations = {}, dict.fromkeys(self.names, "dense, on workers")
         return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
 
-    def n_rows(self, X):
+    def n_rows(self, X: Vectors) -> int:
         """Number of samples to predict."""
-        return len(X)
+        return X.shape[0]
 
     def blocks(self, X, active):
         """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel what :meth:`weights` multiply.
@@ -57,7 +66,7 @@ class ArrayKernels:
         """
         others = [m for m in active if m not in self.ranks]
         width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
-        for block in row_blocks(len(X), width, np.float64):
+        for block in row_blocks(X.shape[0], width, np.float64):
             between = self._between(X[block], self.X, others)
             yield block, (self._features(X[block], m) if m in self.ranks else next(between) for m in active)
 
@@ -77,7 +86,7 @@ class ArrayKernels:
             "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self._components()},
             "ranks": list(self.ranks.items()),
             "n_samples": self.n_samples,
-            "X": None if self.ranks.keys() >= set(active) else packer.pack(self.X, "the training inputs"),
+            "X": None if self.ranks.keys() >= set(active) else _packed(self.X, packer),
         }
 
     def _components(self):
@@ -90,6 +99,9 @@ class ArrayKernels:
         source.names = list(packed["kernels"])
         source.kernels = [unpacker.unpack(kernel) for kernel in packed["kernels"].values()]
         source.X = unpacker.unpack(packed["X"])
+        if isinstance(source.X, tuple):
+            *csr, shape = source.X
+            source.X = sparse.csr_array(tuple(csr), shape=shape)
         source.ranks, source.n_samples = dict(packed["ranks"]), packed["n_samples"]
         return source
 
@@ -184,12 +196,35 @@ def unpack_source(packed, unpacker):
     return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 
 
-def _columns(X, kernel):
+def _columns(X: Vectors, kernel: Kernel) -> Vectors:
     """The columns that a kernel is on."""
-    return X if kernel.on is None else X[:, columns_of(kernel, X.shape[1])]
+    return take_columns(X, find_columns(kernel.on, X.shape[1], kernel=kernel.name))
 
 
-def default_kernels(X):
+def _packed(X, packer):
+    """Training inputs for a model file: an array, or the three of a CSR matrix and its shape."""
+    what = "the training inputs"
+    return packer.pack((X.data, X.indices, X.indptr, X.shape) if sparse.issparse(X) else X, what)
+
+
+def compares_sparse(specs: KernelSpecs) -> bool:
+    """Whether these kernels all take sparse input."""
+    try:
+        return specs != "precomputed" and all(kernel.compares_sparse for _, kernel in named_kernels(specs))
+    except InputError:
+        return False
+
+
+def _refuse_dense(names, kernels):
+    for name, kernel in zip(names, kernels):
+        if not kernel.compares_sparse:
+            raise InputError(
+                f"The kernel {name!r} needs a dense array: on sparse input there are linear, polynomial and Gaussian "
+                "kernels, and Fourier features."
+            )
+
+
+def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none."""
     width = Gaussian().fit(X).width_
     scales = {f"gaussian:{factor:g} x median": Gaussian(factor * width) for factor in (0.1, 0.3, 1.0, 3.0, 10.0)}

@@ -122,7 +122,8 @@ class LabelEstimator(OnlineEstimator):
         """
         started = time.perf_counter()
         known = self._learn_outputs(labels, weights, classes)
-        encoder = Encoder(self.kernels).fit(inputs if distinct is None else distinct)
+        names = getattr(self, "feature_names_in_", None)
+        encoder = Encoder(self.kernels).fit(inputs if distinct is None else distinct, names)
         tokens = encoder.encode(inputs, offsets, grow=True)
         gold = known.encode(labels, "declare all classes, with classes=.")
         structure = self._structure(known)
@@ -156,7 +157,7 @@ class LabelEstimator(OnlineEstimator):
         if started:
             tokens = self._encode_more(inputs, offsets)
         else:
-            encoder = Encoder(self.kernels).fit(inputs)
+            encoder = Encoder(self.kernels).fit(inputs, getattr(self, "feature_names_in_", None))
             tokens = encoder.encode(inputs, offsets, grow=True)
             structure = self._structure(known)
             trainer = self._start(encoder, structure, positions=int(np.diff(offsets).max()))

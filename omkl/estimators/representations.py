@@ -3,17 +3,21 @@
 import warnings
 from typing import NamedTuple
 
+from numpy.typing import DTypeLike
+from scipy import sparse
+
 from omkl.exceptions import MemoryWarning
-from omkl.kernels import FactoredStack, LazyStack, MixedStack, Nystrom, PackedStack
+from omkl.kernels import FactoredStack, KernelStack, LazyStack, MixedStack, Nystrom, PackedStack
+from omkl.kernels.base import Kernel, Vectors
 from omkl.kernels.checks import affordable_rank, packed_bytes, packed_bytes_fit
+from omkl.kernels.columns import count_columns, find_columns
 from omkl.kernels.lazy import BUDGET
-from omkl.kernels.packing import columns_of
 
 #: A finite feature map of at most this part of the samples is held as a factor, unless a kernel says otherwise: to
 #: build it and to solve with it takes no longer than with the Gram matrix.
-FACTOR_SHARE = 1 / 16
+FACTOR_PART = 1 / 16
 #: The same where Gram matrices do not fit into memory: a factor takes no more of it.
-LARGEST_SHARE = 1 / 2
+LARGEST_PART = 1 / 2
 #: Landmarks of kernels that are approximated because they do not fit: so many at most, and fewer are too few.
 MOST_LANDMARKS, LEAST_LANDMARKS = 500, 20
 
@@ -32,18 +36,20 @@ class Representation(NamedTuple):
         How those that are not factors are held.
     """
 
-    kernels: list
-    ranks: dict
-    stack: object
+    kernels: list[Kernel]
+    ranks: dict[int, int]
+    stack: KernelStack
     others: str
 
     @property
-    def described(self):
+    def described(self) -> list[str]:
         """How each kernel is held, in words."""
         return [f"factor of rank {self.ranks[m]}" if m in self.ranks else self.others for m in range(len(self.kernels))]
 
 
-def represent(names, kernels, X, dtype, approximate):
+def represent(
+    names: list[str], kernels: list[Kernel], X: Vectors, dtype: DTypeLike, approximate: bool | str
+) -> Representation:
     """Hold kernels as is cheapest, and in the memory that there is.
 
     Parameters
@@ -61,15 +67,15 @@ def represent(names, kernels, X, dtype, approximate):
     -------
     Representation
     """
-    ranks = _low_ranks(kernels, X, FACTOR_SHARE)
-    if not packed_bytes_fit(len(kernels) - len(ranks), len(X), dtype):
-        ranks = _low_ranks(kernels, X, LARGEST_SHARE)
+    ranks = _low_ranks(kernels, X, FACTOR_PART)
+    if not packed_bytes_fit(len(kernels) - len(ranks), X.shape[0], dtype):
+        ranks = _low_ranks(kernels, X, LARGEST_PART)
     n_others = len(kernels) - len(ranks)
-    if not n_others or packed_bytes_fit(n_others, len(X), dtype):
+    if not n_others or packed_bytes_fit(n_others, X.shape[0], dtype):
         return Representation(kernels, ranks, _stack(kernels, ranks, PackedStack.from_kernels, X, dtype), "dense")
     if approximate == "auto":
-        approximate = packed_bytes(1, len(X), dtype) > BUDGET
-    n_landmarks = min(affordable_rank(len(kernels), len(X), dtype), MOST_LANDMARKS)
+        approximate = packed_bytes(1, X.shape[0], dtype) > BUDGET
+    n_landmarks = min(affordable_rank(len(kernels), X.shape[0], dtype), MOST_LANDMARKS)
     approximate = approximate and n_landmarks >= LEAST_LANDMARKS
     consequence = "computed anew in every pass over them."
     if approximate:
@@ -81,26 +87,29 @@ def represent(names, kernels, X, dtype, approximate):
             "to have kernels computed anew in every pass."
         )
     warnings.warn(
-        f"{n_others} kernels of {len(X)} samples do not fit into memory: they are {consequence}",
+        f"{n_others} kernels of {X.shape[0]} samples do not fit into memory: they are {consequence}",
         MemoryWarning,
         stacklevel=5,
     )
     return Representation(kernels, ranks, _stack(kernels, ranks, LazyStack, X, dtype), "computed in every pass")
 
 
-def _low_ranks(kernels, X, share):
+def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:
     """Ranks of the kernels whose feature map has at most this part of the samples as dimensions, or that ask for it."""
     ranks = {m: _rank(kernel, X) for m, kernel in enumerate(kernels)}
     return {
         m: rank
         for m, rank in ranks.items()
-        if rank is not None and (rank <= share * len(X) if kernels[m].explicit is None else kernels[m].explicit)
+        if rank is not None and (rank <= part * X.shape[0] if kernels[m].explicit is None else kernels[m].explicit)
     }
 
 
-def _rank(kernel, X):
-    """Dimension of a kernel's feature map on its columns; None where it has none."""
-    return kernel.feature_count(len(columns_of(kernel, X.shape[1])))
+def _rank(kernel: Kernel, X: Vectors) -> int | None:
+    """Dimension of a kernel's feature map on its columns; None where it has none, or takes no sparse input."""
+    if sparse.issparse(X) and not kernel.maps_sparse:
+        return None
+    n_columns = X.shape[1]
+    return kernel.feature_count(count_columns(find_columns(kernel.on, n_columns, kernel=kernel.name), n_columns))
 
 
 def _stack(kernels, ranks, form, X, dtype):
@@ -117,9 +126,8 @@ def _approximations(names, kernels, ranks, X, n_landmarks):
     approximated, left_out = list(kernels), {}
     for m, kernel in enumerate(kernels):
         if m not in ranks:
-            columns = X[:, columns_of(kernel, X.shape[1])]
-            approximated[m] = Nystrom(kernel, n_landmarks).fit(columns)
-            left_out[names[m]] = approximated[m].left_out(columns)
+            approximated[m] = Nystrom(kernel, n_landmarks).fit(X)
+            left_out[names[m]] = approximated[m].left_out(X)
     worst = sorted(left_out, key=left_out.get, reverse=True)
     listed = ", ".join(f"{left_out[name]:.2g} of {name!r}" for name in worst[:3])
     return approximated, listed + (", less of the others" if len(worst) > 3 else "")

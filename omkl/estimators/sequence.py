@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import is_probabilistic
-from omkl.estimators.encoding import flatten
+from omkl.estimators.columns import keep_names
+from omkl.estimators.encoding import flatten, names_in
 from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
 from omkl.estimators.labels import flat_labels
@@ -201,7 +202,8 @@ class SequenceLabeler(LabelEstimator):
             refuse_for_stream(sample_weight=sample_weight)
             return self._fit_stream(stream, {"classes": classes}, running)
         self._resolve()
-        tokens, offsets, flat = _check_pair(X, y)
+        keep_names(self, names_in(X), reset=True)
+        tokens, offsets, flat = self._check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         self._fit(tokens, offsets, flat, classes, weights, begin_run(self, self._rng(), **running))
         return self
@@ -228,14 +230,15 @@ class SequenceLabeler(LabelEstimator):
             refuse_for_stream(sample_weight=sample_weight)
             return self._partial_fit_stream(stream, {"classes": classes})
         self._resolve()
-        tokens, offsets, flat = _check_pair(X, y)
+        keep_names(self, names_in(X), reset=not hasattr(self, "_trainer"))
+        tokens, offsets, flat = self._check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         return self._partial_fit(tokens, offsets, flat, classes, weights)
 
     def predict(self, X):
         """Best labels of each sequence: a list of arrays of labels."""
         predictor = self.predictor_
-        tokens, offsets = flatten(X)
+        tokens, offsets = flatten(X, names=self._column_names)
         labels = predictor.decode(self._encoder.encode(tokens, offsets))
         return np.split(self.classes_[labels], offsets[1:-1])
 
@@ -257,7 +260,7 @@ class SequenceLabeler(LabelEstimator):
     def _potentials(self, X):
         """Potentials of one sequence after the other."""
         predictor = self.predictor_
-        tokens, offsets = flatten(X)
+        tokens, offsets = flatten(X, names=self._column_names)
         for block, potentials in predictor.blocks(self._encoder.encode(tokens, offsets)):
             for low, high in zip(block.offsets[:-1], block.offsets[1:]):
                 yield self.structure_.part(potentials, low, high)
@@ -271,7 +274,7 @@ class SequenceLabeler(LabelEstimator):
             If ``y`` does not fit ``X``, or holds a label that was not seen in training.
         """
         predictor = self.predictor_
-        tokens, offsets, flat = _check_pair(X, y)
+        tokens, offsets, flat = self._check_pair(X, y)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         gold = self._outputs.encode(flat, "it can never be predicted, so drop its sequence or train with it.")
         right = predictor.decode(self._encoder.encode(tokens, offsets)) == gold
@@ -297,11 +300,15 @@ class SequenceLabeler(LabelEstimator):
         bank = TransitionBank(structure.n_labels, positions, averaging)
         return ([bank], []) if self.transitions == "regularized" else ([], [bank])
 
+    @property
+    def _column_names(self):
+        """What the columns of data frames are called, in the model's order; None where they have no names."""
+        return getattr(self, "feature_names_in_", None)
 
-def _check_pair(X, y):
-    """Tokens, offsets and flat labels of sequences that must fit each other and not be empty."""
-    tokens, offsets = flatten(X)
-    lengths = np.diff(offsets)
-    if not lengths.all():
-        raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
-    return tokens, offsets, flat_labels(y, lengths)
+    def _check_pair(self, X, y):
+        """Tokens, offsets and flat labels of sequences that must fit each other and not be empty."""
+        tokens, offsets = flatten(X, names=self._column_names)
+        lengths = np.diff(offsets)
+        if not lengths.all():
+            raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
+        return tokens, offsets, flat_labels(y, lengths)

@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
+from omkl.estimators.columns import rows_of_frame
 from omkl.estimators.encoding import takes_sparse
 from omkl.estimators.examples import Examples, check_sample_weight
 from omkl.estimators.labeling import LabelEstimator
@@ -73,19 +74,22 @@ class SingleOutputEstimator(LabelEstimator):
     def _potentials(self, X):
         """Potentials of each row of X, (n, K)."""
         predictor = self.predictor_
+        X = rows_of_frame(X, self, reset=False)
         if not _is_dicts(X):
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
         encoded = self._encoder.encode(X, np.arange(_n_rows(X) + 1))
         return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
 
     def _validate_pair(self, X, y, reset):
         """Checked X and y; sets ``n_features_in_`` where a model starts."""
+        X = rows_of_frame(X, self, reset)
         if _is_dicts(X):
             y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
         else:
             numeric = isinstance(self, RegressorMixin)
-            X, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=np.float64, y_numeric=numeric)
+            checks = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "y_numeric": numeric}
+            X, y = validate_data(self, X, y, reset=reset, **checks)
         return X, self._checked_targets(y)
 
     def _checked_targets(self, y):

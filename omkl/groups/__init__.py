@@ -2,8 +2,7 @@
 
 from omkl.groups.arc_features import ArcFeatureHasher
 from omkl.groups.arc_layout import ArcTokens
-from omkl.groups.arcs import ArcTemplateBank
-from omkl.groups.base import GroupBank
+from omkl.groups.base import Bank, GroupBank, Growable, HasCoordinates, Mixable, check_ability
 from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.dense import InterceptBank, TransitionBank
@@ -12,6 +11,7 @@ from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import GroupState
 from omkl.groups.kernel import KernelExpansion
 from omkl.groups.projection import ProjectionExpansion
+from omkl.groups.template_bank import ArcTemplateBank
 from omkl.groups.templates import Template, TemplateSet, distance_name
 from omkl.groups.tokens import Features, Span, Tokens
 
@@ -19,14 +19,18 @@ __all__ = [
     "ArcFeatureHasher",
     "ArcTemplateBank",
     "ArcTokens",
+    "Bank",
     "CachedKernelBank",
     "ExplicitBank",
     "FeatureMapBank",
     "Features",
     "GroupBank",
     "GroupState",
+    "Growable",
+    "HasCoordinates",
     "InterceptBank",
     "KernelExpansion",
+    "Mixable",
     "ProjectionExpansion",
     "RemovalExpansion",
     "Span",
@@ -35,5 +39,6 @@ __all__ = [
     "TemplateSet",
     "Tokens",
     "TransitionBank",
+    "check_ability",
     "distance_name",
 ]

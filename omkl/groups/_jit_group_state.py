@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit
 
-BORN = 1
-DIED = 2
-FOLD = 4
+ACTIVATED = 1
+DEACTIVATED = 2
+OUT_OF_RANGE = 4
 
 
 @njit(cache=True, nogil=True)
@@ -37,9 +37,21 @@ def measure(bases, square_norms, norms):
 
 @njit(cache=True, nogil=True)
 def rescale(
-    before, after, radius, forgets, bases, scales, square_norms, empty, activated, deactivated, removed, low, high
+    before,
+    after,
+    radius,
+    forgets,
+    bases,
+    scales,
+    square_norms,
+    empty,
+    activated,
+    deactivated,
+    total_shrinkage,
+    low,
+    high,
 ):
-    """Proximal and projection step on the scales; returns which events the banks must settle, and the model's norm.
+    """Proximal and projection step on the scales; returns which events the banks must apply, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-
     backward splitting), a group that reaches zero becomes empty, one that leaves it is activated, and scales outside
@@ -51,7 +63,7 @@ def rescale(
     for k in range(p):
         total += after[k] ** 2 if k < n_penalized else before[k] ** 2
         if k < n_penalized:
-            removed[k] += before[k] - after[k]
+            total_shrinkage[k] += before[k] - after[k]
     norm = np.sqrt(total)
     shrink = 1.0
     if norm > radius:
@@ -69,14 +81,14 @@ def rescale(
             scales[k] = 0.0
             if square_norms[k] > 0.0:
                 deactivated[k] = True
-                events |= DIED
+                events |= DEACTIVATED
             square_norms[k] = 0.0
             empty[k] = True
         else:
             if empty[k]:
                 activated[k] = True
                 empty[k] = False
-                events |= BORN
+                events |= ACTIVATED
             if scales[k] < low or scales[k] > high:
-                events |= FOLD
+                events |= OUT_OF_RANGE
     return events, norm

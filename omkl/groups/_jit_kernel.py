@@ -1,4 +1,4 @@
-"""Cached potentials of kernel groups over a finite training set (section 11): ``F[k] = (K_k A_k)'``, kept current.
+"""Cached potentials of kernel groups over a finite training set: ``F[k] = (K_k A_k)'``, kept current.
 
 ``F`` is (p, K, N), so that a coefficient that moves is one axpy of a contiguous Gram row onto a contiguous row of
 ``F``. A token's Gram row is ``grams[k, rows[i]]``; ``rows[i]`` is meant only where token ``i`` has a gradient.

@@ -15,10 +15,11 @@ _SEVEN = np.uint64(7)
 
 
 @njit(cache=True, nogil=True)
-def find_moved(table, sums, before, before_sums, owners, groups, edges, kept, given, moved):
+def find_moved(table, sums, before, before_sums, owners, groups, edges, residual_scale, averaged_in, moved):
     """Mark every weight that is not what scaling its group alone has made of it; returns how many there are.
 
-    Scaling alone makes ``kept v`` of ``v``, and ``u + given v`` of the running sum ``u`` of its average.
+    Scaling alone makes ``r v`` of ``v``, with ``r`` the residual scale, and ``u + h v`` of the running sum ``u``, with
+    ``h`` what was averaged in.
     """
     n_rows, n_slots = table.shape
     averaging = sums.shape[0] > 0
@@ -30,9 +31,9 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, kept, gi
                 continue
             for slot in range(edges[b], edges[b + 1]):
                 start = before[row, slot]
-                differs = table[row, slot] != table.dtype.type(kept[k] * start)
+                differs = table[row, slot] != table.dtype.type(residual_scale[k] * start)
                 if averaging:
-                    differs |= sums[row, slot] != sums.dtype.type(before_sums[row, slot] + given[k] * start)
+                    differs |= sums[row, slot] != sums.dtype.type(before_sums[row, slot] + averaged_in[k] * start)
                 place = row * n_slots + slot
                 moved[place >> 3] |= np.uint8(differs) << np.uint8(place & 7)
                 count += differs
@@ -53,11 +54,11 @@ def gather(moved, table, out):
 
 @njit(cache=True, nogil=True)
 def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners, groups, edges, weight, points, pasts,
-              kept, given, point, past):  # fmt: skip
+              residual_scale, averaged_in, point, past):  # fmt: skip
     """Add what one shard moved in the rows ``low .. high - 1``; returns how many of its values are used up by now.
 
-    ``point`` gains ``w s (v' - kept v)`` and ``past`` ``w (a v' + u' - a kept v - given v - u)``: what a weight's part
-    in the mix differs by from that of a weight that only scaling has changed.
+    ``point`` gains ``w s (v' - r v)`` and ``past`` ``w (a v' + u' - a r v - h v - u)``: what a weight's part in the mix
+    differs by from that of a weight that only scaling has changed.
     """
     n_slots = table.shape[1]
     averaging = sums.shape[0] > 0
@@ -66,12 +67,12 @@ def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners,
             k = groups[owners[row], b]
             if k < 0:
                 continue
-            mine, ours, still = points[k], pasts[k], pasts[k] * kept[k] + weight * given[k]
+            mine, ours, still = points[k], pasts[k], pasts[k] * residual_scale[k] + weight * averaged_in[k]
             for slot in range(edges[b], edges[b + 1]):
                 place = np.uint64(row * n_slots + slot)
                 bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
                 start, value = np.float64(table[row, slot]), np.float64(values[cursor])
-                gain = mine * (value - kept[k] * start)
+                gain = mine * (value - residual_scale[k] * start)
                 point[row - low, slot] += gain if bit else 0.0
                 if averaging:
                     gain = ours * value - still * start

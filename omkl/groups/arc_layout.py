@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups import _jit_arcs as jit
+from omkl.groups import _jit_templates as jit
 from omkl.groups.templates import DISTANCE_BINS, VARIANTS
 
 #: Arcs that are scored at a time when nothing is learned in between.

@@ -1,10 +1,12 @@
 """What a bank of groups is: the one place where parameters live."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from omkl.exceptions import InputError
+from omkl.groups.group_state import GroupStateView
 from omkl.structures import Potentials
 
 
@@ -14,16 +16,17 @@ class GroupBank(Protocol):
     A bank stores directions ``v_k``; the parameters are ``theta_k = scale_k v_k`` with scales in the model's
     :class:`~omkl.groups.GroupState`, where every bank sees its own slice. A bank adds its potentials, moves ``v`` along
     a gradient, and while it does keeps ``||v_k||^2`` in the group state exact, and tells ``||g_k||^2``; it knows no
-    learning rate, no regularizer and no structure.
+    learning rate, no regularizer and no structure. :class:`Bank` has what is the same in all of them; what only some
+    can is told by :class:`Mixable`, :class:`Growable` and :class:`HasCoordinates`.
     """
 
     names: list[str]
 
-    def attach(self, group_state: Any) -> None:
+    def attach(self, group_state: GroupStateView) -> None:
         """Take the slice of the group state that belongs to this bank's groups."""
 
     def add_potentials(self, x: Any, potentials: Potentials) -> None:
-        """Add this bank's share of the potentials of ``x``."""
+        """Add what this bank's groups give to the potentials of ``x``."""
 
     def step(self, x: Any, gradient: Potentials) -> None:
         r"""Move ``v_k -= rates[k] g_k``, ``g_k`` the group's gradient, with the group state's rates.
@@ -33,7 +36,10 @@ class GroupBank(Protocol):
         """
 
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
-        """Carry out what the group state lists after a proximal step: activations, deactivations, scales to fold."""
+        """Carry out what the group state lists after a proximal step: activations, deactivations, scales to fold.
+
+        ``x`` and ``gradient`` are None where no step was postponed.
+        """
 
     def recompute_norms(self) -> None:
         """Set ``||v_k||^2`` in the group state from scratch: the recursion drifts."""
@@ -44,11 +50,22 @@ class GroupBank(Protocol):
     def averaged(self) -> "GroupBank":
         """A bank that holds the averaged parameters, to predict with."""
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Every array that persistence and checkpoints need; ``load_state`` takes it back."""
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+
+
+@runtime_checkable
+class Mixable(Protocol):
+    """A bank that can be trained in shards; see :mod:`omkl.groups.mixing`."""
+
     def blueprint(self) -> "Callable[[], GroupBank]":
         """What makes an untrained bank of the same shape: small, and sent to other machines."""
 
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What has moved since the bank had that state, for :meth:`mix`; see :mod:`omkl.groups.mixing`.
+        """What has moved since the bank had that state, for :meth:`mix`.
 
         All rounds since then were made with the group state that the bank has now, which was new at the first of them.
         """
@@ -59,11 +76,114 @@ class GroupBank(Protocol):
         ``mixture`` is a :class:`~omkl.groups.mixing.Mixture` of this bank's groups.
         """
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Every array that persistence and checkpoints need; ``load_state`` takes it back."""
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
+@runtime_checkable
+class Growable(Protocol):
+    """A bank that takes labels which were not known when it was made."""
 
     def grow_outputs(self, n_outputs: int) -> None:
-        """Make room for more labels, with weights of zero. Only banks of growing label sets have it."""
+        """Make room for more labels, with weights of zero."""
+
+
+@runtime_checkable
+class HasCoordinates(Protocol):
+    """A bank whose parameters are vectors, for regularizers on coordinates."""
+
+    def coordinates(self) -> np.ndarray:
+        """Parameters that may be non-zero, before the proximal step, as one vector."""
+
+    def set_coordinates(self, values: np.ndarray) -> None:
+        """Replace what :meth:`coordinates` gave, and recompute the norms."""
+
+
+def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remedy: str) -> None:
+    """Raise an InputError unless all banks have an ability: :class:`Mixable`, :class:`Growable`, ...
+
+    Parameters
+    ----------
+    banks : iterable of GroupBank
+    ability : type
+        The protocol.
+    purpose, remedy : str
+        What needs it, and what to do: a sentence, and the second half of one.
+    """
+    for bank in banks:
+        if not isinstance(bank, ability):
+            raise InputError(
+                f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} is not "
+                f"{ability.__name__}; {remedy}."
+            )
+
+
+class Bank:
+    r"""What is the same in all banks: the lazy scale, the running average, and what happens when a scale is folded.
+
+    With ``a_k`` the sum of ``w_t s_k`` over the rounds and running sums ``u_k`` of what the bank keeps of each group,
+    the averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. When ``v_k`` is multiplied, because its group
+    reached zero or its scale left the range of good precision, ``a_k v_k`` moves into ``u_k`` first, and ``a_k`` starts
+    at 0 again: were it divided by the factor instead, it would grow with every fold, and swamp the digits of what is
+    added later.
+
+    A bank sets ``_sums``, the array of all ``u_k``, and says in :meth:`_scale_group` how a group is multiplied.
+
+    Parameters
+    ----------
+    names : list of str
+    averaging : bool
+        Whether running sums are kept; else the average is the current model.
+    """
+
+    _sums: np.ndarray
+
+    def __init__(self, names: list[str], averaging: bool) -> None:
+        self.names = list(names)
+        self.averaging = bool(averaging)
+
+    def attach(self, group_state: GroupStateView) -> None:
+        self.group_state = group_state
+
+    def discount(self, factor: float) -> None:
+        self._sums *= factor
+
+    def apply_events(self, x: Any, gradient: Potentials | None) -> None:
+        group_state = self.group_state
+        for k in np.flatnonzero(group_state.deactivated):
+            self._multiply(k, 0.0)
+        if group_state.activated.any():
+            self._activate(x, gradient)
+        for k in group_state.outside_range():
+            self._multiply(k, group_state.unit_scale(k))
+
+    def _multiply(self, k: int, factor: float) -> None:
+        self._scale_group(k, factor)
+        self.group_state.note_scaled(k, factor)
+
+    def _scale_group(self, k: int, factor: float) -> None:
+        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""
+        raise NotImplementedError
+
+    def _activate(self, x: Any, gradient: Potentials) -> None:
+        """Move the groups that were empty and come alive, where the step has postponed that."""
+
+    def _with_average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
+        """Averaged parameters from directions and running sums; the current ones where no average is kept.
+
+        ``spread`` gives a number a group the shape in which it multiplies the arrays.
+        """
+        averages, total = self.group_state.average_weights()
+        if not self.averaging or total == 0:
+            return spread(self.group_state.scales) * values
+        return (spread(averages) * values + sums) / self._average_weight(total)
+
+    def _average_weight(self, total: float) -> float:
+        """What the sum of weighted models is divided by, given the sum of the weights."""
+        return total
+
+
+class FrozenBank:
+    """Averaged groups to predict with, whose scales are part of their weights."""
+
+    names: list[str]
+
+    def attach(self, group_state: GroupStateView) -> None:
+        """Nothing to keep."""

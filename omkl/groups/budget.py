@@ -1,19 +1,24 @@
 """Kernel groups on a budget: never more than B support vectors, so that an endless stream costs constant memory."""
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_budget as jit
 from omkl.groups._jit_kernel import has_gradient
-from omkl.groups.kernel import FrozenExpansion
-from omkl.kernels import SupportSlots
+from omkl.groups.kernel import KernelBank
+from omkl.groups.tokens import Span
+from omkl.kernels import Kernel, SupportSlots
 from omkl.kernels.gram import row_blocks
+from omkl.structures import Potentials
 
+#: Support vectors that there is room for at first; whenever there are more, the room doubles, up to the budget.
+FIRST_CAPACITY = 16
 #: Norms and factors are computed afresh when the support has been replaced this many times over.
 REFRESH_AFTER = 10
 
 
-class BudgetedExpansion:
+class BudgetedExpansion(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
 
     All kernels share the support vectors, so each group has at most B. Where a token needs a slot and none is free,
@@ -24,9 +29,9 @@ class BudgetedExpansion:
     but on a drifting stream they come to describe the past; constant rates help. A token that equals a support vector
     in the feature space of every kernel takes no second slot.
 
-    The budget holds after every token of a sequence, norms are exact after every change, and everything is allocated
-    once (but for kernel values among the tokens of the longest sequence so far). A round costs O(m B d) for m tokens
-    in d dimensions.
+    The budget holds after every token of a sequence, norms are exact after every change, and arrays grow with the
+    support until it has B vectors (and with the longest sequence so far). A round costs O(m B d) for m tokens in d
+    dimensions.
 
     Parameters
     ----------
@@ -36,80 +41,83 @@ class BudgetedExpansion:
         The largest number of support vectors B.
     """
 
-    on = "unary"
-
-    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
-        p, n_outputs, budget = len(names), int(n_outputs), int(budget)
-        self.names = list(names)
-        self.kernels = list(kernels)
-        self.views = list(views)
-        self.n_outputs = n_outputs
-        self.budget = budget
-        self.averaging = bool(averaging)
-        self.dtype = np.dtype(dtype)
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], n_outputs: int, budget: int,
+        averaging: bool = False, dtype: DTypeLike = np.float64,
+    ) -> None:  # fmt: skip
+        super().__init__(names, kernels, views, n_outputs, averaging, dtype)
+        self.budget = int(budget)
         self.n_support = 0
-        self._slots = {}
-        self._coefficients = np.zeros((p, n_outputs, budget))
-        self._sums = np.zeros((p, n_outputs, budget if averaging else 0))
-        self._diagonals = np.zeros((p, budget))
-        self._squares = np.zeros((p, budget))
-        self._ages = np.zeros(budget, dtype=np.int64)
+        self._slots: dict[str, SupportSlots] = {}
+        self._capacity = 0
+        p = len(self.names)
+        self._coefficients = np.zeros((p, self.n_outputs, 0))
+        self._sums = np.zeros((p, self.n_outputs, 0))
+        self._diagonals, self._squares = np.zeros((p, 0)), np.zeros((p, 0))
+        self._ages = np.zeros(0, dtype=np.int64)
         self._n_admitted = 0
         self._n_replaced = 0
         self._make_room(1)
+        self._reserve(min(FIRST_CAPACITY, self.budget))
 
-    def _make_room(self, m):
+    def _make_room(self, m: int) -> None:
         """Buffers for the m tokens at hand."""
         self._at_hand = None
-        self._rows = np.zeros((len(self.names), m, m + self.budget))
+        self._rows = np.zeros((len(self.names), m, m + self._capacity))
         self._own = np.zeros((len(self.names), m, self.n_outputs))
-        self._places = np.zeros(m, dtype=np.int64)
+        self._indices = np.zeros(m, dtype=np.int64)
+
+    def _reserve(self, capacity: int) -> None:
+        """Have room for so many support vectors."""
+        more, self._capacity = capacity - self._capacity, capacity
+        for name in ("_coefficients", "_diagonals", "_squares", "_ages", "_rows", *(("_sums",) * self.averaging)):
+            array = getattr(self, name)
+            setattr(self, name, np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)]))
+        for slots in self._slots.values():
+            slots.grow(capacity)
 
     @property
-    def supports(self):
+    def supports(self) -> dict[str, np.ndarray]:
         """Support vectors by view, (S, d)."""
         return {view: slots.vectors(self.n_support) for view, slots in self._slots.items()}
 
     @property
-    def coefficients(self):
+    def coefficients(self) -> np.ndarray:
         """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
         return self._coefficients[:, :, : self.n_support].swapaxes(1, 2)
 
     @property
-    def sums(self):
+    def sums(self) -> np.ndarray:
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
         return self._sums[:, :, : self.n_support].swapaxes(1, 2)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays, free slots included: constant once the longest sequence has been seen."""
         return sum(array.nbytes for array in self._arrays()) + sum(slots.nbytes for slots in self._slots.values())
 
     def _arrays(self):
         return [
             self._coefficients, self._sums, self._diagonals, self._squares, self._ages, self._rows, self._own,
-            self._places,
+            self._indices,
         ]  # fmt: skip
 
-    def attach(self, group_state):
-        self.group_state = group_state
-
-    def grow_outputs(self, n_outputs):
+    def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, n_outputs - self.n_outputs), (0, 0))
         self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
         self.n_outputs = n_outputs
-        self._make_room(len(self._places))
+        self._make_room(len(self._indices))
 
     # ---- a round ------------------------------------------------------------------------------------------------
 
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         self._take_up(x)
         jit.add_scaled(self.group_state.scales, self._own, len(x), potentials.unary)
 
     def _take_up(self, x):
         """Have the tokens of ``x`` at hand: their kernel values with one another and the support, their potentials."""
         m = len(x)
-        if m > len(self._places):
+        if m > len(self._indices):
             self._make_room(m)
         if not self._slots:
             self._slots = {view: self._slots_of(view, x.tokens.views[view].shape[1]) for view in self.views}
@@ -120,14 +128,14 @@ class BudgetedExpansion:
         for rows, kernel, view in zip(self._rows, self.kernels, self.views):
             rows[:m, : m + self.n_support] = kernel.between(pairs[view])
         jit.score(self._rows, m, self.n_support, self._coefficients, self._own)
-        self._places.fill(-1)
+        self._indices.fill(-1)
         self._at_hand = x
 
     def _slots_of(self, view, n_columns):
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
-        return SupportSlots(kernels, n_columns, self.budget, self.dtype)
+        return SupportSlots(kernels, n_columns, self._capacity, self.dtype)
 
-    def step(self, x, gradient):
+    def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
         if self._n_replaced >= REFRESH_AFTER * self.budget:
             self._refresh()
@@ -145,12 +153,12 @@ class BudgetedExpansion:
         """Take the step in some groups, token by token; tokens that have no slot yet get one."""
         group_state, m = self.group_state, len(self._at_hand)
         for t in moving.tolist():
-            if self._places[t] < 0:
-                self._places[t] = jit.find(self._rows, m, t, self.n_support, self._diagonals)
-            if self._places[t] < 0:
+            if self._indices[t] < 0:
+                self._indices[t] = jit.find(self._rows, m, t, self.n_support, self._diagonals)
+            if self._indices[t] < 0:
                 self._admit(t)
             jit.move(
-                self._rows, m, t, self._places[t], gradient, groups, group_state.rates, group_state.averages,
+                self._rows, m, t, self._indices[t], gradient, groups, group_state.rates, group_state.averages,
                 self._diagonals, self._coefficients, self._sums, self.averaging, self._squares, self._own,
                 group_state.square_norms,
             )  # fmt: skip
@@ -161,8 +169,10 @@ class BudgetedExpansion:
         if slot == self.budget:
             slot = jit.weakest(self.group_state.scales, self._squares, self._ages, self.n_support)
             self._drop(slot)
-            self._places[self._places == slot] = -1
+            self._indices[self._indices == slot] = -1
             self._n_replaced += 1
+        elif slot == self._capacity:
+            self._reserve(min(2 * slot, self.budget))
         for slots in self._slots.values():
             slots.keep(m - t, slot)
         jit.place(
@@ -170,7 +180,7 @@ class BudgetedExpansion:
         )
         self._enter(t, slot)
         self.n_support = max(self.n_support, slot + 1)
-        self._places[t] = slot
+        self._indices[t] = slot
         self._ages[slot] = self._n_admitted
         self._n_admitted += 1
 
@@ -181,24 +191,16 @@ class BudgetedExpansion:
     def _enter(self, t, slot):
         """Called when token ``t`` of those at hand has got a slot, before it is counted."""
 
-    def apply_events(self, x, gradient):
-        group_state = self.group_state
-        for k in np.flatnonzero(group_state.deactivated):
-            # before a birth takes somebody's slot: a dead group has nothing to lose
-            self._multiply(k, 0.0)
-        if group_state.activated.any():
-            group_state.square_norms[group_state.activated] = 0.0
-            if self._at_hand is not x:
-                self._take_up(x)
-            self._move(gradient.unary, has_gradient(gradient.unary), group_state.activated)
-        for k, factor in group_state.fold():
-            self._multiply(k, factor)
+    def _activate(self, x: Span, gradient: Potentials) -> None:
+        activated = self.group_state.activated
+        self.group_state.square_norms[activated] = 0.0
+        if self._at_hand is not x:
+            self._take_up(x)
+        self._move(gradient.unary, has_gradient(gradient.unary), activated)
 
-    def _multiply(self, k, factor):
-        """Multiply ``v_k``; what its average owes to it until now moves into the sums."""
+    def _scale_group(self, k: int, factor: float) -> None:
         if self.averaging:
             self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
-        self.group_state.averages[k] = 0.0
         self._coefficients[k] *= factor
         jit.measure_parts(self.n_support, self._diagonals[k], self._coefficients[k], self._squares[k])
         self._own[k] *= factor
@@ -210,7 +212,7 @@ class BudgetedExpansion:
         self.recompute_norms()
         self._n_replaced = 0
 
-    def recompute_norms(self):
+    def recompute_norms(self) -> None:
         self.group_state.square_norms[:] = 0.0
         for rows in row_blocks(self.n_support, self.n_support, self.dtype):
             pairs = {view: slots.pair(rows, self.n_support) for view, slots in self._slots.items()}
@@ -218,28 +220,9 @@ class BudgetedExpansion:
                 scores = kernel.between(pairs[view]).astype(np.float64, copy=False) @ self.coefficients[k]
                 self.group_state.square_norms[k] += np.vdot(self.coefficients[k, rows], scores)
 
-    def discount(self, factor):
-        self._sums *= factor
-
-    def _average_weight(self, total):
-        """What the sum of weighted models is divided by, given the sum of the weights."""
-        return total
-
-    def averaged_coefficients(self):
-        """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
-        averages, total = self.group_state.average_weights()
-        if not self.averaging or total == 0:
-            return self.group_state.scales[:, None, None] * self.coefficients
-        return (averages[:, None, None] * self.coefficients + self.sums) / self._average_weight(total)
-
-    def averaged(self):
-        return FrozenExpansion(
-            self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
-        )
-
     # ---- state --------------------------------------------------------------------------------------------------
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """Every array, in the order of the slots; the next rounds do the same with it, bit for bit."""
         n = self.n_support
         arrays = {
@@ -253,10 +236,12 @@ class BudgetedExpansion:
             arrays[f"support:{view}"], arrays[f"roots:{view}"] = slots.state(n)
         return arrays
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
         supports = {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}
         n = self._check(state, supports)
+        if n > self._capacity:
+            self._reserve(n)
         if supports:
             self.dtype = next(iter(supports.values())).dtype
         self._slots = {}
@@ -305,7 +290,7 @@ class RemovalExpansion(BudgetedExpansion):
     **What the average is the average of.** Past models are held in terms of the present support only, so a past model
     :math:`\theta_t` counts as :math:`P_t \theta_t`, truncated to those of its support vectors that are still held; a
     plain average of these would fade to nothing beside other banks' groups as the support turns over. So models are
-    weighted with the share :math:`f_t` of their support vectors that is still held,
+    weighted with the fraction :math:`f_t` of their support vectors that is still held,
 
     .. math:: \bar\theta = \frac{\sum_t w_t P_t \theta_t}{\sum_t w_t f_t},
 
@@ -320,11 +305,13 @@ class RemovalExpansion(BudgetedExpansion):
     kernelization: budgeted stochastic gradient descent for large-scale SVM training* (2012), section 4.1.
     """
 
-    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
-        super().__init__(names, kernels, views, n_outputs, budget, averaging, dtype)
-        # sum_t w_t f_t = sum_i (share now - share when i entered), the share growing by w_t / n_t a round
-        self._entered = np.zeros(self.budget)
-        self._share = self._without_support = self._seen_weight = 0.0
+    # sum_t w_t f_t = sum_i (fraction now - fraction when i entered), which grows by w_t / n_t a round
+    _fraction = _without_support = _seen_weight = 0.0
+
+    def _reserve(self, capacity: int) -> None:
+        entered = self._entered if self._capacity else np.zeros(0)
+        self._entered = np.pad(entered, (0, capacity - self._capacity))
+        super()._reserve(capacity)
 
     def _arrays(self):
         return [*super()._arrays(), self._entered]
@@ -340,32 +327,32 @@ class RemovalExpansion(BudgetedExpansion):
         )  # fmt: skip
 
     def _enter(self, t, slot):
-        self._share, self._without_support = self._clock()
-        self._seen_weight = self.group_state.group_state.total_weight
-        self._entered[slot] = self._share
+        self._fraction, self._without_support = self._clock()
+        self._seen_weight = self.group_state.total_weight
+        self._entered[slot] = self._fraction
 
     def _clock(self):
         """Sums over the rounds so far of ``w_t / n_t``, and of ``w_t`` where there was no support."""
-        new = self.group_state.group_state.total_weight - self._seen_weight
+        new = self.group_state.total_weight - self._seen_weight
         if self.n_support == 0:
-            return self._share, self._without_support + new
-        return self._share + new / self.n_support, self._without_support
+            return self._fraction, self._without_support + new
+        return self._fraction + new / self.n_support, self._without_support
 
-    def discount(self, factor):
+    def discount(self, factor: float) -> None:
         super().discount(factor)
         self._entered *= factor
-        self._share, self._without_support = self._share * factor, self._without_support * factor
+        self._fraction, self._without_support = self._fraction * factor, self._without_support * factor
         self._seen_weight *= factor
 
     def _average_weight(self, total):
-        share, without_support = self._clock()
-        return without_support + np.sum(share - self._entered[: self.n_support])
+        fraction, without_support = self._clock()
+        return without_support + np.sum(fraction - self._entered[: self.n_support])
 
-    def state(self):
-        clock = np.array([self._share, self._without_support, self._seen_weight])
+    def state(self) -> dict[str, np.ndarray]:
+        clock = np.array([self._fraction, self._without_support, self._seen_weight])
         return {**super().state(), "entered": self._entered[: self.n_support], "clock": clock}
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         super().load_state(state)
         self._entered[: self.n_support] = state["entered"]
-        self._share, self._without_support, self._seen_weight = state["clock"].tolist()
+        self._fraction, self._without_support, self._seen_weight = state["clock"].tolist()

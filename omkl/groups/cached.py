@@ -1,17 +1,23 @@
 """Kernel groups over a finite training set, with the potentials of all its tokens cached and kept current.
 
-An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K): section 11 of the reference. The Gram matrices are
-held whole where they fit, else their rows are computed on demand; compactly supported kernels are held sparse.
+An epoch costs O(tokens in error x N) a kernel instead of O(N^2 K): only coefficients that move cost anything. The Gram
+matrices are held whole where they fit, else their rows are computed on demand; compactly supported kernels are held
+sparse.
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from omkl.groups import _jit_kernel as jit
-from omkl.groups.kernel import KernelExpansion
+from omkl.groups.base import FrozenBank
+from omkl.groups.kernel import KernelBank, KernelExpansion
+from omkl.groups.tokens import Span, Tokens
+from omkl.kernels import Kernel
 from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
+from omkl.structures import Potentials
 
 
-class CachedKernelBank:
+class CachedKernelBank(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
 
     Serves spans of exactly the tokens that it was made for. ``release`` turns it into a
@@ -37,15 +43,12 @@ class CachedKernelBank:
         Bytes that Gram matrices may take; beyond it, rows are computed on demand and the latest kept.
     """
 
-    on = "unary"
-
-    def __init__(self, names, kernels, views, tokens, n_outputs, averaging=False, dtype=np.float32, memory=2**32):
-        self.names = list(names)
-        self.kernels = list(kernels)
-        self.views = list(views)
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], tokens: Tokens, n_outputs: int,
+        averaging: bool = False, dtype: DTypeLike = np.float32, memory: int = 2**32,
+    ) -> None:  # fmt: skip
+        super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.tokens = tokens
-        self.averaging = bool(averaging)
-        self.dtype = np.dtype(dtype)
         p, n = len(self.names), tokens.n_tokens
         self.cached = np.zeros((p, n_outputs, n), dtype=self.dtype)
         self.coefficients = np.zeros((p, n, n_outputs))
@@ -64,38 +67,42 @@ class CachedKernelBank:
             self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays, Gram matrices included."""
         return self._gram.nbytes + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
 
-    def attach(self, group_state):
-        self.group_state = group_state
+    @property
+    def sums(self) -> np.ndarray:
+        """Running sums ``u_k`` of the averaged coefficients, (p, N, K); empty where no average is kept."""
+        return self._sums
 
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scores(self.cached, self.group_state.scales, x.low, x.high, potentials.unary)
 
-    def step(self, x, gradient):
+    def step(self, x: Span, gradient: Potentials) -> None:
         moving = jit.has_gradient(gradient.unary)
         rows = self._gram_rows(x, moving)
         self._move(x, gradient.unary, moving, rows, self.group_state.empty)
         self._moved |= ~self.group_state.empty
         self._measure_postponed(x, gradient.unary, moving, rows)
 
-    def apply_events(self, x, gradient):
-        group_state = self.group_state
-        if group_state.activated.any():
-            group_state.square_norms[group_state.activated] = 0.0
-            moving = jit.has_gradient(gradient.unary)
-            self._move(x, gradient.unary, moving, self._gram_rows(x, moving), ~group_state.activated)
-            self._moved |= group_state.activated
-        for k, factor in group_state.fold():
-            if self._moved[k]:
-                if self.averaging:
-                    self._sums[k] += group_state.averages[k] * self.coefficients[k]
-                self.coefficients[k] *= factor
-                self.cached[k] *= self.dtype.type(factor)
-            group_state.averages[k] = 0.0
-        self._moved[:] = ~group_state.empty
+    def apply_events(self, x: Span | None, gradient: Potentials | None) -> None:
+        super().apply_events(x, gradient)
+        self._moved[:] = ~self.group_state.empty
+
+    def _activate(self, x: Span, gradient: Potentials) -> None:
+        activated = self.group_state.activated
+        self.group_state.square_norms[activated] = 0.0
+        moving = jit.has_gradient(gradient.unary)
+        self._move(x, gradient.unary, moving, self._gram_rows(x, moving), ~activated)
+        self._moved |= activated
+
+    def _scale_group(self, k: int, factor: float) -> None:
+        if self._moved[k]:
+            if self.averaging:
+                self._sums[k] += self.group_state.averages[k] * self.coefficients[k]
+            self.coefficients[k] *= factor
+            self.cached[k] *= self.dtype.type(factor)
 
     def _gram_rows(self, x, moving):
         """A stack of Gram rows, and where in it the row of each moving token is."""
@@ -120,36 +127,26 @@ class CachedKernelBank:
                 group_state.square_norms, group_state.square_gradients,
             )  # fmt: skip
 
-    def discount(self, factor):
-        self._sums *= factor
-
-    def recompute_norms(self):
+    def recompute_norms(self) -> None:
         for k in range(len(self.names)):
             self.group_state.square_norms[k] = np.einsum("nj,jn->", self.coefficients[k], self.cached[k])
 
-    def averaged_coefficients(self):
-        """Averaged dual coefficients, (p, N, K); the current ones where no average is kept."""
-        averages, total = self.group_state.average_weights()
-        if not self.averaging or total == 0:
-            return self.group_state.scales[:, None, None] * self.coefficients
-        return (averages[:, None, None] * self.coefficients + self._sums) / total
-
-    def averaged(self):
+    def averaged(self) -> FrozenBank:
         return FrozenCachedBank(self, self.averaged_coefficients().astype(self.dtype))
 
-    def gram_rows(self, k, low, high):
+    def gram_rows(self, k: int, low: int, high: int) -> np.ndarray:
         """Kernel values of group ``k`` between the tokens ``low .. high - 1`` and all tokens."""
         return self._gram[k][low:high] if self._whole else self._gram[list(range(low, high))][k]
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         return {"coefficients": self.coefficients, "sums": self._sums, "cached": self.cached, "moved": self._moved}
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         for array, name in ((self.coefficients, "coefficients"), (self._sums, "sums"), (self.cached, "cached")):
             array[:] = state[name]
         self._moved[:] = state["moved"]
 
-    def release(self):
+    def release(self) -> KernelExpansion:
         """The same groups as an expansion over the tokens that have coefficients. This bank's Gram matrices go."""
         self._gram = None
         used = self.coefficients.any(axis=(0, 2))
@@ -157,7 +154,7 @@ class CachedKernelBank:
             used |= self._sums.any(axis=(0, 2))
         used = np.flatnonzero(used)
         expansion = KernelExpansion(
-            self.names, self.kernels, self.views, self.cached.shape[1], averaging=self.averaging, dtype=self.dtype
+            self.names, self.kernels, self.views, self.n_outputs, averaging=self.averaging, dtype=self.dtype
         )
         supports = {
             view: kernel.as_support(self.tokens.views[view])[used] for kernel, view in zip(self.kernels, self.views)
@@ -167,14 +164,14 @@ class CachedKernelBank:
 
 
 class SparseCachedBank(CachedKernelBank):
-    """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N (B1 spline of section 4)."""
+    """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N^2 (B1 spline)."""
 
     def _build_gram(self, memory):
         (kernel,), (view,) = self.kernels, self.views
         self._gram = sparse_gram(kernel, self.tokens.views[view], self.dtype)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays, the Gram matrix included."""
         gram = self._gram.data.nbytes + self._gram.indices.nbytes + self._gram.indptr.nbytes
         return gram + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
@@ -199,23 +196,18 @@ class SparseCachedBank(CachedKernelBank):
             group_state.square_gradients[0] = jit.gradient_norm(among, gradient, moving)
             group_state.square_norms[0] = group_state.rates[0] ** 2 * group_state.square_gradients[0]
 
-    def gram_rows(self, k, low, high):
+    def gram_rows(self, k: int, low: int, high: int) -> np.ndarray:
         return self._gram[low:high]
 
 
-class FrozenCachedBank:
+class FrozenCachedBank(FrozenBank):
     """Averaged coefficients on the same Gram matrices: scores tokens of the training set, held-out ones among them."""
 
-    on = "unary"
-
-    def __init__(self, bank, coefficients):
+    def __init__(self, bank: CachedKernelBank, coefficients: np.ndarray) -> None:
         self.names = bank.names
         self._bank = bank
         self._coefficients = coefficients
 
-    def attach(self, group_state):
-        """Nothing to keep: the coefficients hold their scales."""
-
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         for k, coefficients in enumerate(self._coefficients):
             potentials.unary[:] += self._bank.gram_rows(k, x.low, x.high) @ coefficients

@@ -1,20 +1,27 @@
 """Kernel groups by explicit, dense feature maps: random Fourier features, Nyström; a model of a fixed size."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
-from omkl.groups.mixing import TableLayout, mix_table, table_changes
+from omkl.groups.base import FrozenBank
+from omkl.groups.mixing import TableLayout
+from omkl.groups.tables import TableBank
+from omkl.groups.tokens import Span, Tokens
+from omkl.kernels import Kernel
 from omkl.kernels.gram import row_blocks
+from omkl.structures import Potentials
 
 #: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.
 WINDOW_BYTES = 2**24
 
 
-class FeatureMapBank:
+class FeatureMapBank(TableBank):
     r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite feature maps.
 
     Reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
@@ -42,14 +49,14 @@ class FeatureMapBank:
         Bytes that computed features may take, of which :data:`WINDOW_BYTES` are used in any case.
     """
 
-    on = "unary"
-
-    def __init__(self, names, kernels, views, sizes, n_outputs, averaging=False, memory=WINDOW_BYTES):
-        self.names = list(names)
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], sizes: ArrayLike, n_outputs: int,
+        averaging: bool = False, memory: int = WINDOW_BYTES,
+    ) -> None:  # fmt: skip
+        super().__init__(names, averaging)
         self.kernels = list(kernels)
         self.views = list(views)
         self.sizes = np.asarray(sizes, dtype=np.int64)
-        self.averaging = bool(averaging)
         self.memory = memory
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.table = np.zeros((n_outputs, self._starts[-1]))
@@ -58,44 +65,31 @@ class FeatureMapBank:
         self._forget_features()
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays: parameters, feature maps, and features computed ahead."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
-    def grow_outputs(self, n_outputs):
+    def grow_outputs(self, n_outputs: int) -> None:
         more = n_outputs - len(self.table)
         self.table = np.pad(self.table, ((0, more), (0, 0)))
         self._sums = np.pad(self._sums, ((0, more if self.averaging else 0), (0, 0)))
         self._touched = np.pad(self._touched, ((0, 0), (0, more)))
 
-    def attach(self, group_state):
-        self.group_state = group_state
-
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
 
-    def step(self, x, gradient):
+    def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
         jit.step(
             self._features(x), self._starts, gradient.unary, self.table, self._sums, self.averaging, self._touched,
             group_state.rates, group_state.averages, group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
 
-    def apply_events(self, x, gradient):
-        for k, factor in self.group_state.fold():
-            jit.scale_group(
-                k,
-                factor,
-                self._starts,
-                self.table,
-                self._sums,
-                self.averaging,
-                self._touched,
-                self.group_state.averages[k],
-            )
-            self.group_state.averages[k] = 0.0
+    def _scale_group(self, k: int, factor: float) -> None:
+        average = self.group_state.averages[k]
+        jit.scale_group(k, factor, self._starts, self.table, self._sums, self.averaging, self._touched, average)
 
-    def _features(self, x):
+    def _features(self, x: Span) -> np.ndarray:
         """Features of the tokens of ``x``, all groups side by side: (n, D)."""
         if x.tokens is not self._tokens or x.low < self._low or x.high > self._low + len(self._window):
             self._compute_features(x)
@@ -119,106 +113,70 @@ class FeatureMapBank:
         self._tokens, self._low, self._window = x.tokens, low, window
 
     def _forget_features(self):
-        self._tokens, self._low, self._window = None, 0, np.zeros((0, self._starts[-1]))
+        self._tokens: Tokens | None = None
+        self._low, self._window = 0, np.zeros((0, self._starts[-1]))
 
-    def discount(self, factor):
-        self._sums *= factor
-
-    def recompute_norms(self):
+    def recompute_norms(self) -> None:
         owners = self._spread(np.arange(len(self.names)))
         self.group_state.square_norms[:] = np.bincount(owners, np.square(self.table).sum(axis=0), len(self.names))
 
-    def _spread(self, values):
-        """A value a group as one a column."""
+    def _spread(self, values: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
         return np.repeat(values, self.sizes)
 
-    def coordinates(self):
-        """Parameters before the proximal step, as one vector."""
-        return (self._spread(self.group_state.bases) * self.table).ravel()
-
-    def set_coordinates(self, values):
-        """Replace what :meth:`coordinates` gave, and recompute the norms."""
-        moved = values.reshape(self.table.shape) / self._spread(self.group_state.bases)
-        if self.averaging:
-            self._sums -= self._spread(self.group_state.averages) * (moved - self.table)
-        self.table[:] = moved
-        self.recompute_norms()
-
-    def averaged_table(self):
-        """Averaged weights of the features, (K, D); the current ones where no average is kept."""
-        averages, total = self.group_state.average_weights()
-        if not self.averaging or total == 0:
-            return self._spread(self.group_state.scales) * self.table
-        return (self._spread(averages) * self.table + self._sums) / total
-
-    def averaged(self):
+    def averaged(self) -> "FrozenFeatureMaps":
         return FrozenFeatureMaps(self.names, self.kernels, self.views, self.sizes, self.averaged_table())
 
-    def blueprint(self):
+    def blueprint(self) -> "Callable[[], FeatureMapBank]":
         return partial(
             FeatureMapBank, self.names, self.kernels, self.views, self.sizes, len(self.table), self.averaging
         )
 
-    def changes(self, since):
-        return table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.group_state)
-
-    def mix(self, changes, mixture):
-        mix_table(self._places(), self.table, self._sums, changes, mixture)
-        self._find_touched()
-        self.recompute_norms()
-
-    def _places(self):
+    def _layout(self) -> TableLayout:
         n_labels, n_groups = len(self.table), len(self.names)
         return TableLayout(np.zeros(n_labels, dtype=np.int64), np.arange(n_groups)[None], self._starts)
 
-    def state(self):
-        return {"table": self.table, "sums": self._sums}
-
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         table, sums = state["table"], state["sums"]
         if table.shape != self.table.shape or sums.shape not in ((0, table.shape[1]), table.shape):
             raise InputError(f"The arrays of {', '.join(self.names)} do not fit the size of their feature maps.")
         self.table, self._sums = np.array(table), np.array(sums)
         self.averaging = len(sums) > 0
-        self._find_touched()
+        self._find_nonzero()
 
-    def _find_touched(self):
+    def _find_nonzero(self) -> None:
         for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
             self._touched[k] = self.table[:, first:last].any(axis=1)
 
-    def release(self):
+    def release(self) -> "FeatureMapBank":
         """This bank without the features of its training set, as it goes on with others."""
         self._forget_features()
         self.memory = WINDOW_BYTES
         return self
 
 
-class FrozenFeatureMaps:
+class FrozenFeatureMaps(FrozenBank):
     """Averaged groups to predict with: maps without weight are left out."""
 
-    on = "unary"
-
-    def __init__(self, names, kernels, views, sizes, table):
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], sizes: np.ndarray, table: np.ndarray
+    ) -> None:
         blocks = np.split(table, np.cumsum(sizes)[:-1], axis=1)
         self.names = list(names)
         self._groups = [group for group in zip(kernels, views, map(np.ascontiguousarray, blocks)) if group[2].any()]
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays, those of the maps among them."""
         return sum(weights.nbytes for *_, weights in self._groups) + map_bytes([kernel for kernel, *_ in self._groups])
 
-    def attach(self, group_state):
-        """Nothing to keep: the weights hold their scales."""
-
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         for kernel, view, weights in self._groups:
             for rows in row_blocks(len(x), weights.shape[1], np.float64):
                 block = dense_features(kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop)
                 potentials.unary[rows] += block @ weights.T
 
 
-def dense_features(kernel, view, low, high):
+def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.ndarray:
     """Features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
 
     A row's features do not depend, to the last bit, on what rows are computed with it.
@@ -231,7 +189,7 @@ def dense_features(kernel, view, low, high):
     return (features.toarray() if sparse.issparse(features) else features)[: high - low]
 
 
-def map_bytes(kernels):
+def map_bytes(kernels: list[Kernel]) -> int:
     """Bytes of the arrays that feature maps consist of."""
     learned = [value for kernel in kernels for value in kernel.learned().values()]
     return sum(value.nbytes for value in learned if isinstance(value, np.ndarray))

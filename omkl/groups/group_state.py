@@ -8,11 +8,17 @@ from omkl.groups.mixing import Mixture
 
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
-_MIXED = ("kept", "given", "averages")
+#: What banks see of the group state, what a checkpoint has of it, and what shards send back.
+_SEEN = (
+    "scales", "square_norms", "square_gradients", "averages", "rates", "bases", "empty", "activated", "deactivated",
+    "residual_scale", "averaged_in",
+)  # fmt: skip
+_SAVED = ("scales", "square_norms", "averages", "empty")
+_CHANGED = ("scales", "residual_scale", "averaged_in", "averages", "total_shrinkage")
 
 
 class GroupState:
-    r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (section 3, lazy scaling).
+    r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (lazy scaling).
 
     Banks own the directions ``v_k`` and hold views of their slices of these arrays, so one jitted call over the
     group_state serves all banks, and a proximal step costs O(p) whatever the dimension.
@@ -33,10 +39,10 @@ class GroupState:
         Groups whose ``v_k`` is zero. Only forward-backward splitting empties groups.
     activated, deactivated : bool arrays of shape (p,)
         Groups that left zero, or reached it, in the last proximal step.
-    kept, given : arrays of shape (p,)
-        What folds and deaths have made of the ``v_k`` that there was at first: ``kept_k v_k`` of it is left in today's
-        directions, and ``given_k v_k`` has gone into the sums of the average.
-    removed : array of shape (p,)
+    residual_scale, averaged_in : arrays of shape (p,)
+        What folds and deactivations have made of the ``v_k`` that there was at first: ``residual_scale_k v_k`` of it is
+        left in today's directions, and ``averaged_in_k v_k`` has gone into the running sums of the average.
+    total_shrinkage : array of shape (p,)
         How much proximal steps have taken from each norm, all rounds together.
     """
 
@@ -56,9 +62,9 @@ class GroupState:
         self.empty = np.ones(p, dtype=bool)
         self.activated = np.zeros(p, dtype=bool)
         self.deactivated = np.zeros(p, dtype=bool)
-        self.kept = np.ones(p)
-        self.given = np.zeros(p)
-        self.removed = np.zeros(p)
+        self.residual_scale = np.ones(p)
+        self.averaged_in = np.zeros(p)
+        self.total_shrinkage = np.zeros(p)
         self.total_weight = 0.0
         self.pending_weight = 0.0
         self._before = np.zeros(p)
@@ -70,10 +76,10 @@ class GroupState:
     def rebuilt(self, banks):
         """State for banks that have gained groups: what is known of the others is kept, new groups are empty."""
         grown = GroupState(banks)
-        places = [grown.names.index(name) for name in self.names]
+        indices = [grown.names.index(name) for name in self.names]
         for name, array in self.state().items():
             if name != "weights":
-                getattr(grown, name)[places] = array
+                getattr(grown, name)[indices] = array
         grown.total_weight, grown.pending_weight = self.total_weight, self.pending_weight
         return grown
 
@@ -108,7 +114,7 @@ class GroupState:
         low, high = SCALE_RANGE
         return jit.rescale(
             self._before, after, radius, forgets, self.bases, self.scales, self.square_norms,
-            self.empty, self.activated, self.deactivated, self.removed, low, high,
+            self.empty, self.activated, self.deactivated, self.total_shrinkage, low, high,
         )  # fmt: skip
 
     def discount(self, factor):
@@ -121,8 +127,7 @@ class GroupState:
         """What happened to the groups since the group state was new, for :meth:`mix`; no round may follow."""
         self.averages += self.pending_weight * self.scales
         self.pending_weight = 0.0
-        names = ("scales", "kept", "given", "averages", "removed")
-        return {**{name: getattr(self, name) for name in names}, "weight": np.array(self.total_weight)}
+        return {**{name: getattr(self, name) for name in _CHANGED}, "weight": np.array(self.total_weight)}
 
     def mix(self, changes, weights, scales):
         """Take the mixed scales and averages of shards; returns how the banks must mix, a :class:`Mixture`.
@@ -135,8 +140,8 @@ class GroupState:
         scales : array of shape (S, p)
             What turns each shard's ``v_k`` into what is mixed.
         """
-        kept, given, averages = (np.array([change[name] for change in changes]) for name in _MIXED)
-        mixture = Mixture(weights, scales, kept, given, averages, SCALE_RANGE)
+        parts = (np.array([change[name] for change in changes]) for name in _CHANGED[1:4])
+        mixture = Mixture(weights, scales, *parts, SCALE_RANGE)
         self.scales[:], self.averages[:] = mixture.scales, mixture.averages
         self.total_weight = sum(float(w * change["weight"]) for w, change in zip(weights, changes))
         self.pending_weight = 0.0
@@ -149,62 +154,53 @@ class GroupState:
     def state(self):
         """Every number that a checkpoint needs."""
         return {
-            "scales": self.scales,
-            "square_norms": self.square_norms,
-            "averages": self.averages,
-            "empty": self.empty,
+            **{name: getattr(self, name) for name in _SAVED},
             "weights": np.array([self.total_weight, self.pending_weight]),
         }
 
     def load_state(self, state):
-        for name in ("scales", "square_norms", "averages", "empty"):
+        for name in _SAVED:
             getattr(self, name)[:] = state[name]
         self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
 
 
 class GroupStateView:
-    """A bank's share of the group state: views of the same arrays."""
+    """What a bank sees of the group state: its own groups, in views of the same arrays."""
 
-    def __init__(self, group_state, first, last):
-        self.group_state = group_state
+    def __init__(self, whole: GroupState, first: int, last: int) -> None:
+        self._whole = whole
         self.groups = slice(first, last)
-        for name in (
-            "scales",
-            "square_norms",
-            "square_gradients",
-            "averages",
-            "rates",
-            "bases",
-            "empty",
-            "activated",
-            "deactivated",
-            "kept",
-            "given",
-        ):
-            setattr(self, name, getattr(group_state, name)[self.groups])
+        for name in _SEEN:
+            setattr(self, name, getattr(whole, name)[self.groups])
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         # views of the group state must be views again in a copy
-        return GroupStateView, (self.group_state, self.groups.start, self.groups.stop)
+        return GroupStateView, (self._whole, self.groups.start, self.groups.stop)
 
-    def average_weights(self):
-        averages, total = self.group_state.average_weights()
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights of the models in the average."""
+        return self._whole.total_weight
+
+    def average_weights(self) -> tuple[np.ndarray, float]:
+        """See :meth:`GroupState.average_weights`."""
+        averages, total = self._whole.average_weights()
         return averages[self.groups], total
 
-    def fold(self):
-        """``(k, factor)`` of each group whose ``v_k`` is to be multiplied: 0 if deactivated, else its scale, now 1.
-
-        The bank also moves ``a_k v_k`` into the sums of its average and sets ``a_k`` to 0: were ``a_k`` divided by the
-        factor instead, it would grow with every fold, and swamp the digits of what is added later.
-        """
+    def outside_range(self) -> np.ndarray:
+        """Groups whose scale is to be folded into their ``v_k``."""
         low, high = SCALE_RANGE
-        outside = (self.scales != 0) & ((self.scales < low) | (self.scales > high))
-        factors = [(k, 0.0) for k in np.flatnonzero(self.deactivated)]
-        for k in np.flatnonzero(outside):
-            factors.append((k, self.scales[k]))
-            self.square_norms[k] *= self.scales[k] ** 2
-            self.scales[k] = 1.0
-        for k, factor in factors:
-            self.given[k] += self.averages[k] * self.kept[k]
-            self.kept[k] *= factor
-        return factors
+        return np.flatnonzero((self.scales != 0) & ((self.scales < low) | (self.scales > high)))
+
+    def unit_scale(self, k: int) -> float:
+        """Set the scale of group k to 1; returns what its ``v_k`` must be multiplied with for that."""
+        factor = self.scales[k]
+        self.square_norms[k] *= factor**2
+        self.scales[k] = 1.0
+        return factor
+
+    def note_scaled(self, k: int, factor: float) -> None:
+        """Take in that ``v_k`` was multiplied, after ``a_k v_k`` went into the running sums of the average."""
+        self.averaged_in[k] += self.averages[k] * self.residual_scale[k]
+        self.residual_scale[k] *= factor
+        self.averages[k] = 0.0

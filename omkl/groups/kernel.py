@@ -1,19 +1,26 @@
 """Kernel groups as dual expansions over a growing support: streams, and prediction."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups._jit_kernel import gradient_norm, has_gradient
+from omkl.groups.base import Bank, FrozenBank
+from omkl.groups.mixing import Mixture
+from omkl.groups.tokens import Span
+from omkl.kernels import Kernel
 from omkl.kernels.gram import cross_matrices, in_precision, row_blocks
+from omkl.structures import Potentials
 
 
-class KernelExpansion:
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake adds to the support.
+class KernelBank(Bank):
+    r"""What is the same in all banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`.
 
-    Reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and kernels
-    on the same view their inner products. A round costs O(S) kernel values a token, S the size of the support.
+    Subclasses have ``supports``, the vectors :math:`x_i` by view, (S, d), and the arrays (p, S, K) ``coefficients`` of
+    the :math:`A_k` and ``sums`` of their running sums, empty where no average is kept.
 
     Parameters
     ----------
@@ -30,44 +37,76 @@ class KernelExpansion:
         Precision in which kernels are evaluated; coefficients and norms are float64.
     """
 
-    on = "unary"
+    supports: dict[str, np.ndarray]
+    coefficients: np.ndarray
+    sums: np.ndarray
 
-    def __init__(self, names, kernels, views, n_outputs, averaging=False, dtype=np.float64):
-        self.names = list(names)
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], n_outputs: int, averaging: bool = False,
+        dtype: DTypeLike = np.float64,
+    ) -> None:  # fmt: skip
+        super().__init__(names, averaging)
         self.kernels = list(kernels)
         self.views = list(views)
         self.n_outputs = int(n_outputs)
-        self.averaging = bool(averaging)
         self.dtype = np.dtype(dtype)
+
+    def averaged_coefficients(self) -> np.ndarray:
+        """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
+        return self._with_average(self.coefficients, self.sums, lambda values: values[:, None, None])
+
+    def averaged(self) -> FrozenBank:
+        return FrozenExpansion(
+            self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
+        )
+
+
+class KernelExpansion(KernelBank):
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake adds to the support.
+
+    Reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and kernels
+    on the same view their inner products. A round costs O(S) kernel values a token, S the size of the support.
+
+    Parameters
+    ----------
+    names, kernels, views, n_outputs, averaging, dtype
+        See :class:`KernelBank`.
+    """
+
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], n_outputs: int, averaging: bool = False,
+        dtype: DTypeLike = np.float64,
+    ) -> None:  # fmt: skip
+        super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.n_support = 0
         self._supports = {}
         self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
         self._sums = np.zeros((len(self.names), 0, self.n_outputs))
-        self._scored = (None, None)
-        self._grown = (None, None)
+        self._scored: tuple = (None, None)
+        self._grown: tuple = (None, None)
 
     @property
-    def supports(self):
+    def supports(self) -> dict[str, np.ndarray]:
         """Support vectors by view, (S, d)."""
         return {view: support[: self.n_support] for view, support in self._supports.items()}
 
     @property
-    def coefficients(self):
+    def coefficients(self) -> np.ndarray:
         """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
         return self._coefficients[:, : self.n_support]
 
     @property
-    def sums(self):
+    def sums(self) -> np.ndarray:
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
         return self._sums[:, : self.n_support]
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays."""
         arrays = [*self._supports.values(), self._coefficients, self._sums]
         return sum(array.nbytes for array in arrays)
 
-    def set_support(self, supports, coefficients, sums):
+    def set_support(self, supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray) -> None:
         """Take support vectors by view, (S, d), and their coefficients and sums, (p, S, K)."""
         self._supports = {view: np.array(support, dtype=self.dtype) for view, support in supports.items()}
         self._coefficients = np.array(coefficients, dtype=np.float64)
@@ -75,15 +114,12 @@ class KernelExpansion:
         self.n_support = self._coefficients.shape[1]
         self._scored = self._grown = (None, None)
 
-    def grow_outputs(self, n_outputs):
+    def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
         self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
         self.n_outputs, self._scored = n_outputs, (None, None)
 
-    def attach(self, group_state):
-        self.group_state = group_state
-
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         own = self._own_potentials(x)
         for k in np.flatnonzero(self.group_state.scales):
             potentials.unary[:] += self.group_state.scales[k] * own[k]
@@ -96,9 +132,12 @@ class KernelExpansion:
             self._scored = (x, own)
         return self._scored[1]
 
-    def step(self, x, gradient):
+    def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
         moving = has_gradient(gradient.unary)
+        if not len(moving):
+            group_state.square_gradients[:], group_state.square_norms[group_state.empty] = 0.0, 0.0
+            return
         D = gradient.unary[moving]
         own = self._own_potentials(x)[:, moving]
         inputs = self._inputs(x, moving)
@@ -136,30 +175,25 @@ class KernelExpansion:
         for view, rows in zip(self.views, self._inputs(x, moving)):
             if view not in self._supports:
                 self._supports[view] = np.zeros((0, rows.shape[1]), dtype=self.dtype)
-            self._supports[view] = _with_room(self._supports[view], last, axis=0)
+            self._supports[view] = _grown_to(self._supports[view], last, axis=0)
             self._supports[view][first:last] = rows
-        self._coefficients = _with_room(self._coefficients, last, axis=1)
+        self._coefficients = _grown_to(self._coefficients, last, axis=1)
         if self.averaging:
-            self._sums = _with_room(self._sums, last, axis=1)
+            self._sums = _grown_to(self._sums, last, axis=1)
         self.n_support = last
         self._grown = (x, last)
 
-    def apply_events(self, x, gradient):
-        group_state = self.group_state
-        if group_state.activated.any():
-            moving = has_gradient(gradient.unary)
-            self._move(x, gradient.unary[moving], moving, np.flatnonzero(group_state.activated))
-        for k, factor in group_state.fold():
-            if self.averaging:
-                self._sums[k] += group_state.averages[k] * self._coefficients[k]
-            self._coefficients[k] *= factor
-            group_state.averages[k] = 0.0
-            self._scored = (None, None)
+    def _activate(self, x: Span, gradient: Potentials) -> None:
+        moving = has_gradient(gradient.unary)
+        self._move(x, gradient.unary[moving], moving, np.flatnonzero(self.group_state.activated))
 
-    def discount(self, factor):
-        self._sums *= factor
+    def _scale_group(self, k: int, factor: float) -> None:
+        if self.averaging:
+            self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
+        self._coefficients[k] *= factor
+        self._scored = (None, None)
 
-    def recompute_norms(self):
+    def recompute_norms(self) -> None:
         for k, kernel in enumerate(self.kernels):
             support = self.supports.get(self.views[k], np.zeros((0, 1), dtype=self.dtype))
             square = 0.0
@@ -168,24 +202,12 @@ class KernelExpansion:
                 square += np.vdot(self.coefficients[k, rows], matrix @ self.coefficients[k])
             self.group_state.square_norms[k] = square
 
-    def averaged_coefficients(self):
-        """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
-        averages, total = self.group_state.average_weights()
-        if not self.averaging or total == 0:
-            return self.group_state.scales[:, None, None] * self.coefficients
-        return (averages[:, None, None] * self.coefficients + self.sums) / total
-
-    def averaged(self):
-        return FrozenExpansion(
-            self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
-        )
-
-    def blueprint(self):
+    def blueprint(self) -> "Callable[[], KernelExpansion]":
         return partial(
             KernelExpansion, self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
         )
 
-    def changes(self, since):
+    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         # a support vector that was there has only been scaled with its group
         new = slice(since["coefficients"].shape[1], self.n_support)
         coefficients, sums = self.coefficients[:, new], self.sums[:, new]
@@ -196,7 +218,7 @@ class KernelExpansion:
         supports = {f"support:{view}": support[new][used] for view, support in self.supports.items()}
         return {"coefficients": coefficients[:, used], "sums": sums[:, used if self.averaging else []], **supports}
 
-    def mix(self, changes, mixture):
+    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Mixture) -> None:
         # what there was, then what each shard has added; a shard without support has no array for it
         parts = [self.supports, *map(_supports, changes)]
         views = dict.fromkeys(view for part in parts for view in part)
@@ -214,11 +236,11 @@ class KernelExpansion:
         self.set_support(supports, np.concatenate(coefficients, axis=1), np.concatenate([empty, *sums], axis=1))
         self.recompute_norms()
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         supports = {f"support:{view}": support for view, support in self.supports.items()}
         return {"coefficients": self.coefficients, "sums": self.sums, **supports}
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = _supports(state)
         p, n_support, n_outputs = state["coefficients"].shape
         fits = p == len(self.names) and n_outputs == self.n_outputs and state["sums"].shape[1] in (0, n_support)
@@ -235,12 +257,13 @@ def _supports(arrays):
     return {key.partition(":")[2]: array for key, array in arrays.items() if key.startswith("support:")}
 
 
-class FrozenExpansion:
+class FrozenExpansion(FrozenBank):
     """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
 
-    on = "unary"
-
-    def __init__(self, names, kernels, views, supports, coefficients, dtype):
+    def __init__(
+        self, names: list[str], kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray],
+        coefficients: np.ndarray, dtype: DTypeLike,
+    ) -> None:  # fmt: skip
         alive = [k for k in range(len(names)) if coefficients[k].any()]
         used = coefficients.any(axis=(0, 2))
         self.names = list(names)
@@ -251,19 +274,19 @@ class FrozenExpansion:
         self._coefficients = np.ascontiguousarray(coefficients[alive][:, used], dtype=dtype)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays."""
         return self._coefficients.nbytes + sum(support.nbytes for support in self._supports.values())
 
-    def attach(self, group_state):
-        """Nothing to keep: the coefficients hold their scales."""
-
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
         out = [potentials.unary] * len(self._kernels)
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
 
-def expand(kernels, views, x, supports, coefficients, out):
+def expand(
+    kernels: list[Kernel], views: list[str], x: Span, supports: dict[str, np.ndarray], coefficients: np.ndarray,
+    out: np.ndarray | list[np.ndarray],
+) -> None:  # fmt: skip
     """Add ``K_k(x, support) A_k`` to ``out[k]`` (n, K) for each kernel, block by block of the tokens of ``x``."""
     n_support = coefficients.shape[1]
     if n_support == 0 or not kernels:
@@ -278,7 +301,7 @@ def expand(kernels, views, x, supports, coefficients, out):
             out[k][rows] += matrix @ coefficients[k]
 
 
-def _with_room(array, length, axis):
+def _grown_to(array, length, axis):
     """The array with at least ``length`` entries along the axis; it grows by half, filled with zeros."""
     have = array.shape[axis]
     if length <= have:

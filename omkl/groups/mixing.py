@@ -1,4 +1,4 @@
-r"""How groups that several shards have trained from the same start become one (section 13; McDonald et al. 2010).
+r"""How groups that several shards have trained from the same start become one (McDonald et al. 2010).
 
 A shard's pass makes :math:`\theta'_k = c_k v_k + \delta_k` of a group that started with the direction :math:`v_k`:
 scalings of the group reach every coordinate through one number, and :math:`\delta_k` is non-zero only where a gradient
@@ -37,7 +37,7 @@ class Mixture:
         Weights of the shards; they sum to one.
     scales : array (S, p)
         What turns a shard's ``v_k`` into what is mixed: its scale, or 1 where a method sets scales afresh.
-    kept, given, averages : arrays (S, p)
+    residual_scale, averaged_in, averages : arrays (S, p)
         See :class:`~omkl.groups.GroupState`.
     scale_range : tuple of float
         Where the mixed scale would leave this range, the group is scaled instead.
@@ -53,12 +53,12 @@ class Mixture:
         but for groups that are scaled.
     """
 
-    def __init__(self, weights, scales, kept, given, averages, scale_range):
+    def __init__(self, weights, scales, residual_scale, averaged_in, averages, scale_range):
         self.weights = weights
-        self.kept, self.given = kept, given
+        self.residual_scale, self.averaged_in = residual_scale, averaged_in
         self.points, self.pasts = weights[:, None] * scales, weights[:, None] * averages
-        scale = (self.points * kept).sum(axis=0)
-        average = (weights[:, None] * given + self.pasts * kept).sum(axis=0)
+        scale = (self.points * residual_scale).sum(axis=0)
+        average = (weights[:, None] * averaged_in + self.pasts * residual_scale).sum(axis=0)
         stays = (scale_range[0] <= scale) & (scale <= scale_range[1])
         self.scales, self.averages = np.where(stays, scale, 1.0), np.where(stays, average, 0.0)
         self.factors, self.shifts = np.where(stays, 1.0, scale), np.where(stays, 0.0, average)
@@ -67,7 +67,7 @@ class Mixture:
         """The same for a slice of the groups."""
         own = object.__new__(Mixture)
         own.weights = self.weights
-        for name in ("kept", "given", "points", "pasts"):
+        for name in ("residual_scale", "averaged_in", "points", "pasts"):
             setattr(own, name, np.ascontiguousarray(getattr(self, name)[:, groups]))
         for name in ("scales", "averages", "factors", "shifts"):
             setattr(own, name, getattr(self, name)[groups])
@@ -77,7 +77,9 @@ class Mixture:
 def table_changes(layout, table, sums, before, before_sums, group_state):
     """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
     moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
-    count = jit.find_moved(table, sums, before, before_sums, *layout, group_state.kept, group_state.given, moved)
+    count = jit.find_moved(
+        table, sums, before, before_sums, *layout, group_state.residual_scale, group_state.averaged_in, moved
+    )
     changes = {"moved": moved, "values": np.zeros(count + 1, table.dtype)}
     changes["sums"] = np.zeros(count + 1 if len(sums) else 0, sums.dtype)
     jit.gather(moved, table, changes["values"])
@@ -97,8 +99,8 @@ def mix_table(layout, table, sums, changes, mixture):
         for j, change in enumerate(changes):
             cursors[j] = jit.add_shard(
                 *rows, cursors[j], change["moved"], change["values"], change["sums"], table, sums, *layout,
-                mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.kept[j], mixture.given[j],
-                point, past,
+                mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.residual_scale[j],
+                mixture.averaged_in[j], point, past,
             )  # fmt: skip
         jit.settle_rows(
             *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,

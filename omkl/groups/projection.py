@@ -3,7 +3,7 @@
 import numpy as np
 
 from omkl.groups import _jit_budget as jit
-from omkl.groups import _jit_span as span
+from omkl.groups import _jit_cholesky as cholesky
 from omkl.groups.budget import BudgetedExpansion
 
 
@@ -13,8 +13,8 @@ class ProjectionExpansion(BudgetedExpansion):
     In every group, :math:`\psi_k(x_i)` is replaced by :math:`\sum_j c_j \psi_k(x_j)` with
     :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)` over the other support vectors; the jitter is
     :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)` with the machine epsilon of the kernels' precision. The Cholesky factor
-    of each kernel's matrix is kept current in O(B^2) a change: it takes 8 p B^2 bytes, here and in model files, and
-    about a millisecond a kernel where B = 1000.
+    of each kernel's matrix is kept current in O(B^2) a change: it takes up to 8 p B^2 bytes, here and in model files,
+    and about a millisecond a kernel where B = 1000.
 
     The average is over all past models, each put through every later projection: like the models themselves, it loses
     only what the span of the support cannot express.
@@ -25,13 +25,16 @@ class ProjectionExpansion(BudgetedExpansion):
     *Breaking the curse of kernelization* (2012), section 4.2.
     """
 
-    def __init__(self, names, kernels, views, n_outputs, budget, averaging=False, dtype=np.float64):
-        super().__init__(names, kernels, views, n_outputs, budget, averaging, dtype)
-        p, B = len(self.names), self.budget
-        self._factors = np.zeros((p, B, B))
-        self._jitters = np.zeros((p, B))
-        self._order = np.zeros(B, dtype=np.int64)  # the slot at each position of the factors
-        self._n_factored = 0
+    _n_factored = 0
+
+    def _reserve(self, capacity: int) -> None:
+        p, n = len(self.names), self._capacity
+        factors, jitters = np.zeros((p, capacity, capacity)), np.zeros((p, capacity))
+        order = np.zeros(capacity, dtype=np.int64)  # the slot at each position of the factors
+        if n:
+            factors[:, :n, :n], jitters[:, :n], order[:n] = self._factors, self._jitters, self._order
+        self._factors, self._jitters, self._order = factors, jitters, order
+        super()._reserve(capacity)
 
     def _arrays(self):
         return [*super()._arrays(), self._factors, self._jitters, self._order]
@@ -43,10 +46,10 @@ class ProjectionExpansion(BudgetedExpansion):
         others = self._order[: n - 1]
         y, c = np.empty(n - 1), np.empty(n - 1)
         for k, factor in enumerate(self._factors):
-            span.remove(factor, n, position, y)
-            span.combination(factor, n - 1, y, c)
+            cholesky.remove(factor, n, position, y)
+            cholesky.combination(factor, n - 1, y, c)
             jit.replace(self._rows[k], m, slot, others, c, self._coefficients[k], self._own[k])
-            self.group_state.square_norms[k] += span.spread(
+            self.group_state.square_norms[k] += cholesky.spread(
                 slot, others, c, y, self._diagonals[k, slot], self._jitters[k], self._coefficients[k], self._sums[k],
                 self.averaging, self._squares[k], self._diagonals[k],
             )  # fmt: skip
@@ -63,7 +66,7 @@ class ProjectionExpansion(BudgetedExpansion):
         for k, factor in enumerate(self._factors):
             square = self._diagonals[k, slot]
             jitter = relative * square if square > 0.0 else 1.0
-            self._jitters[k, slot] = span.append(factor, n, values[k], square, jitter)
+            self._jitters[k, slot] = cholesky.append(factor, n, values[k], square, jitter)
         self._order[n] = slot
         self._n_factored = n + 1
 
@@ -76,7 +79,7 @@ class ProjectionExpansion(BudgetedExpansion):
             values = [kernel.between(pairs[view])[0] for kernel, view in zip(self.kernels, self.views)]
             self._append(slot, np.array(values, dtype=np.float64)[:, order[:position]])
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
         return {
             **super().state(),
@@ -85,7 +88,7 @@ class ProjectionExpansion(BudgetedExpansion):
             "order": self._order[:n],
         }
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         super().load_state(state)
         n = self.n_support
         self._factors[:, :n, :n] = state["factors"]

@@ -15,7 +15,7 @@ from omkl.kernels.functions import (
     Precomputed,
     as_kernel,
 )
-from omkl.kernels.generators import random_subset_gaussians, variable_kernels
+from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.lazy import LazyStack
 from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
 from omkl.kernels.slots import SupportSlots
@@ -46,6 +46,8 @@ __all__ = [
     "as_kernel",
     "checked_gram",
     "compact_stack",
+    "per_block",
+    "per_column",
     "random_subset_gaussians",
     "variable_kernels",
 ]

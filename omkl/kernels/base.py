@@ -1,16 +1,23 @@
 """What a kernel is, and what kernels on the same inputs share."""
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.metrics import pairwise
 
 from omkl._components import Component
 from omkl.exceptions import InputError
+from omkl.kernels.columns import On, Positions, find_columns, format_on, parse_on, take_columns
 
-#: Squared length of the mean, in units of the total variance, from which on float32 inputs are centred.
-FAR_FROM_ORIGIN = 16.0
+#: Vectors as rows: an array, or a scipy sparse matrix where a kernel takes them.
+Vectors: TypeAlias = np.ndarray | sparse.sparray
+
+#: Squared length of the mean, in units of the total variance, from which on inputs of a precision are centred.
+FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 NORMALIZATIONS = (None, "diagonal", "average", "trace")
 
 
@@ -19,27 +26,42 @@ class Pair:
 
     Parameters
     ----------
-    X, Y : arrays of shapes (n, d) and (m, d)
+    X, Y : arrays or CSR matrices of shapes (n, d) and (m, d)
+        Integers are taken as float64.
     """
 
-    def __init__(self, X, Y):
-        self.X = X
-        self.Y = Y
+    def __init__(self, X: Vectors, Y: Vectors):
+        self.X = as_floats(X)
+        self.Y = self.X if Y is X else as_floats(Y)
+        self._on_columns: dict[Any, Pair] = {}
+
+    def on_columns(self, columns: Positions) -> "Pair":
+        """The same vectors on some of their columns; once for all kernels on these."""
+        if columns is None:
+            return self
+        key = repr(columns)
+        if key not in self._on_columns:
+            self._on_columns[key] = self._part(columns)
+        return self._on_columns[key]
+
+    def _part(self, columns: Positions) -> "Pair":
+        return Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
 
     @cached_property
-    def products(self):
+    def products(self) -> np.ndarray:
         """Inner products, (n, m)."""
-        return self.X @ self.Y.T
+        products = self.X @ self.Y.T
+        return products.toarray() if sparse.issparse(products) else products
 
     @cached_property
-    def squared_distances(self):
+    def squared_distances(self) -> np.ndarray:
         """Squared Euclidean distances, (n, m), never negative."""
         X, Y = self.X, self.Y
         if sparse.issparse(X):
             return pairwise.euclidean_distances(X, Y, squared=True)
         center = Y.mean(axis=0)
-        if X.dtype == np.float32 and center @ center > FAR_FROM_ORIGIN * Y.var(axis=0).sum():
-            # single precision would lose the distances in the length of the vectors: move the origin into the data
+        if center @ center / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > Y.var(axis=0).sum():
+            # the distances would be lost in the length of the vectors: move the origin into the data
             X, Y = X - center, Y - center
             distances = X @ Y.T
             distances *= -2.0
@@ -52,16 +74,16 @@ class Pair:
         return np.maximum(distances, 0.0, out=distances)
 
     @cached_property
-    def manhattan_distances(self):
+    def manhattan_distances(self) -> np.ndarray:
         """City-block distances, (n, m)."""
         return pairwise.manhattan_distances(self.X, self.Y)
 
     @cached_property
-    def chi_squared_distances(self):
+    def chi_squared_distances(self) -> np.ndarray:
         r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
         return -pairwise.additive_chi2_kernel(self.X, self.Y)
 
-    def inverse_roots(self, kernel):
+    def inverse_roots(self, kernel: "Kernel") -> tuple[np.ndarray, np.ndarray]:
         """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation."""
         return inverse_root(kernel.raw_diagonal(self.X)), inverse_root(kernel.raw_diagonal(self.Y))
 
@@ -74,10 +96,12 @@ class Kernel(Component):
     normalize : {None, "diagonal", "average", "trace"}
         "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
         "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.
-    on : str, slice or tuple of int, optional
-        Which part of the input the kernel sees: the name of a view where inputs have several (the keys of dicts
-        that hold arrays), or columns, as a slice or as ``"0:128"``. Everything by default. Batch stacks take a tuple
-        of columns, too.
+    on : str, int, slice or list of these, optional
+        Which part of the input the kernel sees: columns by name (``"age"``, where inputs are data frames, streams of
+        tables or dicts of numbers), by position (``1``, or a range, ``slice(0, 128)`` or ``"0:128"``), or several,
+        ``["age", "income"]``; or the name of a view, where inputs are dicts that hold arrays. Everything by default.
+        In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"``
+        stands for all columns with such names.
     explicit : bool, optional
         Hold the group as explicit features (True), as a dual expansion (False), or as is cheaper (None). Only for
         kernels with a finite feature map.
@@ -90,26 +114,55 @@ class Kernel(Component):
     function itself, as ``Custom(function)``.
     """
 
-    def __init__(self, normalize=None, on=None, explicit=None):
+    #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
+    compares_sparse: ClassVar[bool] = False
+    maps_sparse: ClassVar[bool] = False
+
+    def __init__(self, normalize: str | None = None, on: On | list = None, explicit: bool | None = None):
         if normalize not in NORMALIZATIONS:
             raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {normalize!r}.")
-        if isinstance(on, str) and ":" in on:
-            on = slice(*(int(bound) if bound else None for bound in on.split(":")))
         self.normalize = normalize
-        self.on = on
+        self.on = parse_on(on)
         self.explicit = explicit
-        self.scale_ = None
+        self.scale_: float | None = None
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
         raise NotImplementedError
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         """``k(x, x)`` before normalisation for each row of X."""
         return np.ones(X.shape[0])
 
-    def fit(self, X):
-        """A kernel like this one with everything set that it learns from training data ``X`` (n, d)."""
+    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
+        """This kernel with its columns by position, for inputs of so many columns that are called ``names``.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If there is no such column.
+        """
+        return self.restricted(find_columns(self.on, n_columns, names, self.name))
+
+    def restricted(self, on: On | list) -> Self:
+        """This kernel on some columns, whatever it was on before."""
+        restricted = self._copy()
+        restricted.on = parse_on(on)
+        return restricted
+
+    def fit(self, X: ArrayLike) -> Self:
+        """A kernel like this one with everything set that it learns from training data.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (n, d)
+            Whole inputs: the kernel looks at the columns that it is on.
+        """
+        return self.fit_view(self._view(X))
+
+    def fit_view(self, X: Vectors) -> Self:
+        """As :meth:`fit`, from what the kernel is on already: the columns chosen, or the arrays of a view."""
+        X = as_floats(X)
         fitted = self._copy()
         fitted._learn(X)
         if self.normalize in ("average", "trace"):
@@ -118,10 +171,17 @@ class Kernel(Component):
             fitted.scale_ = float(1.0 / total) if total > 0 else 1.0
         return fitted
 
-    def _learn(self, X):
+    def _view(self, X: ArrayLike) -> Vectors:
+        """The columns that the kernel is on, of whole inputs."""
+        names = list(X.columns) if hasattr(X, "columns") else None
+        X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
+        columns = find_columns(self.on, X.shape[1], names, self.name)
+        return as_floats(take_columns(X, columns))
+
+    def _learn(self, X: Vectors) -> None:
         """Set what :meth:`raw` needs to know about the data; nothing by default."""
 
-    def between(self, pair):
+    def between(self, pair: Pair) -> np.ndarray:
         """Normalised kernel matrix, (n, m)."""
         matrix = self.raw(pair)
         if self.normalize == "diagonal":
@@ -132,27 +192,30 @@ class Kernel(Component):
             matrix *= matrix.dtype.type(self.scale_)
         return matrix
 
-    def __call__(self, X, Y=None):
-        """Kernel matrix between the rows of X and of Y (of X, when Y is left out): (n, m), float64."""
-        X = np.asarray(X, dtype=np.float64)
-        return self.between(Pair(X, X if Y is None else np.asarray(Y, dtype=np.float64)))
+    def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> np.ndarray:
+        """Kernel matrix between the rows of X and of Y (of X, when Y is left out): (n, m), float64.
 
-    def diagonal(self, X):
+        X and Y are whole inputs, as for :meth:`fit`.
+        """
+        X = self._view(X).astype(np.float64, copy=False)
+        return self.between(Pair(X, X if Y is None else self._view(Y).astype(np.float64, copy=False)))
+
+    def diagonal(self, X: Vectors) -> np.ndarray:
         """``k(x, x)`` for each row of X, normalised."""
         raw = self.raw_diagonal(X)
         if self.normalize == "diagonal":
             return (raw > 0).astype(np.float64)
         return raw if self.scale_ is None else raw * self.scale_
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int | None:
         """Dimension of the explicit feature map for inputs of this size, or None where there is none."""
         return None
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Vectors:
         """Feature map before normalisation: an array or scipy sparse matrix F with ``F F' = raw``."""
         raise InputError(f"The kernel {self.name} has no explicit features.")
 
-    def features(self, X):
+    def features(self, X: Vectors) -> Vectors:
         """Explicit features (n, D), an array or as sparse as ``X``, with inner products equal to the kernel."""
         features = self.raw_features(X)
         if self.normalize == "diagonal":
@@ -164,31 +227,32 @@ class Kernel(Component):
             return sparse.csr_array((scaled, features.indices, features.indptr), features.shape)
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
 
-    def frequencies(self, generator, shape):
+    def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.
 
         Only kernels of differences have one, by Bochner's theorem: ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
         """
         raise InputError(f"The kernel {self.name} has no spectral density.")
 
-    def as_support(self, X):
+    def as_support(self, X: np.ndarray) -> np.ndarray:
         """What to keep of training inputs to evaluate the kernel against them later."""
         return X
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The kernel as a short string: its name, and the parameters that differ from their defaults."""
         return self._components(next(iter(self.aliases)))
 
-    def _components(self, name, *implied):
-        settings = [f"{key}={value}" for key, value in self.settings().items() if key not in implied]
+    def _components(self, name: str, *implied: str) -> str:
+        settings = {**self.settings()} | ({} if self.on is None else {"on": format_on(self.on)})
+        settings = [f"{key}={value}" for key, value in settings.items() if key not in implied]
         return ":".join([name, ",".join(settings)]) if settings else name
 
-    def learned(self):
+    def learned(self) -> dict[str, Any]:
         """What :meth:`fit` has set, by name."""
         return {key: value for key, value in vars(self).items() if key.endswith("_")}
 
-    def _copy(self):
+    def _copy(self) -> Self:
         copy = object.__new__(type(self))
         vars(copy).update(vars(self))
         return copy
@@ -202,6 +266,11 @@ class Kernel(Component):
     __hash__ = Component.__hash__
 
 
-def inverse_root(diagonal):
+def as_floats(X: Vectors) -> Vectors:
+    """Vectors in the precision they have, float32 or float64; integers, which overflow, as float64."""
+    return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
+
+
+def inverse_root(diagonal: np.ndarray) -> np.ndarray:
     """``1 / sqrt(diagonal)``, and 0 where the diagonal is 0."""
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)

@@ -4,13 +4,18 @@ An approximated kernel is a kernel like any other, with a finite feature map tha
 and a seed, and stays as it is from then on: what is predicted with is what was trained with.
 """
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg import eigh
 
 from omkl._components import resolve
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, Pair, inverse_root
+from omkl.kernels.columns import On
 from omkl.kernels.gram import row_blocks
 
 #: Eigenvalues of the landmarks' kernel matrix below this part of the largest are left out: they are rounding errors.
@@ -40,6 +45,16 @@ class FeatureMap(Kernel):
         self.kernel = resolve(Kernel, kernel, "kernel")
         super().__init__(self.kernel.normalize, self.kernel.on, self.kernel.explicit)
         self.n_features, self.seed = int(n_features), int(seed)
+
+    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
+        placed = super().placed(n_columns, names)
+        placed.kernel = self.kernel.placed(n_columns, names)
+        return placed
+
+    def restricted(self, on: On | list) -> Self:
+        restricted = super().restricted(on)
+        restricted.kernel = self.kernel.restricted(on)
+        return restricted
 
     @property
     def name(self):
@@ -110,6 +125,7 @@ class FourierFeatures(FeatureMap):
     """
 
     map_name = "fourier"
+    compares_sparse = maps_sparse = True
 
     def __init__(self, kernel, n_features, seed=0):
         super().__init__(kernel, n_features, seed)
@@ -120,7 +136,7 @@ class FourierFeatures(FeatureMap):
         self.frequencies_ = None
 
     def _learn(self, X):
-        self.kernel = self.kernel.fit(X)
+        self.kernel = self.kernel.fit_view(X)
         shape = (self.n_features // 2, X.shape[1])
         self.frequencies_ = self.kernel.frequencies(np.random.default_rng(self.seed), shape)
 
@@ -183,7 +199,7 @@ class Nystrom(FeatureMap):
         if sparse.issparse(X):
             raise InputError(f"The kernel {self.name} needs a dense array: landmarks are kept as one.")
         X = np.asarray(X, dtype=np.float64)
-        self.kernel = self.kernel.fit(X)
+        self.kernel = self.kernel.fit_view(X)
         chosen = np.random.default_rng(self.seed).permutation(len(X))[: self.n_features]
         chosen.sort()
         self.landmarks_ = self.kernel.as_support(X)[chosen]
@@ -194,11 +210,12 @@ class Nystrom(FeatureMap):
     def feature_count(self, n_columns):
         return self.n_features if self.whitening_ is None else self.whitening_.shape[1]
 
-    def left_out(self, X):
-        """The part of the kernel on inputs ``X`` that the approximation leaves out: relative, in the trace norm.
+    def left_out(self, X: ArrayLike) -> float:
+        """The part of the kernel on whole inputs ``X`` that the approximation leaves out: relative, in the trace norm.
 
         That is a difference of traces, as what is left out is positive semidefinite.
         """
+        X = self._view(X)
         return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
 
     def raw_features(self, X):

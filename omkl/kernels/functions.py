@@ -4,17 +4,23 @@ Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kern
 matrix of inner products (or distances) once, however many kernels ask for it.
 """
 
+from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
 from math import comb, factorial
-from typing import ClassVar
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from omkl._components import resolve, split_settings
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, Pair
+from omkl.kernels.base import Kernel, Pair, Vectors
+from omkl.kernels.columns import On, Positions, count_columns, find_columns, take_columns
 from omkl.kernels.feature_maps import approximated
+from omkl.kernels.widths import median_distance
+
+#: What stands for a kernel: an object, a short string, or a function of two arrays.
+KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Linear(Kernel):
@@ -26,18 +32,16 @@ class Linear(Kernel):
 
     aliases = {"linear": {}}
 
-    def __init__(self, normalize="diagonal", on=None, explicit=None):
+    compares_sparse = maps_sparse = True
+
+    def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None):
         super().__init__(normalize, on, explicit)
 
     def raw(self, pair):
         return pair.products.copy()
 
     def raw_diagonal(self, X):
-        if sparse.issparse(X):
-            # where no column is there twice, squaring entries is enough
-            squares = X.power(2) if X.has_canonical_format else X.multiply(X)
-            return np.asarray(squares.sum(axis=1)).ravel()
-        return np.einsum("ij,ij->i", X, X)
+        return _squares(X)
 
     def feature_count(self, n_columns):
         return n_columns
@@ -58,8 +62,12 @@ class Polynomial(Kernel):
     """
 
     aliases = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
+    compares_sparse = True
 
-    def __init__(self, degree=2, coef0=1.0, gamma=1.0, normalize="diagonal", on=None, explicit=None):
+    def __init__(
+        self, degree: int = 2, coef0: float = 1.0, gamma: float = 1.0, normalize: str | None = "diagonal",
+        on: On | list = None, explicit: bool | None = None,
+    ):  # fmt: skip
         if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
             raise InputError(
                 f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, "
@@ -81,7 +89,7 @@ class Polynomial(Kernel):
         return _integer_power(base, self.degree)
 
     def raw_diagonal(self, X):
-        return _integer_power(self.gamma * np.einsum("ij,ij->i", X, X) + self.coef0, self.degree)
+        return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
 
     def feature_count(self, n_columns):
         return comb(n_columns + self.degree, self.degree)
@@ -100,6 +108,15 @@ class Polynomial(Kernel):
         return features * np.sqrt(counts)
 
 
+def _squares(X):
+    """Squared lengths of the rows of an array or CSR matrix."""
+    if sparse.issparse(X):
+        # where no column is there twice, squaring entries is enough
+        squares = X.power(2) if X.has_canonical_format else X.multiply(X)
+        return np.asarray(squares.sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
 def _integer_power(base, degree):
     power = base.copy()
     for _ in range(degree - 1):
@@ -113,12 +130,17 @@ class Gaussian(Kernel):
     Parameters
     ----------
     sigma2 : float > 0 or "median"
-        The variance :math:`\sigma^2`; "median" takes half the median squared distance of the training inputs.
+        The variance :math:`\sigma^2`, in squared units of the inputs; "median" takes half the median squared distance
+        of distinct training inputs, see :func:`~omkl.kernels.median_distance`: right in any units.
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
+    compares_sparse = True
 
-    def __init__(self, sigma2="median", normalize=None, on=None, explicit=None):
+    def __init__(
+        self, sigma2: float | str = "median", normalize: str | None = None, on: On | list = None,
+        explicit: bool | None = None,
+    ):  # fmt: skip
         _check_width("sigma2", sigma2)
         super().__init__(normalize, on, explicit)
         self.sigma2 = sigma2
@@ -126,8 +148,7 @@ class Gaussian(Kernel):
 
     def _learn(self, X):
         if self.sigma2 == "median":
-            median = np.median(_off_diagonal(_sampled_pair(X).squared_distances))
-            self.width_ = float(0.5 * median) if median > 0 else 1.0
+            self.width_ = 0.5 * median_distance(X, "squared_distances")
 
     def raw(self, pair):
         matrix = pair.squared_distances * (-0.5 / _known(self.width_, self))
@@ -143,12 +164,15 @@ class Laplacian(Kernel):
     Parameters
     ----------
     sigma : float > 0 or "median"
-        The width; "median" takes the median city-block distance of the training inputs.
+        The width, in units of the inputs; "median" takes the median city-block distance of distinct training inputs.
     """
 
     aliases = {"laplacian": {}}
 
-    def __init__(self, sigma="median", normalize=None, on=None, explicit=None):
+    def __init__(
+        self, sigma: float | str = "median", normalize: str | None = None, on: On | list = None,
+        explicit: bool | None = None,
+    ):  # fmt: skip
         _check_width("sigma", sigma)
         super().__init__(normalize, on, explicit)
         self.sigma = sigma
@@ -156,8 +180,7 @@ class Laplacian(Kernel):
 
     def _learn(self, X):
         if self.sigma == "median":
-            median = np.median(_off_diagonal(_sampled_pair(X).manhattan_distances))
-            self.width_ = float(median) if median > 0 else 1.0
+            self.width_ = median_distance(X, "manhattan_distances")
 
     def raw(self, pair):
         return np.exp(pair.manhattan_distances / -_known(self.width_, self))
@@ -167,22 +190,34 @@ class Laplacian(Kernel):
 
 
 class ChiSquared(Kernel):
-    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no negative entries)."""
+    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no negative entries).
+
+    Parameters
+    ----------
+    gamma : float > 0 or "median"
+        The inverse of a distance, which is in units of the inputs; "median" takes that of the median distance of
+        distinct training inputs.
+    """
 
     aliases = {"chi2": {}, "chi-squared": {}}
 
-    def __init__(self, gamma=1.0, normalize=None, on=None, explicit=None):
-        if not gamma > 0:
-            raise InputError(f"gamma must be > 0, not {gamma!r}.")
+    def __init__(
+        self, gamma: float | str = "median", normalize: str | None = None, on: On | list = None,
+        explicit: bool | None = None,
+    ):  # fmt: skip
+        _check_width("gamma", gamma)
         super().__init__(normalize, on, explicit)
-        self.gamma = float(gamma)
+        self.gamma = gamma
+        self.width_ = None if gamma == "median" else 1.0 / gamma
 
     def _learn(self, X):
         if np.any(X < 0):
             raise InputError("The chi-squared kernel is for histograms: its inputs must not be negative.")
+        if self.gamma == "median":
+            self.width_ = median_distance(X, "chi_squared_distances")
 
     def raw(self, pair):
-        return np.exp(pair.chi_squared_distances * pair.X.dtype.type(-self.gamma))
+        return np.exp(pair.chi_squared_distances * pair.X.dtype.type(-1.0 / _known(self.width_, self)))
 
 
 class B1Spline(Kernel):
@@ -205,7 +240,10 @@ class B1Spline(Kernel):
     #: Its matrices are mostly zeros: a bank stores them sparse.
     sparse: ClassVar[bool] = True
 
-    def __init__(self, h=None, density=0.05, normalize=None, on=None, explicit=None):
+    def __init__(
+        self, h: float | None = None, density: float = 0.05, normalize: str | None = None, on: On | list = None,
+        explicit: bool | None = None,
+    ):  # fmt: skip
         if h is not None and not h > 0:
             raise InputError(f"h must be > 0, not {h!r}.")
         if not 0 < density <= 1:
@@ -217,8 +255,7 @@ class B1Spline(Kernel):
 
     def _learn(self, X):
         if self.h is None:
-            distances = np.sqrt(_off_diagonal(_sampled_pair(X).squared_distances))
-            self.width_ = float(np.quantile(distances, self.density)) or 1.0
+            self.width_ = median_distance(X, "squared_distances", self.density) ** 0.5
 
     def raw(self, pair):
         # a distance near zero has only half the digits of its square: float32 would leave three
@@ -237,7 +274,10 @@ class Custom(Kernel):
            [1., 3.]])
     """
 
-    def __init__(self, function, label=None, normalize=None, on=None, explicit=None):
+    def __init__(
+        self, function: Callable[[np.ndarray, np.ndarray], np.ndarray], label: str | None = None,
+        normalize: str | None = None, on: On | list = None, explicit: bool | None = None,
+    ):  # fmt: skip
         if not callable(function):
             raise InputError(f"A custom kernel needs a function of two arrays, not {function!r}.")
         super().__init__(normalize, on, explicit)
@@ -300,11 +340,21 @@ class Precomputed(Kernel):
 class Average(Kernel):
     """The plain average of several kernels, as one kernel: what MKL is compared with.
 
-    >>> Average(["linear", "quadratic"]).name
-    'average(linear, quadratic)'
+    Parameters
+    ----------
+    kernels : sequence of Kernel or str
+        Each may be on columns of its own, counted among those that the average is on.
+
+    Examples
+    --------
+    >>> Average(["linear", "quadratic:on=0:2"]).name
+    'average(linear, quadratic:on=0:2)'
     """
 
-    def __init__(self, kernels, normalize=None, on=None, explicit=None):
+    def __init__(
+        self, kernels: Sequence[KernelSpec], normalize: str | None = None, on: On | list = None,
+        explicit: bool | None = None,
+    ):  # fmt: skip
         super().__init__(normalize, on, explicit)
         self.kernels = [as_kernel(kernel) for kernel in kernels]
 
@@ -312,21 +362,31 @@ class Average(Kernel):
     def name(self):
         return f"average({', '.join(kernel.name for kernel in self.kernels)})"
 
+    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
+        placed = super().placed(n_columns, names)
+        own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], placed.on)[0].tolist()
+        width = count_columns(placed.on, n_columns)
+        placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
+        return placed
+
     def _learn(self, X):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
     def raw(self, pair):
-        total = self.kernels[0].between(pair)
-        for kernel in self.kernels[1:]:
-            total += kernel.between(pair)
-        total /= len(self.kernels)
-        return total
+        total = 0.0
+        for kernel in self.kernels:
+            total = total + kernel.between(pair.on_columns(self._columns(kernel, pair.X)))
+        return total / len(self.kernels)
 
     def raw_diagonal(self, X):
-        return sum(kernel.diagonal(X) for kernel in self.kernels) / len(self.kernels)
+        diagonals = [kernel.diagonal(take_columns(X, self._columns(kernel, X))) for kernel in self.kernels]
+        return sum(diagonals) / len(self.kernels)
+
+    def _columns(self, kernel: Kernel, X: Vectors) -> Positions:
+        return find_columns(kernel.on, X.shape[1], kernel=kernel.name)
 
 
-def as_kernel(spec):
+def as_kernel(spec: KernelSpec) -> Kernel:
     """A kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays."""
     if callable(spec) and not isinstance(spec, Kernel):
         return Custom(spec)
@@ -337,7 +397,7 @@ def as_kernel(spec):
     return resolve(Kernel, spec, "kernel")
 
 
-def orthogonal_normals(generator, shape):
+def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
     count, d = shape
     rows = []
@@ -358,13 +418,3 @@ def _known(width, kernel):
     if width is None:
         raise InputError(f"The kernel {kernel.name} takes its width from data: call fit(X) first, or set it.")
     return width
-
-
-def _sampled_pair(X, size=1000):
-    """At most ``size`` rows against each other: evenly spaced, so that nothing depends on a random state."""
-    rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], size)).astype(np.int64)
-    return Pair(X[rows], X[rows])
-
-
-def _off_diagonal(matrix):
-    return matrix[~np.eye(len(matrix), dtype=bool)] if len(matrix) > 1 else np.ones(1)

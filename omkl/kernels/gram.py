@@ -12,6 +12,8 @@ from omkl.kernels.base import Pair
 
 #: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
 BLOCK_BYTES = 2**21
+#: Numbers between these have squares, and sums of many squares, in single precision.
+SQUARES = 1e-12, 1e15
 
 
 def cross_matrices(kernels, left, right):
@@ -43,8 +45,13 @@ def sliced(inputs, rows):
 
 
 def in_precision(inputs, dtype):
-    """The inputs in ``dtype``."""
-    return per_object(inputs, lambda X: np.ascontiguousarray(X, dtype=dtype))
+    """The inputs in ``dtype``, or as float64 where the squares of their numbers would overflow or vanish."""
+    return per_object(inputs, lambda X: np.ascontiguousarray(X, dtype=dtype if _has_squares(X, dtype) else np.float64))
+
+
+def _has_squares(X, dtype):
+    largest, (low, high) = np.abs(X).max(initial=0.0), SQUARES
+    return np.dtype(dtype) == np.float64 or largest == 0.0 or low < largest < high
 
 
 def dense_grams(kernels, inputs, dtype=np.float32):

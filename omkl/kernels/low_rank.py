@@ -1,12 +1,13 @@
 """Kernels as low-rank factors, and stacks that are partly that: smaller and faster where kernels have low rank."""
 
 import numpy as np
+from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
 from omkl.kernels.checks import checked_gram, require_bytes
+from omkl.kernels.columns import count_columns, find_columns, take_columns
 from omkl.kernels.gram import row_blocks
-from omkl.kernels.packing import columns_of
 from omkl.kernels.stack import PackedStack, WeightedSum
 
 #: Rows of factors that one block of a sum holds in float64.
@@ -46,18 +47,22 @@ class FactoredStack:
         Parameters
         ----------
         kernels : sequence of Kernel
-            Fitted; ``on`` may be None, a slice, or a tuple of columns.
-        X : array of shape (N, d)
+            Fitted, their columns by position.
+        X : array or CSR matrix of shape (N, d)
         dtype : {numpy.float32, numpy.float64}
         """
         stack = cls.__new__(cls)
-        columns = [columns_of(kernel, X.shape[1]) for kernel in kernels]
-        ranks = [kernel.feature_count(len(own)) for kernel, own in zip(kernels, columns)]
-        require_bytes(sum(ranks) * len(X) * np.dtype(dtype).itemsize, f"{len(kernels)} factors of {len(X)} samples")
-        stack._allocate(ranks, len(X), dtype)
+        columns = [find_columns(kernel.on, X.shape[1], kernel=kernel.name) for kernel in kernels]
+        ranks = [kernel.feature_count(count_columns(own, X.shape[1])) for kernel, own in zip(kernels, columns)]
+        n_samples = X.shape[0]
+        require_bytes(
+            sum(ranks) * n_samples * np.dtype(dtype).itemsize, f"{len(kernels)} factors of {n_samples} samples"
+        )
+        stack._allocate(ranks, n_samples, dtype)
         for kernel, own, start, stop in zip(kernels, columns, stack.starts, stack.starts[1:]):
-            for block in row_blocks(len(X), stop - start, np.float64):
-                stack.rows[start:stop, block] = kernel.features(X[block][:, own]).T
+            for block in row_blocks(n_samples, stop - start, np.float64):
+                features = kernel.features(take_columns(X[block], own))
+                stack.rows[start:stop, block] = (features.toarray() if sparse.issparse(features) else features).T
         return stack
 
     def _allocate(self, ranks, n_samples, dtype):

@@ -69,6 +69,12 @@ class SupportSlots:
         """The vectors in the first slots, (n_support, d)."""
         return self.columns[:, self.room : self.room + n_support].T
 
+    def grow(self, n_slots):
+        """Have so many slots, of which the first are those that there were."""
+        more = ((0, 0), (0, n_slots - self.n_slots))
+        self.columns, self.roots = np.pad(self.columns, more), np.pad(self.roots, more)
+        self.n_slots = int(n_slots)
+
     def _widen(self, room):
         more = ((0, 0), (room - self.room, 0))
         self.columns = np.pad(self.columns, more)

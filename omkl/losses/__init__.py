@@ -2,10 +2,12 @@
 
 from omkl.losses.pointwise import (
     EpsilonInsensitive,
+    Exponential,
     Hinge,
     Huber,
     Logistic,
     PointwiseLoss,
+    Quantile,
     Squared,
     SquaredHinge,
 )
@@ -14,11 +16,13 @@ from omkl.losses.structured import CRF, Perceptron, StructuredHinge, StructuredL
 __all__ = [
     "CRF",
     "EpsilonInsensitive",
+    "Exponential",
     "Hinge",
     "Huber",
     "Logistic",
     "Perceptron",
     "PointwiseLoss",
+    "Quantile",
     "Squared",
     "SquaredHinge",
     "StructuredHinge",

@@ -1,11 +1,11 @@
 r"""Losses of one number a sample, met from both sides: as a function of the prediction, and through the conjugate.
 
-A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (section 5 of Suzuki and
-Tomioka 2011). The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of
-shape (N,). Online, a loss meets one sample at a time, as the trainer has it meet a structure.
+A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (Suzuki and Tomioka 2011).
+The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of shape (N,). Online,
+a loss meets one sample at a time, as the trainer has it meet a structure.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, xlogy
@@ -22,37 +22,37 @@ class PointwiseLoss(Component):
     """
 
     #: Whether targets are -1 and +1; they are any finite numbers otherwise.
-    classifies: ClassVar[bool] = False
+    classifies: bool = False
     #: Whether the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
     has_kink: ClassVar[bool] = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
-    curvature: ClassVar[float] = np.inf
+    curvature: float = np.inf
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The loss of each sample."""
         raise NotImplementedError
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Derivative in z, a subgradient at a kink."""
         raise NotImplementedError
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain."""
         raise NotImplementedError
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum."""
         raise NotImplementedError
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear."""
         raise NotImplementedError
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between."""
         raise NotImplementedError
 
-    def value_and_gradient(self, structure, potentials, gold):
+    def value_and_gradient(self, structure: Any, potentials: Any, gold: float) -> tuple[float, Any]:
         """What :class:`~omkl.losses.StructuredLoss` gives, for a structure whose output is a number.
 
         Parameters
@@ -72,20 +72,20 @@ class PointwiseLoss(Component):
         slope = self.gradient(y, z)
         return float(self.value(y, z)[0]), structure.as_potentials(slope) if slope[0] != 0.0 else None
 
-    def balanced(self, y, rho):
+    def balanced(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""A point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
 
         Clip to the domain; then scale down the side (of positive or of negative values) that weighs more. Unlike
-        subtracting the mean, as in section 6.1 of Suzuki and Tomioka (2011), that cannot leave the domain.
+        subtracting the mean, as Suzuki and Tomioka (2011) do, that cannot leave the domain.
         """
         low, high = self.domain(y)
         rho = np.clip(rho, low, high)
         positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
         lesser = min(positive, negative)
-        return np.where(rho > 0, rho * _share(lesser, positive), rho * _share(lesser, negative))
+        return np.where(rho > 0, rho * _ratio(lesser, positive), rho * _ratio(lesser, negative))
 
 
-def _share(part, whole):
+def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
@@ -100,28 +100,59 @@ class Logistic(PointwiseLoss):
     classifies = True
     curvature = 0.25
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.logaddexp(0.0, -y * z)
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return -y * expit(-y * z)
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
         inside = (u >= 0) & (u <= 1)
         u = np.clip(u, 0.0, 1.0)
         return np.where(inside, xlogy(u, u) + xlogy(1 - u, 1 - u), np.inf)
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
         return y * (np.log(u) - np.log1p(-u))
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
         return 1.0 / (u * (1.0 - u))
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.minimum(y, 0.0), np.maximum(y, 0.0)
+
+
+class Exponential(PointwiseLoss):
+    r""":math:`e^{-yz}`, the loss of boosting, with the conjugate :math:`u \log u - u` of :math:`u = y \rho \ge 0`.
+
+    >>> Exponential().value(np.array([-1.0]), np.array([0.0]))
+    array([1.])
+    """
+
+    aliases = {"exponential": {}}
+    classifies = True
+
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.exp(-y * z)
+
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return -y * self.value(y, z)
+
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        u = y * rho
+        return np.where(u >= 0, xlogy(np.maximum(u, 0.0), np.maximum(u, 0.0)) - u, np.inf)
+
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return y * np.log(y * rho)
+
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return 1.0 / (y * rho)
+
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
 
 
 class Hinge(PointwiseLoss):
@@ -131,23 +162,23 @@ class Hinge(PointwiseLoss):
     classifies = True
     has_kink = True
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.maximum(0.0, 1.0 - y * z)
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(y * z < 1.0, -y, 0.0)
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
         return np.where((u >= 0) & (u <= 1), -u, np.inf)
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return -np.asarray(y, dtype=np.float64)
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.zeros(len(y))
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.minimum(y, 0.0), np.maximum(y, 0.0)
 
 
@@ -158,23 +189,23 @@ class SquaredHinge(PointwiseLoss):
     classifies = True
     curvature = 1.0
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return 0.5 * np.maximum(0.0, 1.0 - y * z) ** 2
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return -y * np.maximum(0.0, 1.0 - y * z)
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
         return np.where(u >= 0, -u + 0.5 * rho**2, np.inf)
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return rho - y
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.ones(len(y))
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
 
 
@@ -184,25 +215,25 @@ class Squared(PointwiseLoss):
     aliases = {"squared": {}}
     curvature = 1.0
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return 0.5 * (y - z) ** 2
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return z - y
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return -y * rho + 0.5 * rho**2
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return rho - y
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.ones(len(y))
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -np.inf), np.full(len(y), np.inf)
 
-    def balanced(self, y, rho):
+    def balanced(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return rho - rho.mean()
 
 
@@ -218,28 +249,68 @@ class EpsilonInsensitive(PointwiseLoss):
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
     has_kink = True
 
-    def __init__(self, epsilon=0.1):
+    def __init__(self, epsilon: float = 0.1):
         if not 0 <= epsilon < np.inf:
             raise InputError(f"epsilon must be a finite number >= 0, not {epsilon!r}.")
         self.epsilon = float(epsilon)
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.maximum(0.0, np.abs(y - z) - self.epsilon)
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(np.abs(y - z) > self.epsilon, np.sign(z - y), 0.0)
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.where(np.abs(rho) <= 1.0, -y * rho + self.epsilon * np.abs(rho), np.inf)
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return -y + self.epsilon * np.sign(rho)
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.zeros(len(y))
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -1.0), np.ones(len(y))
+
+
+class Quantile(PointwiseLoss):
+    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimiser is a quantile (Koenker, Bassett 1978).
+
+    Parameters
+    ----------
+    quantile : float in (0, 1)
+        :math:`\tau`; 0.5 is the median, at half the absolute error.
+
+    >>> Quantile(0.9).value(np.array([1.0, 1.0]), np.array([0.0, 2.0]))
+    array([0.9, 0.1])
+    """
+
+    aliases = {"quantile": {}}
+    has_kink = True
+
+    def __init__(self, quantile: float = 0.5):
+        if not 0 < quantile < 1:
+            raise InputError(f"quantile must lie in (0, 1), not {quantile!r}.")
+        self.quantile = float(quantile)
+
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return np.maximum(self.quantile * (y - z), (1.0 - self.quantile) * (z - y))
+
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return np.where(z < y, -self.quantile, np.where(z > y, 1.0 - self.quantile, 0.0))
+
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        low, high = self.domain(y)
+        return np.where((low <= rho) & (rho <= high), -y * rho, np.inf)
+
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return -np.asarray(y, dtype=np.float64)
+
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return np.zeros(len(y))
+
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(y), self.quantile - 1.0), np.full(len(y), self.quantile)
 
 
 class Huber(PointwiseLoss):
@@ -254,26 +325,26 @@ class Huber(PointwiseLoss):
     aliases = {"huber": {}}
     curvature = 1.0
 
-    def __init__(self, delta=1.0):
+    def __init__(self, delta: float = 1.0):
         if not 0 < delta < np.inf:
             raise InputError(f"delta must be a finite number > 0, not {delta!r}.")
         self.delta = float(delta)
 
-    def value(self, y, z):
+    def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         error = np.abs(y - z)
         return np.where(error <= self.delta, 0.5 * error**2, self.delta * (error - 0.5 * self.delta))
 
-    def gradient(self, y, z):
+    def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.clip(z - y, -self.delta, self.delta)
 
-    def conjugate(self, y, rho):
+    def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.where(np.abs(rho) <= self.delta, -y * rho + 0.5 * rho**2, np.inf)
 
-    def conjugate_gradient(self, y, rho):
+    def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return rho - y
 
-    def conjugate_curvature(self, y, rho):
+    def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return np.ones(len(y))
 
-    def domain(self, y):
+    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -self.delta), np.full(len(y), self.delta)

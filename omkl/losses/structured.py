@@ -1,6 +1,11 @@
 """Losses of structured prediction: a structure and its potentials in, a value and a gradient in potentials out."""
 
+from typing import Any
+
+import numpy as np
+
 from omkl._components import Component
+from omkl.exceptions import InputError
 
 
 class StructuredLoss(Component):
@@ -10,7 +15,7 @@ class StructuredLoss(Component):
     gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
     """
 
-    def value_and_gradient(self, structure, potentials, gold):
+    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         """Value and gradient of the loss at these potentials.
 
         Parameters
@@ -27,7 +32,7 @@ class StructuredLoss(Component):
         """
         raise NotImplementedError
 
-    def at_zero(self, structure, size):
+    def at_zero(self, structure: Any, size: int) -> float:
         """Value of the loss where all potentials are zero, for an input of this size; 0 if that says nothing."""
         return 0.0
 
@@ -39,22 +44,24 @@ class StructuredHinge(StructuredLoss):
 
     Parameters
     ----------
-    cost_weight : float
+    cost_weight : float >= 0
         Factor of the structure's cost, the required margin; 1 by default.
     """
 
     aliases = {"hinge": {}}
 
-    def __init__(self, cost_weight=1.0):
+    def __init__(self, cost_weight: float = 1.0):
+        if not 0 <= cost_weight < np.inf:
+            raise InputError(f"cost_weight must be a finite number >= 0, not {cost_weight!r}.")
         self.cost_weight = float(cost_weight)
 
-    def value_and_gradient(self, structure, potentials, gold):
+    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
         gap, gradient = structure.difference(potentials, predicted, gold)
         value = gap + self.cost_weight * structure.cost(gold, predicted)
         return (0.0, None) if value <= 0.0 else (value, gradient)
 
-    def at_zero(self, structure, size):
+    def at_zero(self, structure: Any, size: int) -> float:
         return self.cost_weight * structure.largest_cost(size)
 
 
@@ -66,13 +73,13 @@ class CRF(StructuredLoss):
 
     aliases = {"crf": {}, "log": {}}
 
-    def value_and_gradient(self, structure, potentials, gold):
+    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         gold_score = structure.score(potentials, gold)
         log_partition, gradient = structure.marginals(potentials)
         structure.subtract_indicator(gradient, gold)
         return max(log_partition - gold_score, 0.0), gradient
 
-    def at_zero(self, structure, size):
+    def at_zero(self, structure: Any, size: int) -> float:
         return structure.log_count(size)
 
 
@@ -86,9 +93,9 @@ class Perceptron(StructuredLoss):
 
     aliases = {"perceptron": {}}
 
-    def value_and_gradient(self, structure, potentials, gold):
+    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         predicted = structure.decode(potentials)
-        if structure.cost(gold, predicted) == 0.0:
+        if np.array_equal(predicted, gold):
             return 0.0, None
         gap, gradient = structure.difference(potentials, predicted, gold)
         return max(gap, 0.0), gradient

@@ -2,7 +2,7 @@
 
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, UniformAverage
 from omkl.online.checkpoint import Checkpoints
-from omkl.online.diagnostics import RegretMonitor, regret_bound
+from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.executors import DaskExecutor
 from omkl.online.mixing import ParameterMixing
 from omkl.online.predictor import Predictor
@@ -39,5 +39,8 @@ __all__ = [
     "Schedule",
     "Step",
     "UniformAverage",
+    "lipschitz_constant",
+    "optimal_eta0",
     "regret_bound",
+    "solution_radius",
 ]

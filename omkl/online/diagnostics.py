@@ -1,35 +1,54 @@
-"""How well a run keeps the promises of the theory: measured regret beside its bound."""
+"""The promises of the theory: regret as measured, its bounds, and the constants in them."""
 
+from __future__ import annotations
+
+import copy
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.online.schedules import Constant, InverseSqrt, InverseTime
+from omkl.losses import StructuredLoss
+from omkl.online.schedules import Constant, InverseSqrt, InverseTime, Schedule
+from omkl.online.trainer import Example, OnlineTrainer, Step
+from omkl.regularizers import Regularizer
+from omkl.structures import Potentials, Structure
 
 #: What :class:`RegretMonitor` sums up from round to round.
 _MEASURED = ("_cumulative", "_gradients", "_inverse_rates", "_reach", "_last_rate", "_penalty")
 
 
-def regret_bound(schedule, rounds, lipschitz, *, distance, method="fobos"):
+def regret_bound(
+    schedule: Schedule, rounds: int, lipschitz: float, *, distance: float = math.nan, method: str = "fobos"
+) -> float:
     r"""Bound on the regret after some rounds (Martins et al. 2011, Prop. 5; for dual averaging Xiao 2010, Cor. 2).
 
     Parameters
     ----------
     schedule : Constant, InverseSqrt or InverseTime
+        The last with :math:`\eta_0 = 1/\sigma` where each loss is :math:`\sigma`-strongly convex (Prop. 5.3).
     rounds : int
         T.
     lipschitz : float
-        G, a bound on the norms of the gradients; :math:`2 \max \|\phi\|` for the structured losses.
+        G, a bound on the norms of the gradients: see :func:`lipschitz_constant`. Of a structured loss plus
+        :math:`\frac\sigma2\|\theta\|^2` it is :math:`G + \sigma\gamma` within a radius :math:`\gamma` (Prop. 8.4).
     distance : float
         For a constant rate and for dual averaging, the norm of the model compared with; for
-        :math:`\eta_0/\sqrt t`, the diameter F of the set that holds the iterates and that model.
+        :math:`\eta_0/\sqrt t`, the diameter F of the set that holds the iterates and that model, twice its radius.
+        Not needed for :math:`\eta_0/t`.
     method : {"fobos", "rda"}
 
     Returns
     -------
     float
         Bound on :math:`\sum_t (\lambda R(\theta_t) + L_t(\theta_t)) - \sum_t (\lambda R(\theta^*) + L_t(\theta^*))`.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If no closed bound is known.
     """
     eta0 = schedule.eta0
     if method == "rda":
@@ -43,6 +62,148 @@ def regret_bound(schedule, rounds, lipschitz, *, distance, method="fobos"):
     if isinstance(schedule, InverseTime):
         return lipschitz**2 * eta0 * (1 + math.log(rounds)) / 2
     raise InputError(f"No closed bound is known for {schedule!r}: see RegretMonitor for one from measured gradients.")
+
+
+def optimal_eta0(lipschitz: float, distance: float, rounds: int | None = None) -> float:
+    r"""The ``eta0`` with the least :func:`regret_bound` (Martins et al. 2011, Prop. 5).
+
+    Parameters
+    ----------
+    lipschitz : float
+        G > 0.
+    distance : float
+        As for :func:`regret_bound`.
+    rounds : int, optional
+        T, for a constant rate: :math:`\|\theta^*\| / (G \sqrt T)`. Without it the optimum is that of rates
+        :math:`\eta_0/\sqrt t`: :math:`F / (\sqrt 2 G)`, whatever the number of rounds.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(optimal_eta0(lipschitz=2.0, distance=1.0), 4), optimal_eta0(2.0, 1.0, rounds=100)
+    (0.3536, 0.05)
+    """
+    return distance / (lipschitz * math.sqrt(2.0 if rounds is None else rounds))
+
+
+def solution_radius(
+    regularizer: Regularizer, loss_at_zero: float, strength: float, n_groups: int, sigma: float = 0.0
+) -> float:
+    r"""A radius that holds the solution of the regularized problem (Martins et al. 2011, Prop. 8.1 and 8.3).
+
+    The objective at the solution is at most :math:`\Lambda`, its value at zero, so
+    :math:`\frac\sigma2 r^2 + \lambda R \le \Lambda` with the least R that a model of norm r can have. For the squared
+    mixed norm that is :math:`r \le \sqrt{2 \Lambda / (\lambda + \sigma)}`.
+
+    Parameters
+    ----------
+    regularizer : Regularizer
+    loss_at_zero : float
+        :math:`\Lambda`: the mean over examples of the loss where the model is zero. For the hinge the mean of the
+        largest cost, for a CRF of the logarithm of the number of outputs.
+    strength : float
+        :math:`\lambda > 0`.
+    n_groups : int
+    sigma : float
+        Weight :math:`\sigma \ge 0` of an additional :math:`\frac12\|\theta\|^2`.
+
+    Returns
+    -------
+    float
+        ``inf`` where neither the regularizer nor ``sigma`` bounds it.
+
+    Examples
+    --------
+    >>> from omkl.regularizers import SquaredL21
+    >>> solution_radius(SquaredL21(), loss_at_zero=3.0, strength=0.5, n_groups=2, sigma=1.0)
+    2.0
+    """
+
+    def radius(penalty: float) -> float:
+        return float(regularizer.norm_bound(penalty / strength, n_groups))
+
+    if sigma == 0.0 or loss_at_zero == 0.0:
+        return radius(loss_at_zero)
+    if not math.isfinite(radius(loss_at_zero)):
+        return math.sqrt(2.0 * loss_at_zero / sigma)
+    from scipy.optimize import brentq
+
+    penalty = brentq(lambda v: v + 0.5 * sigma * radius(v) ** 2 - loss_at_zero, 0.0, loss_at_zero, xtol=1e-300)
+    return radius(penalty)
+
+
+def lipschitz_constant(trainer: OnlineTrainer, inputs: Iterable[Any]) -> float:
+    r""":math:`G = 2 \max \|\phi(x, y)\|`, a Lipschitz constant of structured losses (Martins et al. 2011, Prop. 8.2).
+
+    The norm of an output's features is bounded part by part: with k the kernel between the parts of outputs of x,
+
+    .. math:: \|\phi(x,y)\|^2 = \sum_{a \in y} \sum_{b \in y} k(a, b)
+              \le \max_{y} \sum_{a \in y} \max_{y'} \sum_{b \in y'} k(a, b),
+
+    where both maxima are found by decoding. That is exact for classes, and for chains whose kernels are not negative.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+        Its banks and structure are used; nothing is learned.
+    inputs : iterable
+        Encoded inputs, as ``trainer.update`` takes them. Each costs as many decodings as its outputs have parts: take
+        a sample of them where there are many.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the structure does not score outputs, as that of regression.
+    """
+    structure = trainer.structure
+    if not hasattr(structure, "score"):
+        raise InputError(f"{type(structure).__name__} has no outputs to compare: G is known for structured losses.")
+    return 2.0 * math.sqrt(max((_square_feature_norm(trainer, x) for x in inputs), default=0.0))
+
+
+def _square_feature_norm(trainer: OnlineTrainer, x: Any) -> float:
+    """The bound on the largest squared norm of an output's features."""
+    structure = trainer.structure
+    probe = OnlineTrainer(
+        copy.deepcopy(trainer.banks), structure, _GivenGradient(), None, strength=0.0, schedule=Constant(1.0)
+    )
+    probe.group_state.load_state(trainer.group_state.state())
+    bounds = structure.zeros(len(x))
+    occurring = structure.marginals(bounds)[1]
+    for i, found in enumerate(_arrays(occurring)):
+        for part in zip(*np.nonzero(found)):
+            indicator = structure.zeros(len(x))
+            # a step along the features of the part, and back: potentials differ by its kernel with all parts
+            _arrays(indicator)[i][part] = -1.0
+            before = probe.update(x, indicator).potentials
+            _arrays(indicator)[i][part] = 1.0
+            kernel = probe.update(x, indicator).potentials
+            for array, known in zip(_arrays(kernel), _arrays(before)):
+                array -= known
+            _arrays(bounds)[i][part] = _best_score(structure, kernel)
+    return _best_score(structure, bounds)
+
+
+class _GivenGradient(StructuredLoss):
+    """Stands in for a loss: its gradient is what it is given as the gold output."""
+
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Any) -> tuple[float, Potentials]:
+        return 0.0, gold
+
+
+def _best_score(structure: Structure, potentials: Potentials) -> float:
+    return float(structure.score(potentials, structure.decode(potentials)))
+
+
+def _arrays(potentials: Potentials) -> list[np.ndarray]:
+    return [potentials] if isinstance(potentials, np.ndarray) else list(potentials)
 
 
 class RegretMonitor:
@@ -62,7 +223,7 @@ class RegretMonitor:
     The comparison costs one more pass over the data an epoch, and O(p) a round.
     """
 
-    def on_start(self, trainer, examples):
+    def on_start(self, trainer: OnlineTrainer, examples: Sequence[Example]) -> None:
         """Forget earlier runs; the measured sums start here."""
         if not trainer.method.forgets:
             raise InputError("RegretMonitor bounds forward-backward splitting: use method='fobos'.")
@@ -71,16 +232,16 @@ class RegretMonitor:
         self._last_rate = math.inf
         self._penalty = trainer.penalty()
 
-    def state(self):
+    def state(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """What a checkpoint needs: numbers, and no arrays."""
         return {name: getattr(self, name) for name in _MEASURED}, {}
 
-    def load_state(self, values, arrays):
+    def load_state(self, values: dict[str, float], arrays: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
         for name, value in values.items():
             setattr(self, name, value)
 
-    def on_round(self, trainer, step):
+    def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
         """Take in one round."""
         self._cumulative += step.loss + trainer.current_strength * self._penalty
         self._penalty = trainer.penalty()
@@ -89,7 +250,7 @@ class RegretMonitor:
         self._last_rate = step.rate
         self._reach = max(self._reach, float(np.linalg.norm(trainer.group_state.norms)))
 
-    def __call__(self, trainer, record):
+    def __call__(self, trainer: OnlineTrainer, record: dict[str, Any]) -> None:
         """Compare with the model after this epoch."""
         here = trainer.mean_loss(self._examples) + trainer.current_strength * self._penalty
         distance = self._reach + float(np.linalg.norm(trainer.group_state.norms))

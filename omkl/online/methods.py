@@ -30,16 +30,16 @@ class ForwardBackward:
         """What turns the directions of several shards into what is mixed: their scales, for parameters are mixed."""
         return scales
 
-    def open_mix(self, group_state, rate, presented, strength, taken, removed):
+    def open_mix(self, group_state, rate, presented, strength, taken, shrinkage):
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
 
-        Proximal steps of the shards, of the weight ``taken``, have ``removed`` so much from the norms already. It is
+        Proximal steps of the shards, of the weight ``taken``, have taken ``shrinkage`` from the norms already. It is
         given back, else the regularizer would count twice: a group that is alive everywhere stays as it is, and one
         that is alive in few shards pays what the others, where it was at zero, could not pay.
         """
         group_state.empty[:] = group_state.square_norms <= 0.0
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
-        return taken, removed
+        return taken, shrinkage
 
 
 class DualAveraging:
@@ -70,10 +70,10 @@ class DualAveraging:
         """Sums of gradients are mixed, and the scales set afresh."""
         return np.ones_like(scales)
 
-    def open_mix(self, group_state, rate, presented, strength, taken, removed):
+    def open_mix(self, group_state, rate, presented, strength, taken, shrinkage):
         """Open the latest proximal step once more: it starts from the sum of gradients, as always."""
         group_state.bases[:] = rate
-        return self.proximal_weight(rate, 1.0, presented) * strength, np.zeros_like(removed)
+        return self.proximal_weight(rate, 1.0, presented) * strength, np.zeros_like(shrinkage)
 
 
 def as_method(name):

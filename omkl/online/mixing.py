@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from omkl.distributed.cluster import workers_of
 from omkl.exceptions import InputError
+from omkl.groups import Mixable, check_ability
 from omkl.online.checkpoint import Course
 from omkl.online.executors import DaskExecutor, SerialExecutor
 from omkl.online.trainer import OnlineTrainer
@@ -162,12 +163,9 @@ class ParameterMixing:
     def _check(self, trainer, examples):
         if self.n_shards > len(examples):
             raise InputError(f"{len(examples)} examples do not make {self.n_shards} shards: ask for fewer.")
-        for bank in trainer.banks:
-            if not hasattr(bank, "changes"):
-                raise InputError(
-                    f"The group {bank.names[0]!r} cannot be trained in shards: {type(bank).__name__} has no mix. Leave "
-                    "budget=, client= and shards= out."
-                )
+        check_ability(
+            trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
+        )
         if getattr(trainer.average, "period", None):
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 

@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import GroupState
+from omkl.groups import GroupState, Growable, HasCoordinates, check_ability
 from omkl.online.checkpoint import Course
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
@@ -278,12 +278,10 @@ class OnlineTrainer:
 
     def _check_coordinates(self):
         if self._on_coordinates:
-            blind = [name for bank in self._coordinate_banks if not hasattr(bank, "coordinates") for name in bank.names]
-            if blind:
-                raise InputError(
-                    f"{self.regularizer!r} needs the coordinates of the parameters, but the group {blind[0]!r} is a "
-                    "kernel: hold it as explicit features, or choose a regularizer on group norms."
-                )
+            check_ability(
+                self._coordinate_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
+                "hold kernels as explicit features, or choose a regularizer on group norms",
+            )  # fmt: skip
             if not self.method.forgets:
                 raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
 
@@ -296,6 +294,9 @@ class OnlineTrainer:
     def grow_outputs(self, structure):
         """Go on with a structure that has more labels; their weights are zero."""
         self._predictor = None
+        check_ability(
+            self.banks, Growable, "There are labels that were not known before", "declare all labels at first"
+        )
         self.structure = structure
         for bank in self.banks:
             bank.grow_outputs(structure.n_labels)
@@ -472,9 +473,9 @@ class OnlineTrainer:
         self.schedule.mix(counters[:, 4:], weights)
 
         rate = self.schedule(self.round)
-        removed = (weights[:, None] * [change["groups/removed"] for change in changes]).sum(axis=0)
+        shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
         step, given_back = self.method.open_mix(
-            group_state, rate, self.presented, self.current_strength, taken, removed
+            group_state, rate, self.presented, self.current_strength, taken, shrinkage
         )
         before = group_state.measure()[: self._n_penalized]
         norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)

@@ -147,45 +147,42 @@ def project_l1_ball(x, radius):
 
 
 @njit(cache=True, nogil=True)
-def convex_newton_root(power, slope, constant, target, start):
-    """Root of ``s^power + slope s = target`` (``constant`` scales the power), from a start at or right of it.
-
-    ``power >= 1`` makes the left side convex and increasing, so Newton's method descends to the root and never
-    passes it.
-    """
-    s = start
-    for _ in range(200):
-        raised = constant * s ** (power - 1.0)
-        value = raised * s + slope * s - target
-        derivative = power * raised + slope
-        moved = s - value / derivative
-        if not moved < s or moved <= 0.0:
-            break
-        s = moved
-    return s
-
-
-@njit(cache=True, nogil=True)
 def lq_root(b, step, q):
-    """The ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``: closed forms for q = 4/3, 3/2, 2, 3, else Newton."""
+    """The ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, for any ``q > 1`` and floats b and step of any size.
+
+    In closed form for q = 4/3, 3/2, 2, 3 and numbers whose squares and cubes are floats. Else ``x = x_0 s``, where the
+    larger of the two terms is b at x_0: s solves ``p s + r s^(q-1) = 1`` with ``max(p, r) = 1``. The logarithm of the
+    left side is convex and increasing in ``log s``, with slopes between 1 and q - 1, so Newton's method descends to
+    the root from ``s = 1`` and never passes it.
+    """
     if b <= 0.0 or step == 0.0:
         return b
     if q == 2.0:
         return b / (1.0 + step)
-    if q == 3.0:
-        return 2.0 * b / (1.0 + np.sqrt(1.0 + 4.0 * step * b))
-    if q == 1.5:
-        root = 2.0 * b / (step + np.sqrt(step * step + 4.0 * b))
-        return root * root
-    if q == 4.0 / 3.0 and step > 1e-60:
-        root = 2.0 * np.sqrt(step / 3.0) * np.sinh(np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0)
-        return min(root**3, b)
-    if q > 2.0:
-        return min(convex_newton_root(q - 1.0, 1.0, step, b, b), b)
-    # for q < 2 the equation is convex in s = x^(q-1)
-    power = 1.0 / (q - 1.0)
-    s = convex_newton_root(power, step, 1.0, b, min(b ** (q - 1.0), b / step))
-    return min(s**power, b)
+    if 1e-50 < b < 1e50 and 1e-50 < step < 1e50:
+        if q == 3.0:
+            return 2.0 * b / (1.0 + np.sqrt(1.0 + 4.0 * step * b))
+        if q == 1.5:
+            root = 2.0 * b / (step + np.sqrt(step * step + 4.0 * b))
+            return root * root
+        if q == 4.0 / 3.0:
+            root = 2.0 * np.sqrt(step / 3.0) * np.sinh(np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0)
+            return min(root**3, b)
+    log_ratio = np.log(step) + (q - 2.0) * np.log(b)
+    p = 1.0 if log_ratio <= 0.0 else np.exp(-log_ratio / (q - 1.0))
+    r = np.exp(log_ratio) if log_ratio <= 0.0 else 1.0
+    log_s = 0.0
+    for _ in range(200):
+        linear = p * np.exp(log_s)
+        power = r * np.exp((q - 1.0) * log_s)
+        total = linear + power
+        moved = log_s - np.log(total) * total / (linear + (q - 1.0) * power)
+        if not moved < log_s:
+            break
+        log_s = moved
+    if log_ratio <= 0.0:
+        return b * np.exp(log_s)
+    return min(np.exp(np.log(b) - log_ratio / (q - 1.0) + log_s), b)
 
 
 @njit(cache=True, nogil=True)

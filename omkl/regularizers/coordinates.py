@@ -9,6 +9,7 @@ between single features, let every feature be a group of its own.
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,17 +44,19 @@ class _UnionOfGroups(Regularizer):
         self.groups = [list(group) for group in groups]
         if not self.groups or not all(self.groups):
             raise InputError("groups must be a non-empty list of non-empty lists of indices or names.")
+        if any(not isinstance(member, str) and member < 0 for group in self.groups for member in group):
+            raise InputError("groups must not have negative indices: they count from 0.")
         self.weights = np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)
         if self.weights.shape != (len(self.groups),) or not np.all(self.weights >= 0):
             raise InputError(f"weights must hold one number >= 0 for each of the {len(self.groups)} groups.")
         if all(isinstance(member, (int, np.integer)) for group in self.groups for member in group):
             self._prepare()
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         return {"groups": self.groups, "weights": self.weights.tolist()}
 
     def _prepare(self) -> None:
-        self._size = 1 + max(map(max, self.groups))
+        self._size = 1 + max(int(member) for group in self.groups for member in group)
         order = self._order()
         self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
         self._members = np.array([member for g in order for member in self.groups[g]], dtype=np.int64)
@@ -163,17 +166,25 @@ class TreeGroups(_UnionOfGroups):
 
     Parameters
     ----------
-    groups : list of lists
+    groups : list of lists, or networkx.DiGraph
         Members of each union: names of groups of the model, or indices in the order in which the groups were given
-        to the model.
+        to the model. Or trees with arcs from parents to children, whose leaves are the groups, by name or index: each
+        node is the union of the leaves below it. A leaf by itself is penalized only if it has a weight.
     weights : array of shape (number of unions,), optional
-        Weights ``w_g >= 0``; 1 by default.
+        Weights ``w_g >= 0``; 1 by default. Nodes of a graph have theirs as the attribute "weight" instead.
 
     >>> TreeGroups([[0, 1, 2], [0], [1, 2]]).prox([3.0, 0.4, 0.3], step=1.0)
     array([1., 0., 0.])
     """
 
     aliases = {"tree": {}}
+
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None):
+        if hasattr(groups, "successors"):
+            if weights is not None:
+                raise InputError('The nodes of a graph have their own weights: give them as the attribute "weight".')
+            groups, weights = _unions_below(groups)
+        super().__init__(groups, weights)
 
     def _order(self) -> list[int]:
         return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
@@ -257,3 +268,22 @@ class SparseGroup(Regularizer):
         if self.sigma > 0:
             steps.append(self.sigma * L21())
         return tuple(steps)
+
+
+def _unions_below(graph: Any) -> tuple[list[list[int | str]], list[float]]:
+    """The leaves below each node of a forest, and the nodes' weights."""
+    import networkx as nx
+
+    if not graph.is_directed() or not graph or not nx.is_branching(graph):
+        raise InputError("groups must be a directed tree, or several: every node but a root has one parent.")
+    unions, weights = [], []
+    for node, attributes in graph.nodes(data=True):
+        if graph.out_degree(node):
+            unions.append([below for below in nx.descendants(graph, node) if not graph.out_degree(below)])
+            weights.append(attributes.get("weight", 1.0))
+        elif "weight" in attributes:
+            unions.append([node])
+            weights.append(attributes["weight"])
+    # sets have no order of their own: by place among the graph's nodes, runs agree to the bit
+    place = {node: i for i, node in enumerate(graph)}
+    return [sorted(union, key=place.__getitem__) for union in unions], weights

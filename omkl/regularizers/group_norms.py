@@ -249,18 +249,28 @@ class LqNorm(Regularizer):
         return self.q / (self.q - 1.0)
 
     def value(self, norms: ArrayLike) -> float:
-        return float((np.abs(norms) ** self.q).sum()) / self.q
+        with np.errstate(over="ignore"):
+            return float((np.abs(norms) ** self.q).sum()) / self.q
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
-        return np.abs(norms) ** (self.q - 1.0)
+        with np.errstate(over="ignore"):
+            return np.abs(as_vector(norms)) ** (self.q - 1.0)
 
     def curvatures(self, norms: ArrayLike) -> np.ndarray:
         norms = np.abs(as_vector(norms))
         at_zero = np.full_like(norms, np.inf if self.q < 2 else float(self.q == 2))
-        return (self.q - 1.0) * np.power(norms, self.q - 2.0, out=at_zero, where=norms > 0)
+        with np.errstate(over="ignore"):
+            return (self.q - 1.0) * np.power(norms, self.q - 2.0, out=at_zero, where=norms > 0)
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return prox_lq(as_vector(norms), step, self.q)
+
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
+        # 1 / (1 + (q - 1) t x^(q-2)), where t x^(q-1) = b - x
+        norms = as_vector(norms)
+        root = self.prox(norms, step)
+        at_zero = np.full_like(norms, 0.0 if self.q < 2 else 1.0 / (1.0 + step * (self.q == 2)))
+        return np.divide(root, root + (self.q - 1.0) * (norms - root), out=at_zero, where=norms > 0)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return float((np.abs(dual_norms) ** self._r).sum()) / self._r

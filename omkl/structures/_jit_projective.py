@@ -34,15 +34,6 @@ def decode(scores, single_root, heads):
 
 
 @njit(cache=True, nogil=True)
-def loss_augmented(scores, single_root, gold, cost_weight, heads):
-    """Best tree where each wrong arc scores ``cost_weight`` more, or each right arc as much less: that is the same."""
-    augmented = scores.copy()
-    for i in range(gold.shape[0]):
-        augmented[gold[i], i + 1] -= cost_weight
-    return decode(augmented, single_root, heads)
-
-
-@njit(cache=True, nogil=True)
 def are_scores(scores):
     """Whether no score of an arc is nan or +inf."""
     unfit = False

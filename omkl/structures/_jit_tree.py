@@ -37,15 +37,6 @@ def decode(scores, single_root, heads):
 
 
 @njit(cache=True, nogil=True)
-def loss_augmented(scores, single_root, gold, cost_weight, heads):
-    """Best tree where each wrong arc scores ``cost_weight`` more, or each right arc as much less: that is the same."""
-    augmented = scores.copy()
-    for i in range(gold.shape[0]):
-        augmented[gold[i], i + 1] -= cost_weight
-    return decode(augmented, single_root, heads)
-
-
-@njit(cache=True, nogil=True)
 def best_token_heads(scores, best, source):
     """Score and index of each token's best head among the other tokens; False if some score is nan or +inf."""
     n = scores.shape[0] - 1

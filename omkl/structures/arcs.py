@@ -1,6 +1,9 @@
-"""What dependency trees have in common: scores that are sums over arcs."""
+"""What dependency trees have in common: scores, and costs, that are sums over arcs."""
+
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_arcs as jit
@@ -18,42 +21,109 @@ class ArcFactored:
     ----------
     single_root : bool
         Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        What wrong heads cost, a sum over tokens that losses with a margin add to the scores. By default 1 each. A
+        sequence has the cost of a head d tokens away from the right one at index d, and its last element is that of
+        all that are farther; the first is 0. A callable takes the n right heads and returns costs (n + 1, n + 1) of
+        all arcs, indexed like the scores, >= 0 and 0 for the right ones: tokens whose head does not matter have a
+        column of zeros.
     """
 
-    def __init__(self, single_root=True):
+    def __init__(self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None):
         self.single_root = bool(single_root)
+        self._arc_costs = cost if callable(cost) else None
+        self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)
+        by_distance = self._costs_by_distance
+        if by_distance is not None and (
+            by_distance.ndim != 1 or len(by_distance) < 2 or by_distance[0] != 0 or not _are_costs(by_distance)
+        ):
+            raise InputError(f"cost by distance must be 0 and then at least one finite number >= 0, not {cost!r}.")
 
-    def __repr__(self):
-        return f"{type(self).__name__}(single_root={self.single_root})"
+    def __repr__(self) -> str:
+        cost = self._arc_costs if self._costs_by_distance is None else self._costs_by_distance.tolist()
+        return f"{type(self).__name__}(single_root={self.single_root}{f', cost={cost!r}' if cost else ''})"
 
-    def zeros(self, size):
+    def zeros(self, size: int) -> np.ndarray:
+        """Potentials of a sentence of ``size`` tokens, all zero."""
         return np.zeros((size + 1, size + 1))
 
-    def difference(self, potentials, predicted, gold):
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
+        """Heads of the tree with the highest score, (n,)."""
+        raise NotImplementedError
+
+    def loss_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
+        """Heads of the tree with the highest score plus ``cost_weight`` times its cost."""
+        scores = as_scores(potentials)
+        heads = as_heads(gold, len(scores) - 1)
+        if self._arc_costs is None and self._costs_by_distance is None:
+            augmented = scores.copy()  # a right arc less is as good as each wrong one more
+            jit.add_indicator(augmented, heads, -float(cost_weight))
+        else:
+            augmented = scores + cost_weight * self.arc_costs(heads)
+        return self.decode(augmented)
+
+    def arc_costs(self, gold: np.ndarray) -> np.ndarray:
+        """Cost of every arc where these n heads are right, (n + 1, n + 1)."""
+        n = len(gold)
+        modifiers = np.arange(1, n + 1)
+        if self._arc_costs is not None:
+            costs = np.array(self._arc_costs(gold), dtype=np.float64)
+            if costs.shape != (n + 1, n + 1) or not _are_costs(costs) or np.any(costs[gold, modifiers] != 0):
+                raise InputError(
+                    f"cost must return ({n + 1}, {n + 1}) finite numbers >= 0 for {n} heads, 0 for each right arc."
+                )
+            return costs
+        table = np.array([0.0, 1.0]) if self._costs_by_distance is None else self._costs_by_distance
+        costs = np.zeros((n + 1, n + 1))
+        distances = np.abs(np.arange(n + 1)[:, None] - gold)
+        costs[:, 1:] = table[np.minimum(distances, len(table) - 1)]
+        return costs
+
+    def difference(self, potentials: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> tuple[float, np.ndarray]:
+        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators, (n + 1, n + 1)."""
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
         return jit.difference(scores, as_heads(predicted, n), as_heads(gold, n), gradient), gradient
 
-    def subtract_indicator(self, potentials, output):
+    def subtract_indicator(self, potentials: np.ndarray, output: ArrayLike) -> None:
+        """Subtract 1 from every arc of the tree in place."""
         jit.add_indicator(potentials, as_heads(output, len(potentials) - 1), -1.0)
 
-    def indicator(self, output):
-        counts = self.zeros(len(output))
-        jit.add_indicator(counts, as_heads(output, len(output)), 1.0)
+    def indicator(self, output: ArrayLike) -> np.ndarray:
+        """1 for each arc of the tree, 0 for all others, (n + 1, n + 1)."""
+        heads = np.asarray(output)
+        counts = self.zeros(len(heads))
+        jit.add_indicator(counts, as_heads(heads, len(heads)), 1.0)
         return counts
 
-    def score(self, potentials, output):
+    def score(self, potentials: ArrayLike, output: ArrayLike) -> float:
+        """Sum of the scores of the tree's arcs."""
         scores = as_scores(potentials)
         return jit.score(scores, as_heads(output, len(scores) - 1))
 
-    def largest_cost(self, size):
-        return float(size)
+    def largest_cost(self, size: int) -> float:
+        """A bound on the cost of any tree over ``size`` tokens, which the default cost attains.
 
-    def cost(self, gold, predicted):
-        return float(jit.wrong_heads(as_heads(gold, len(gold)), as_heads(predicted, len(gold))))
+        Raises
+        ------
+        InputError
+            If the cost is a function, of which no bound is known.
+        """
+        if self._arc_costs is not None:
+            raise InputError("The largest cost of a tree is not known where cost is a function: give radius a number.")
+        by_distance = self._costs_by_distance
+        return size * (1.0 if by_distance is None else float(by_distance[: size + 1].max()))
 
-    def _refusal(self, scores):
+    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
+        """What it costs to predict these heads where ``gold`` is right: the number of wrong ones by default."""
+        right = as_heads(gold, len(np.asarray(gold)))
+        heads = as_heads(predicted, len(right))
+        if self._arc_costs is None and self._costs_by_distance is None:
+            return float(jit.wrong_heads(right, heads))
+        return float(jit.score(self.arc_costs(right), heads))
+
+    def _refusal(self, scores: np.ndarray) -> InputError:
         """The error that says why no tree came of these scores."""
         n = len(scores) - 1
         arcs = scores[:, 1:][np.arange(n + 1)[:, None] != np.arange(1, n + 1)]
@@ -65,7 +135,11 @@ class ArcFactored:
         )
 
 
-def as_scores(potentials):
+def _are_costs(costs: np.ndarray) -> bool:
+    return bool(np.all(np.isfinite(costs)) and np.all(costs >= 0))
+
+
+def as_scores(potentials: ArrayLike) -> np.ndarray:
     """A square float64 array, as the jitted loops take it: the very same one if it is such."""
     if type(potentials) is np.ndarray and potentials.dtype == np.float64 and potentials.flags.c_contiguous:
         scores = potentials
@@ -76,11 +150,10 @@ def as_scores(potentials):
     return scores
 
 
-def as_heads(output, n):
+def as_heads(output: ArrayLike, n: int) -> np.ndarray:
     """An int64 array of n heads in 0 .. n."""
-    heads = output
-    if type(heads) is not np.ndarray or heads.dtype != np.int64 or heads.ndim != 1:
-        heads = np.asarray(output)
+    heads = np.asarray(output)
+    if heads.dtype != np.int64 or heads.ndim != 1:
         if heads.ndim != 1 or heads.dtype.kind not in "iu":
             raise InputError(f"A tree over {n} tokens is a vector of {n} integer heads, not {output!r}.")
         heads = heads.astype(np.int64)

@@ -89,8 +89,8 @@ class Multiclass:
 class Binary:
     """Two labels, 0 and 1, and one scalar potential z: an output y in {-1, +1} scores ``y z / 2``.
 
-    With it the structured hinge is the hinge ``max(0, 1 - y z)``, and the CRF loss is ``log(1 + exp(-y z))``
-    (section 1 of the correspondence between binary and structured problems).
+    With it the structured hinge (Martins et al. 2011, Eq. 4) is the hinge ``max(0, 1 - y z)``, and the CRF loss (Eq. 3)
+    is ``log(1 + exp(-y z))``.
 
     >>> Binary().decode([-0.3])
     0

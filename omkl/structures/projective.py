@@ -3,9 +3,10 @@
 from math import lgamma, log
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.structures import _jit_projective as jit
-from omkl.structures.arcs import ArcFactored, as_heads, as_scores
+from omkl.structures.arcs import ArcFactored, as_scores
 
 
 class ProjectiveTree(ArcFactored):
@@ -21,6 +22,8 @@ class ProjectiveTree(ArcFactored):
     ----------
     single_root : bool
         Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        Cost of wrong heads, 1 each by default; see :class:`~omkl.structures.arcs.ArcFactored`.
 
     Examples
     --------
@@ -32,21 +35,15 @@ class ProjectiveTree(ArcFactored):
     7
     """
 
-    def decode(self, potentials):
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
         scores = as_scores(potentials)
         heads = np.empty(len(scores) - 1, np.int64)
         if not jit.decode(scores, self.single_root, heads):
             raise self._refusal(scores)
         return heads
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
-        scores = as_scores(potentials)
-        heads = np.empty(len(scores) - 1, np.int64)
-        if not jit.loss_augmented(scores, self.single_root, as_heads(gold, len(heads)), float(cost_weight), heads):
-            raise self._refusal(scores)
-        return heads
-
-    def marginals(self, potentials):
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
         scores = as_scores(potentials)
         expected = np.zeros(scores.shape)
         log_partition = jit.marginals(scores, self.single_root, expected)
@@ -54,7 +51,7 @@ class ProjectiveTree(ArcFactored):
             raise self._refusal(scores)
         return log_partition, expected
 
-    def log_count(self, size):
+    def log_count(self, size: int) -> float:
         """Logarithm of the number of projective trees (as of noncrossing trees: Noy 1998; Deutsch and Noy 2002).
 
         binom(3n, n) / (2n + 1) with any number of root children, binom(3n - 2, n - 1) / n with one.
@@ -64,5 +61,5 @@ class ProjectiveTree(ArcFactored):
         return _log_binomial(3 * size, size) - log(2 * size + 1)
 
 
-def _log_binomial(n, k):
+def _log_binomial(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)

@@ -1,11 +1,12 @@
 """Dependency trees with or without crossing arcs: spanning arborescences."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.structures import _jit_matrix_tree as matrix_tree
 from omkl.structures import _jit_matrix_tree_logs as matrix_tree_in_logs
 from omkl.structures import _jit_tree as jit
-from omkl.structures.arcs import ArcFactored, as_heads, as_scores
+from omkl.structures.arcs import ArcFactored, as_scores
 
 
 class NonProjectiveTree(ArcFactored):
@@ -22,6 +23,8 @@ class NonProjectiveTree(ArcFactored):
     ----------
     single_root : bool
         Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        Cost of wrong heads, 1 each by default; see :class:`~omkl.structures.arcs.ArcFactored`.
 
     Examples
     --------
@@ -35,22 +38,15 @@ class NonProjectiveTree(ArcFactored):
     9
     """
 
-    def decode(self, potentials):
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
         scores = as_scores(potentials)
         heads = np.empty(len(scores) - 1, np.int64)
         if jit.decode(scores, self.single_root, heads) != jit.FOUND:
             raise self._refusal(scores)
         return heads
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
-        scores = as_scores(potentials)
-        heads = np.empty(len(scores) - 1, np.int64)
-        gold = as_heads(gold, len(heads))
-        if jit.loss_augmented(scores, self.single_root, gold, float(cost_weight), heads) != jit.FOUND:
-            raise self._refusal(scores)
-        return heads
-
-    def marginals(self, potentials):
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
         scores = as_scores(potentials)
         expected = np.zeros(scores.shape)
         log_partition = matrix_tree.marginals(scores, self.single_root, expected)
@@ -60,6 +56,6 @@ class NonProjectiveTree(ArcFactored):
             raise self._refusal(scores)
         return log_partition, expected
 
-    def log_count(self, size):
+    def log_count(self, size: int) -> float:
         """Logarithm of the number of trees: (n + 1)^(n - 1), or n^(n - 1) with one root child (Cayley 1889)."""
         return (size - 1) * np.log(size if self.single_root else size + 1)

@@ -91,7 +91,7 @@ def stacks(request, clients):
 def test_solving(benchmark, clients, stacks, loss, regularizer):
     stacks, y, making = stacks
     solver, regularizer_ = (Spicy(), L21()) if regularizer == "block 1-norm" else (OneStep(), ElasticNet(0.5))
-    problems = {n: Problem(kernels, y, LOSSES[loss], regularizer_, 0.05) for n, kernels in stacks.items()}
+    problems = {n: Problem(kernels, y, LOSSES[loss], regularizer_, 20.0) for n, kernels in stacks.items()}
     for problem in problems.values():
         solver.solve(problem)
     times = {n: Times(client) for n, client in clients.items()}

@@ -141,7 +141,7 @@ def test_so_it_does_by_iterations(stack, packed, solver, loss, regularizer, C, m
 
 def test_other_solvers_work_too(stack, packed):
     solver = IterativeSoftThresholding()
-    found, expected = (solver.solve(Problem(k, Y, Logistic(), L21(), 0.1), 1e-2) for k in (stack, packed))
+    found, expected = (solver.solve(Problem(k, Y, Logistic(), L21(), 10.0), 1e-2) for k in (stack, packed))
     # it sums over all kernels, which are on the workers
     assert_same_solution(found, expected, exactly=False)
 
@@ -149,8 +149,9 @@ def test_other_solvers_work_too(stack, packed):
 def test_a_path_is_that_of_one_machine(stack, packed):
     found, expected = (regularization_path(Spicy(), Problem(k, Y, Hinge(), L21(), 1.0), 4) for k in (stack, packed))
     for one, other in zip(found, expected):
-        assert one["objective"] == pytest.approx(other["objective"], rel=1e-10)
-        assert_allclose(one["kernel_weights"], other["kernel_weights"], atol=1e-10)
+        one, other = one.solution.certificate, other.solution.certificate
+        assert one.primal == pytest.approx(other.primal, rel=1e-10)
+        assert_allclose(one.norms, other.norms, atol=1e-8)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -174,7 +175,7 @@ def test_a_worker_holds_its_partition_and_the_client_what_it_works_on(client, pa
     assert set(sizes) == set(client.nthreads())
     assert sum(sizes.values()) == stack.nbytes == packed.nbytes
     assert max(sizes.values()) - min(sizes.values()) <= ROW
-    Spicy().solve(Problem(stack, Y, Hinge(), L21(), 0.05), tol=1e-4)
+    Spicy().solve(Problem(stack, Y, Hinge(), L21(), 20.0), tol=1e-4)
     assert 0 < stack.cached_bytes <= budget
     for low in range(0, M, 50):
         stack.products(np.ones(N), np.arange(low, min(low + 50, M)))
@@ -226,9 +227,9 @@ def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, pac
         if len(rounds) == 2:
             kill(client, victim)
 
-    problem = Problem(stack, Y, Hinge(), L21(), 0.05)
+    problem = Problem(stack, Y, Hinge(), L21(), 20.0)
     found = Spicy().solve(problem, 1e-4, on_iteration=murder)
-    expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 0.05), 1e-4)
+    expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 20.0), 1e-4)
     assert len(rounds) > 2
     assert_same_solution(found, expected, exactly=False)
     # its successor is the one that has no partition yet, not the survivor

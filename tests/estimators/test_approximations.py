@@ -188,7 +188,7 @@ def test_predictions_on_training_samples_are_the_solvers_own(cancer, dtype):
     grams = as_grams(LOW_RANK, X)
     expected = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
     assert_allclose(model.decision_function(X), expected, atol=1e-9)
-    problem = Problem(DenseStack(grams), np.where(y == 1, 1.0, -1.0), Logistic(), L21(), 0.3)
+    problem = Problem(DenseStack(grams), np.where(y == 1, 1.0, -1.0), Logistic(), L21(), 3.0)
     (expansion,) = model._models
     certificate = certify(problem, expansion, model.dual_variables_[0])
     assert_allclose(model.decision_function(X), certificate.outputs, atol=1e-9)

@@ -164,7 +164,7 @@ def test_a_saved_model_predicts_the_same_bits(cancer, kernels, tmp_path):
     loaded = omkl.load(tmp_path / "model.npz")
     assert_array_equal(loaded.decision_function(test), model.decision_function(test))
     assert loaded.kernel_weights_ == model.kernel_weights_
-    assert loaded.get_params()["C"] == 0.5
+    assert loaded.get_params()["C"] == 2.0
     assert_array_equal(loaded.predict(test), model.predict(test))
 
 
@@ -190,13 +190,13 @@ def test_the_gap_is_that_of_the_stored_model(cancer):
     targets = np.where(y == 1, 1.0, -1.0)
     norms = np.sqrt(np.einsum("mi,mij,mj->m", model.dual_coef_, grams, model.dual_coef_))
     outputs = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
-    primal = np.logaddexp(0, -targets * outputs).sum() + 0.5 * norms.sum()
+    primal = 2.0 * np.logaddexp(0, -targets * outputs).sum() + norms.sum()
     (rho,) = model.dual_variables_
-    u = targets * rho
+    u = targets * rho / 2.0
     assert 0 <= u.min() <= u.max() <= 1
     assert abs(rho.sum()) < 1e-12
-    assert np.sqrt(np.einsum("i,mij,j->m", rho, grams, rho)).max() <= 0.5 * (1 + 1e-9)
-    dual = -(xlogy(u, u) + xlogy(1 - u, 1 - u)).sum()
+    assert np.sqrt(np.einsum("i,mij,j->m", rho, grams, rho)).max() <= 1 + 1e-9
+    dual = -2.0 * (xlogy(u, u) + xlogy(1 - u, 1 - u)).sum()
     assert model.dual_gap_ <= 1e-5
     assert (primal - dual) / primal == pytest.approx(model.dual_gap_, abs=1e-9)
 

@@ -380,8 +380,8 @@ def test_bad_data_gets_one_sentence(X, y, message):
         ({"kernels": ["linear", "linear"]}, "Two kernels are called 'linear'"),
         ({"kernels": []}, "at least one kernel"),
         ({"kernels": ["gaussian:explicit=True"]}, "no finite feature map"),
-        ({"kernels": ["linear:on=7:9"]}, "selects no column"),
-        ({"kernels": ["linear:on=pixels"]}, "none of the arrays"),
+        ({"kernels": ["linear:on=7:9"]}, "selects columns 7:9, which are none"),
+        ({"kernels": ["linear:on=pixels"]}, "have no names"),
         ({"loss": "hing"}, "Unknown loss"),
         ({"regularizer": "mlk"}, "Unknown regularizer"),
         ({"method": "sgd"}, "Unknown method"),
@@ -395,7 +395,7 @@ def test_bad_data_gets_one_sentence(X, y, message):
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction"),
         ({"early_stopping": True}, "cannot hold out"),
         ({"cost": np.ones((2, 2))}, "zeros on its diagonal"),
-        ({"regularizer": "l1", "kernels": ["gaussian"]}, "is a kernel"),
+        ({"regularizer": "l1", "kernels": ["gaussian"]}, "HasCoordinates"),
     ],
 )
 def test_bad_parameters_get_one_sentence(parameters, message):

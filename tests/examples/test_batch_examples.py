@@ -26,7 +26,7 @@ def run_example(tmp_path):
 
 def test_uci_methods_reach_the_gap_and_one_solution(run_example, real_data):
     real_data("uci/sonar.csv.gz")
-    options = ("--data", "sonar", "--C", "0.5", "--tol", "0.01", "--limit", "60")
+    options = ("--data", "sonar", "--C", "2", "--tol", "0.01", "--limit", "60")
     methods = ("spicy-logistic", "spicy-hinge", "elastic-logistic", "hessian")
     rows = run_example("spicymkl_uci", *options, "--methods", *methods)["rows"]
     assert [row["method"] for row in rows] == list(methods)
@@ -40,7 +40,7 @@ def test_uci_methods_reach_the_gap_and_one_solution(run_example, real_data):
 
 def test_a_method_that_is_stopped_says_so(run_example, real_data):
     real_data("uci/sonar.csv.gz")
-    (row,) = run_example("spicymkl_uci", "--data", "sonar", "--C", "2", "--methods", "silp", "--limit", "0")["rows"]
+    (row,) = run_example("spicymkl_uci", "--data", "sonar", "--C", "0.5", "--methods", "silp", "--limit", "0")["rows"]
     assert row["end"] == "*"
     assert row["gap"] > 0.01
 
@@ -59,7 +59,7 @@ def test_scaling_in_kernels_and_samples(run_example, real_data):
 def test_gaps_fall_with_time(run_example, real_data):
     real_data("uci/sonar.csv.gz")
     methods = ("spicy-logistic", "hessian")
-    traces = run_example("duality_gap", "--C", "0.5", "--tol", "0.001", "--methods", *methods)["traces"]
+    traces = run_example("duality_gap", "--C", "2", "--tol", "0.001", "--methods", *methods)["traces"]
     assert list(traces) == list(methods)
     for trace in traces.values():
         assert trace[-1]["gap"] <= 0.001 < trace[0]["gap"]

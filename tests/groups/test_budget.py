@@ -360,16 +360,18 @@ def test_what_was_frozen_stays_as_it_was(policy):
 
 
 @pytest.mark.parametrize("policy", BANKS)
-def test_memory_is_constant(policy):
+def test_memory_grows_with_the_support_and_is_constant_from_the_budget_on(policy):
     stream = list(Stream(100))
-    bank = make_bank(policy, KERNELS, 20, averaging=True)
+    bank, endless = (make_bank(policy, KERNELS, budget, averaging=True) for budget in (20, 10**6))
     trainer = make_trainer(bank, average=UniformAverage())
-    sizes = []
+    sizes, full = [], None
     for x, y in stream:
         trainer.update(x, y)
         sizes.append((bank.nbytes, len(x)))
-    longest_seen = int(np.argmax([m for _, m in sizes]))
+        full = len(sizes) if full is None and bank.n_support == 20 else full
+    longest_seen = max(int(np.argmax([m for _, m in sizes])), full)
     assert len({nbytes for nbytes, _ in sizes[longest_seen:]}) == 1
-    arrays = [value for value in vars(bank).values() if isinstance(value, np.ndarray)]
-    inside = [array for slots in bank._slots.values() for array in (slots.columns, slots.roots)]
-    assert bank.nbytes == sum(array.nbytes for array in arrays + inside)
+    trainer = make_trainer(endless, average=UniformAverage())
+    for x, y in stream[:10]:
+        trainer.update(x, y)
+    assert endless.nbytes < 10**6

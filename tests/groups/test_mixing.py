@@ -68,7 +68,7 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, e
     if name == "dual averaging":
         trainer.group_state.scales[:] = 1.0
     elif narrow:
-        assert any((change["groups/kept"] != 1).any() for change in changes)
+        assert any((change["groups/residual_scale"] != 1).any() for change in changes)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     assert_allclose(scores(trainer.banks[0], examples), means, atol=tolerance * np.abs(means).max())
     assert_allclose(scores(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10)

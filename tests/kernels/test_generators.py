@@ -1,8 +1,14 @@
 """The kernel families of the papers: how many, which, and what their matrices are."""
 
 import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from omkl.kernels import PackedStack, random_subset_gaussians, variable_kernels
+from omkl import MKLClassifier
+from omkl.exceptions import InputError
+from omkl.kernels import Gaussian, PackedStack, per_block, per_column, random_subset_gaussians, variable_kernels
 
 
 def test_27_kernels_on_each_variable_and_on_all(rng):
@@ -31,3 +37,33 @@ def test_random_subsets_are_lazy_and_reproducible(rng):
     view = X[:, list(first[0].on)]
     distances = ((view[:, None] - view[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(gram, np.exp(-distances / (2 * widths[0] ** 2)) / 25, rtol=1e-10)
+
+
+def test_one_kernel_a_column_tells_which_matter_in_any_units(rng):
+    X = rng.normal(size=(120, 4)) * [10.0, 1e5, 1e-3, 1.0] + [40.0, 5e4, 0.0, 0.0]
+    y = (X[:, 0] - 40.0) / 10.0 + np.abs(X[:, 2]) * 1e3 > 1.0
+    model = MKLClassifier(per_column("gaussian", X), C=1.0).fit(X, y)
+    assert list(model.kernel_weights_) == [f"column {j}" for j in range(4)]
+    assert model.kernel_weights_["column 0"] + model.kernel_weights_["column 2"] > 0.9
+
+
+@pytest.mark.parametrize("module", ["pandas", "polars"])
+def test_columns_of_a_data_frame_are_those_with_numbers(module):
+    frame = pytest.importorskip(module).DataFrame({"age": [1, 2], "city": ["a", "b"], "well": [True, False]})
+    assert per_column("gaussian:sigma2=3", frame) == {name: Gaussian(3.0, on=name) for name in ("age", "well")}
+    with pytest.raises(InputError, match="has columns already"):
+        per_column("gaussian:on=0", frame)
+
+
+def test_blocks_of_a_transformer_by_name_are_those_by_position(rng):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": rng.normal(40, 9, 60), "pay": rng.normal(5e4, 1e4, 60), "job": [*"abc"] * 20})
+    y = (frame["age"] > 40) | (frame["job"] == "a")
+    encode = OneHotEncoder(sparse_output=False)
+    blocks = ColumnTransformer([("numbers", StandardScaler(), ["age", "pay"]), ("job", encode, ["job"])])
+    before = make_pipeline(blocks, MKLClassifier(per_block(blocks, "gaussian"))).set_output(transform="pandas")
+    before.fit(frame, y)
+    inputs = ColumnTransformer(blocks.transformers).fit(frame)
+    after = MKLClassifier(per_block(inputs, "gaussian")).fit(inputs.transform(frame), y)
+    assert list(after.kernel_weights_) == ["numbers", "job"]
+    assert before[-1].kernel_weights_ == after.kernel_weights_

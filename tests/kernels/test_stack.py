@@ -15,12 +15,13 @@ from omkl.kernels import (
     MixedStack,
     Nystrom,
     PackedStack,
+    Pair,
     Polynomial,
     as_kernel,
     checks,
     compact_stack,
 )
-from omkl.kernels.packing import columns_of, packed_kernels
+from omkl.kernels.packing import packed_kernels
 
 N = 67
 KERNELS = [
@@ -39,12 +40,16 @@ def grams_of(kernels):
         (k, X if k.on is None else X[:, list(k.on) if isinstance(k.on, tuple) else k.on])
         for k in map(as_kernel, kernels)
     ]
-    return np.array([kernel.fit(view)(view) for kernel, view in views])
+    return np.array(
+        [
+            kernel.fit(X)(X) if kernel.on is None else kernel.fit_view(view).between(Pair(view, view))
+            for kernel, view in views
+        ]
+    )
 
 
 def nystrom(n_landmarks):
-    kernels = [Nystrom(kernel, n_landmarks) for kernel in map(as_kernel, KERNELS)]
-    return [kernel.fit(X[:, columns_of(kernel, 5)]) for kernel in kernels]
+    return [Nystrom(kernel, n_landmarks).fit(X) for kernel in map(as_kernel, KERNELS)]
 
 
 GRAMS = grams_of(KERNELS)

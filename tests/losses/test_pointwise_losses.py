@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize_scalar
 
 from omkl.exceptions import InputError
-from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
+from omkl.losses import EpsilonInsensitive, Exponential, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from omkl.structures import Scalar, UnaryPotentials
 
-LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared(), EpsilonInsensitive(0.3), Huber(0.7)]
+LOSSES = [
+    Logistic(), Hinge(), SquaredHinge(), Squared(), EpsilonInsensitive(0.3), Huber(0.7), Exponential(), Quantile(0.2),
+]  # fmt: skip
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 predictions = st.floats(-4, 4)
 
@@ -102,6 +104,27 @@ def test_bad_parameters_are_refused():
         EpsilonInsensitive(-1.0)
     with pytest.raises(InputError, match="delta"):
         Huber(0.0)
+    with pytest.raises(InputError, match="quantile"):
+        Quantile(1.0)
+
+
+@each_loss
+def test_a_kink_is_where_the_gradient_jumps(loss):
+    """Declared, against the largest jump of the gradient between close predictions."""
+    z = np.linspace(-3, 3, 600_001)
+    y = np.full(len(z), target(loss, 0.5)[0])
+    assert loss.has_kink == (np.abs(np.diff(loss.gradient(y, z))).max() > 0.1)
+
+
+def test_the_constant_of_least_quantile_loss_is_the_quantile():
+    y = np.random.default_rng(0).normal(size=1001)
+    constants = np.sort(y)
+    losses = [Quantile(0.9).value(y, np.full(1001, c)).sum() for c in constants]
+    assert constants[np.argmin(losses)] == np.quantile(y, 0.9)
+
+
+def test_a_wide_margin_missed_is_an_infinite_exponential_loss_without_a_warning():
+    assert Exponential().value(np.array([1.0]), np.array([-1e4]))[0] == np.inf
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.classifies], ids=repr)

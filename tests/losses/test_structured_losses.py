@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from omkl._components import resolve
+from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge, StructuredLoss
-from omkl.structures import Chain, ChainPotentials
+from omkl.structures import Chain, ChainPotentials, Multiclass
 
 N, K = 4, 3
 LOSSES = [StructuredHinge(), StructuredHinge(cost_weight=2.5), CRF(), Perceptron()]
@@ -92,3 +93,21 @@ def test_losses_by_name():
     assert resolve(StructuredLoss, "hinge", "loss") == StructuredHinge()
     assert resolve(StructuredLoss, "hinge:cost_weight=2", "loss") == StructuredHinge(2)
     assert resolve(StructuredLoss, "crf", "loss") == CRF()
+
+
+def test_a_perceptron_sees_violations_that_cost_nothing():
+    """The loss has no margin, so it does not depend on the cost: labels that may be confused are still told apart."""
+    structure = Multiclass(3, cost=[[0, 0, 1], [0, 0, 1], [1, 1, 0]])
+    value, gradient = Perceptron().value_and_gradient(structure, np.array([0.0, 5.0, 1.0]), 0)
+    assert value == 5.0
+    assert_allclose(gradient.unary, [[-1.0, 1.0, 0.0]])
+    chain = Chain(2, cost=np.zeros((2, 2)))
+    value, gradient = Perceptron().value_and_gradient(chain, (np.array([[0.0, 2.0]]), np.zeros((2, 2))), np.array([0]))
+    assert value == 2.0
+    assert_allclose(gradient.unary, [[-1.0, 1.0]])
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.inf, np.nan])
+def test_a_margin_is_a_finite_number(weight):
+    with pytest.raises(InputError, match="cost_weight"):
+        StructuredHinge(weight)

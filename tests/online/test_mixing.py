@@ -212,9 +212,9 @@ def test_what_travels_survives_folds_deaths_and_rebirths(monkeypatch):
     alive = ~trainer.group_state.empty
     state = trainer.state()
     change = pass_over_shard(blueprint(trainer), False, state, data, np.arange(11), lambda *_: None)
-    deactivated = change["groups/kept"] == 0
+    deactivated = change["groups/residual_scale"] == 0
     assert (deactivated & alive & (change["groups/scales"] > 0)).any()
-    assert (~deactivated & (change["groups/kept"] != 1)).any()
+    assert (~deactivated & (change["groups/residual_scale"] != 1)).any()
 
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak, LinearDecay, InverseSqrt])

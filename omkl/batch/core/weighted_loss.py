@@ -54,11 +54,12 @@ class WeightedLoss:
         return self.loss.conjugate_curvature(self.y, rho / self.weights) / self.weights
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
-        """Second derivative in the prediction whose dual point is given, of a smooth loss; 0 where it is straight."""
+        """Second derivative of each in the prediction whose dual point is given; 0 where the loss is straight."""
         low, high = self.domain()
         curved = (rho > low) & (rho < high)
-        inverse = self.conjugate_curvature(np.where(curved, rho, 0.5 * self.weights * self.y))
-        return np.where(curved, 1.0 / inverse, 0.0)
+        inside = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
+        inverse = self.conjugate_curvature(np.where(curved, rho, inside))
+        return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
 
     def domain(self) -> tuple[np.ndarray, np.ndarray]:
         r"""Lowest and highest :math:`\rho` with a finite conjugate."""
@@ -91,7 +92,6 @@ class WeightedLoss:
         one, which is returned, as good.
         """
         limit = 1e3 * (1.0 + np.abs(self.y).max() + np.abs(outputs).max())
-        smooth = np.isfinite(self.loss.curvature)
         low, high, shift, width = -np.inf, np.inf, 0.0, 1.0 + float(np.abs(self.y).max())
         for iteration in range(200):
             rho = self.dual_point(outputs + shift)
@@ -99,7 +99,7 @@ class WeightedLoss:
             low, high = (shift, high) if slope < 0 else (low, shift)
             if abs(slope) <= 1e-14 * np.abs(rho).sum() or abs(shift) > limit:
                 break
-            curvature = float(self.curvature(rho).sum()) if smooth and iteration % 8 != 7 else 0.0
+            curvature = float(self.curvature(rho).sum()) if iteration % 4 != 3 else 0.0
             target = shift - slope / curvature if curvature > 0 else np.inf
             if np.isinf(high - low):
                 if abs(target - shift) > width:

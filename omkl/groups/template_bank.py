@@ -6,9 +6,10 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arc_tables as tables
-from omkl.groups import _jit_arcs as jit
+from omkl.groups import _jit_templates as jit
 from omkl.groups._jit_arc_features import find_examples
-from omkl.groups.arc_layout import TemplateLayout
+from omkl.groups.arc_layout import ArcSentence, TemplateLayout
+from omkl.groups.base import Bank
 from omkl.groups.mixing import TableLayout, mix_table, table_changes, with_rows_moved
 from omkl.groups.templates import TemplateSet
 
@@ -22,7 +23,7 @@ EDGES = np.array([*jit.FIRST_SLOT, jit.LINE])
 FULL = "A table of exact keys is full: allow more memory, or let features be hashed."
 
 
-class ArcTemplateBank:
+class ArcTemplateBank(Bank):
     """A group of hashed features for each template of an arc.
 
     Potentials are one array of arc scores S (n + 1, n + 1). Features are never listed: the fields of head and modifier
@@ -46,8 +47,7 @@ class ArcTemplateBank:
 
     def __init__(self, templates, averaging=False, dtype=np.float32, sizes=None, memory=256, exact=False):
         self.templates = TemplateSet.resolve(templates)
-        self.names = self.templates.names
-        self.averaging = bool(averaging)
+        super().__init__(self.templates.names, averaging)
         self._dtype = np.dtype(dtype)
         self._layout = TemplateLayout(self.templates)
         if sizes is None:
@@ -111,9 +111,6 @@ class ArcTemplateBank:
                     features -= slots.size * np.log1p(-min(n / slots.size, 1.0 - 1.0 / slots.size))
         return 1.0 - taken / features if features > 0 else 0.0
 
-    def attach(self, group_state):
-        self.group_state = group_state
-
     def add_potentials(self, x, potentials):
         n_nodes = len(x) + 1
         nodes, cells = np.array([0, n_nodes]), np.array([0, n_nodes**2])
@@ -147,13 +144,8 @@ class ArcTemplateBank:
             raise InputError(FULL) from None
         self._stored |= ~group_state.empty
 
-    def apply_events(self, x, gradient):
+    def _activate(self, x: ArcSentence, gradient: np.ndarray) -> None:
         group_state = self.group_state
-        group_state.deactivated &= self._stored  # of the others nothing was kept
-        for k, factor in group_state.fold():
-            group_state.square_norms[k] = self._scale_group(k, factor)
-            group_state.averages[k] = 0.0
-            self._stored[k] = factor != 0.0
         activated = group_state.activated & ~self._stored
         if activated.any():
             jit.activate(*self._arcs(x, gradient), self.table, group_state.rates, activated, group_state.square_norms)
@@ -165,16 +157,16 @@ class ArcTemplateBank:
         parts = layout.pairs, layout.between, self._bases, self._groups, self._keys, layout.bins(len(x))
         return *layout.keys(x), *parts, jit.gradient_arcs(gradient)
 
-    def _scale_group(self, k, factor):
+    def _scale_group(self, k: int, factor: float) -> None:
+        if not self._stored[k]:  # nothing was kept of it
+            return
         p, variant = self._layout.place(k)
         first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
-        return tables.scale_group(
+        self.group_state.square_norms[k] = tables.scale_group(
             self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
             self.group_state.averages[k],
         )  # fmt: skip
-
-    def discount(self, factor):
-        self._sums *= factor
+        self._stored[k] = factor != 0.0
 
     def recompute_norms(self):
         tables.squared_norms(self._bases, self._groups, EDGES, self.table, self.group_state.square_norms)
@@ -245,7 +237,9 @@ class ArcTemplateBank:
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
 
     def changes(self, since):
-        changes = table_changes(self._places(), self.table, self._sums, since["table"], since["sums"], self.group_state)
+        changes = table_changes(
+            self._table_layout(), self.table, self._sums, since["table"], since["sums"], self.group_state
+        )
         claimed = np.flatnonzero(self._keys != since["keys"])
         return {**changes, "stored": self._stored, "claimed": claimed, "keys": self._keys[claimed]}
 
@@ -253,7 +247,7 @@ class ArcTemplateBank:
         stored = np.any([change["stored"] for change in changes], axis=0)
         if self.exact:
             changes = [self._with_common_lines(change) for change in changes]
-        mix_table(self._places(), self.table, self._sums, changes, mixture)
+        mix_table(self._table_layout(), self.table, self._sums, changes, mixture)
         self.recompute_norms()
         self._stored[:] = stored & (self.group_state.square_norms > 0)
 
@@ -268,7 +262,7 @@ class ArcTemplateBank:
             raise InputError(FULL) from None
         return with_rows_moved(change, len(self.table), claimed, lines)
 
-    def _places(self):
+    def _table_layout(self):
         owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return TableLayout(owners, self._layout.groups, EDGES)
 

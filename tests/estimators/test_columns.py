@@ -1,0 +1,225 @@
+"""Columns by name and position, data frames of either kind, sparse inputs: one model whatever holds the numbers."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import omkl
+from omkl.exceptions import InputError
+from omkl.kernels import Average, Gaussian, Linear, as_kernel
+
+NAMES = ["age", "income", "hours per week"]
+MODELS = {
+    "online": lambda kernels, **more: omkl.OnlineMKLClassifier(
+        kernels, epochs=3, shuffle=False, random_state=0, **more
+    ),
+    "batch": lambda kernels, **more: omkl.MKLClassifier(kernels, C=0.1, **more),
+}
+
+
+@pytest.fixture
+def table(rng):
+    X = rng.normal(size=(80, 3))
+    return X, np.where(X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.3, "yes", "no")
+
+
+@pytest.fixture(params=["pandas", "polars"])
+def frame(request):
+    module = pytest.importorskip(request.param)
+    return lambda X, names: module.DataFrame({name: X[:, j] for j, name in enumerate(names)})
+
+
+# ---- on= ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("named", "placed"),
+    [
+        ("gaussian:on=age", "gaussian:on=0"),
+        ("gaussian:on=income", "gaussian:on=1:2"),
+        ("gaussian:on=[age,hours per week],sigma2=2", Gaussian(2.0, on=(0, 2))),
+        (Linear(on=["income", "age"]), Linear(on=[1, 0])),
+        (Gaussian(on="hours per week"), Gaussian(on=-1)),
+        (Average(["linear:on=age", "gaussian:on=[income,age]"]), Average([Linear(on=0), Gaussian(on=[1, 0])])),
+    ],
+)
+def test_a_column_by_name_is_the_column_at_its_position(model, named, placed, table, frame):
+    X, y = table
+    by_name = MODELS[model]({"k": named, "all": "linear"}).fit(frame(X, NAMES), y)
+    by_place = MODELS[model]({"k": placed, "all": "linear"}).fit(X, y)
+    assert_array_equal(by_name.decision_function(frame(X, NAMES)), by_place.decision_function(X))
+    assert by_name.feature_names_in_.tolist() == NAMES
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_kernel_on_a_column_sees_no_other(model, table):
+    X, y = table
+    chosen = MODELS[model]({"k": "gaussian:on=1"}).fit(X, y)
+    alone = MODELS[model]({"k": "gaussian"}).fit(X[:, [1]], y)
+    assert_allclose(chosen.decision_function(X), alone.decision_function(X[:, [1]]), atol=1e-6)
+
+
+def test_a_kernel_itself_looks_at_its_columns_only(table, frame):
+    X, _ = table
+    only = Gaussian(on=slice(0, 2)).fit(X)(X)
+    assert_array_equal(only, Gaussian().fit(X[:, :2])(np.ascontiguousarray(X[:, :2])))
+    assert_array_equal(Gaussian(on=["age", "income"]).fit(frame(X, NAMES))(frame(X, NAMES)), only)
+    mean = Average(["linear:on=0:2", "gaussian:on=2"]).fit(X)
+    parts = [as_kernel(spec).fit(X)(X) for spec in ("linear:on=0:2", "gaussian:on=2")]
+    assert_allclose(mean(X), sum(parts) / 2)
+    assert_allclose(mean.diagonal(X), np.diag(mean(X)))
+
+
+@pytest.mark.parametrize("budget", [None, 40])
+def test_an_average_is_of_its_kernels_on_their_columns(budget, rng):
+    """Only the first column tells the classes; the others are noise of a hundred times its length."""
+    X = np.column_stack([rng.choice([-1.0, 1.0], 200), 100 * rng.normal(size=(200, 9))])
+    y = X[:, 0] > 0
+    for kernel in ("linear:on=0:1", Average(["linear:on=0:1"])):
+        model = omkl.OnlineMKLClassifier([kernel], budget=budget, epochs=3, random_state=0).fit(X, y)
+        assert model.score(X, y) == 1.0
+
+
+@pytest.mark.parametrize("spec", ["gaussian:on=0:3", "linear:on=[0,2]", "gaussian:sigma2=5.0,on=age", "quadratic:on=1"])
+def test_a_kernels_name_makes_it_again(spec):
+    assert as_kernel(as_kernel(spec).name) == as_kernel(spec)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("gaussian:on=wage", "'wage', which is none of the 3 columns; there is 'age'"),
+        ("gaussian:on=3", "column 3, but inputs have 3"),
+        ("gaussian:on=5:9", "columns 5:9, which are none"),
+    ],
+)
+def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, table):
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match=message):
+        MODELS[model]([kernel]).fit(pandas.DataFrame(table[0], columns=NAMES), table[1])
+
+
+# ---- data frames --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_columns_in_another_order_are_not_taken_for_each_other(model, table, frame):
+    X, y = table
+    fitted = MODELS[model](["gaussian"]).fit(frame(X, NAMES), y)
+    for names in (NAMES[::-1], [*NAMES[:2], "other"]):
+        with pytest.raises(ValueError, match="feature names should match"):
+            fitted.predict(frame(X, names))
+        if model == "online":
+            with pytest.raises(ValueError, match="feature names should match"):
+                fitted.partial_fit(frame(X, names), y)
+
+
+def test_sequences_of_data_frames_are_aligned_by_name(rng, frame):
+    X = [rng.normal(size=(n, 3)) for n in (4, 1, 6, 5)]
+    y = [np.where(x[:, 0] > 0, "a", "b") for x in X]
+    frames = [frame(x, NAMES) for x in X]
+    turned = [frame(x[:, [2, 0, 1]], [NAMES[2], *NAMES[:2]]) for x in X]
+    model = omkl.SequenceLabeler(["gaussian:on=age", "linear"], epochs=3, random_state=0).fit(frames, y)
+    arrays = omkl.SequenceLabeler(["gaussian:on=0", "linear"], epochs=3, random_state=0).fit(X, y)
+    for given in (X, frames, turned):
+        for mine, other in zip(model.decision_function(given), arrays.decision_function(X)):
+            assert_array_equal(mine, other)
+    assert model.score(turned, y) == model.score(frames, y)
+    with pytest.raises(InputError, match="Sequence 1 of X has no column 'age'"):
+        model.predict([frames[0], frame(X[1], ["old", *NAMES[1:]])])
+
+
+def test_a_table_with_text_is_rows_of_dicts(rng, frame):
+    X = rng.normal(size=(60, 2))
+    cities = rng.choice(["a", "b", "c"], 60)
+    y = np.where((cities == "a") | (X[:, 0] > 0.5), 1, 0)
+    given = frame(np.array([*X.T, cities], dtype=object).T, ["age", "income", "city"])
+    dicts = [{"age": a, "income": i, "city": str(c)} for (a, i), c in zip(X.tolist(), cities)]
+    for kernels in (None, ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
+        settings = {"kernels": kernels, "epochs": 4, "shuffle": False, "random_state": 0}
+        model = omkl.OnlineMKLClassifier(**settings).fit(given, y)
+        assert_array_equal(model.predict(given), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts))
+        with pytest.raises(InputError, match="no column 'city'"):
+            model.predict(frame(X, ["age", "income"]))
+
+
+def test_a_kernel_on_numbers_of_dicts_is_the_one_on_their_columns(table):
+    X, y = table
+    dicts = [dict(zip(NAMES, row)) for row in X.tolist()]
+    settings = {"epochs": 3, "shuffle": False, "random_state": 0}
+    named = omkl.OnlineMKLClassifier({"k": Gaussian(on=NAMES)}, **settings).fit(dicts, y)
+    arrays = omkl.OnlineMKLClassifier({"k": Gaussian()}, **settings).fit(X, y)
+    assert_allclose(named.decision_function(dicts), arrays.decision_function(X))
+
+
+# ---- memory order, sparse matrices --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_predictions_do_not_depend_on_memory_order(model, table, tmp_path):
+    X, y = table
+    kernels = ["linear", "gaussian", "gaussian:on=[0,2]", "laplacian:on=1:3"]
+    fitted = [MODELS[model](kernels).fit(order(X), y) for order in (np.ascontiguousarray, np.asfortranarray)]
+    fitted[1].save(tmp_path / "model.npz")
+    fitted.append(omkl.load(tmp_path / "model.npz"))
+    answers = [m.decision_function(order(X)) for m in fitted for order in (np.ascontiguousarray, np.asfortranarray)]
+    for answer in answers[1:]:
+        assert_array_equal(answer, answers[0])
+
+
+@pytest.mark.parametrize("kernels", [None, ["linear", "quadratic:on=0:4"], ["gaussian:on=[1,5]", "linear:on=0:6"]])
+def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels, rng, tmp_path):
+    X = sparse.random(60, 12, 0.4, format="csr", random_state=0)
+    y = np.asarray(X.sum(axis=1)).ravel() > 2.0
+    model = omkl.MKLClassifier(kernels, C=0.1).fit(X, y)
+    dense = omkl.MKLClassifier(kernels, C=0.1).fit(X.toarray(), y)
+    assert_allclose(model.decision_function(X), dense.decision_function(X.toarray()), atol=2e-2)
+    model.save(tmp_path / "model.npz")
+    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
+    with pytest.raises(InputError, match="needs a dense array"):
+        omkl.MKLClassifier(["laplacian"]).fit(X, y)
+
+
+def test_sequences_may_be_sparse_matrices(rng):
+    X = [sparse.random(n, 9, 0.5, format="csr", random_state=n) for n in (3, 5, 4, 6)]
+    y = [np.where(np.asarray(x[:, [0]].todense()).ravel() > 0, "a", "b") for x in X]
+    model = omkl.SequenceLabeler(["linear"], epochs=4, random_state=0).fit(X, y)
+    dense = omkl.SequenceLabeler(["linear"], epochs=4, random_state=0).fit([x.toarray() for x in X], y)
+    for mine, other in zip(model.decision_function(X), dense.decision_function([x.toarray() for x in X])):
+        assert_allclose(mine, other)
+
+
+# ---- units --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "b1", "chi2"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("power", [-150, -20, 7, 150])
+def test_widths_from_data_know_no_units(kernel, dtype, power, rng):
+    X = rng.random((50, 3)).astype(np.float32).astype(np.float64)
+    gram = as_kernel(kernel).fit(X)(X)
+    scaled = X * 10.0**power
+    assert_allclose(as_kernel(kernel).fit(scaled)(scaled), gram, atol=1e-6)
+    stack = omkl.kernels.PackedStack.from_kernels([kernel], scaled, dtype)
+    assert_allclose(stack.combine([1.0]), gram, atol=1e-5)
+    dense = omkl.kernels.gram.dense_grams([as_kernel(kernel).fit(scaled)], [scaled], dtype)
+    assert_allclose(dense[0], gram, atol=1e-5)
+
+
+def test_the_median_is_over_distinct_rows():
+    """Copies of a row say nothing about the width: a column that is mostly zero has the width of what is not."""
+    column = np.concatenate([np.zeros(90), np.linspace(1e5, 2e5, 10)])[:, None]
+    gaussian = Gaussian().fit(column)
+    assert 1e8 < gaussian.width_ < 1e11
+    assert gaussian.width_ == Gaussian().fit(np.repeat(column, 3, axis=0)).width_ == Gaussian().fit(column[::-1]).width_
+    assert Gaussian().fit(np.full((20, 2), 7.0))(np.full((3, 2), 7.0)).tolist() == [[1.0] * 3] * 3
+
+
+def test_integers_are_numbers():
+    X = np.array([[100, 100], [-100, 50], [7, 3]], dtype=np.int8)
+    for spec in ("gaussian", "linear:normalize=average", "laplacian", "quadratic:normalize=trace"):
+        kernel = as_kernel(spec)
+        assert_allclose(kernel.fit(X)(X), kernel.fit(X.astype(float))(X.astype(float)))
