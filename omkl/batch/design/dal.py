@@ -10,13 +10,13 @@ steps minimised by Newton's method in the dual take over, whose systems then are
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from omkl.batch.core.gap_monitor import GapMonitor
-from omkl.batch.core.problem import Certificate, certify, relative_gap
+from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import Solution
 from omkl.batch.design.newton import ProximalNewton
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
@@ -138,7 +138,7 @@ class _Search:
         self.newton_steps = 0
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
         self.best: Certificate | None = None
-        self.model, self.least = LinearModel(np.empty(0, dtype=np.int64), np.empty(0)), np.inf
+        self.found: Certificate | None = None
         if start.model is not None:
             self._restore(start.model)
 
@@ -168,14 +168,12 @@ class _Search:
             # what is left of the gap is the panel's own where nothing has entered: solve it better, then
             fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
             iterate = self._solve_panel(ROUGH if self.alpha > self.problem.alpha else fine, iterate)
-        certificate = certify(self.problem, self.model)
-        if self.best.dual > certificate.dual:
-            # a lower bound holds for every model
-            certificate.dual, certificate.rho = self.best.dual, self.best.rho
-        start = DALStart(self.model, self.panel, self.norms)
+        # a lower bound holds for every model
+        certificate = replace(self.found, dual=self.best.dual, rho=self.best.rho)
         return Solution(
-            self.model, certificate, len(monitor.history) - 1, certificate.proves(tol), monitor.history, start
-        )
+            self.model, certificate, len(monitor.history) - 1, certificate.proves(tol), monitor.history,
+            DALStart(self.model, self.panel, self.norms),
+        )  # fmt: skip
 
     def _certify(self, iterate: _Iterate, tol: float) -> _Certified:
         """The certificate of the model, and the dual norms of all groups: a pass over the design, or less."""
@@ -183,8 +181,6 @@ class _Search:
         norms = np.zeros(problem.groups.n_groups)
         norms[panel.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
-        if primal < self.least:
-            self.least, self.model = primal, panel.model(iterate.w, iterate.b)
         # alpha falls by no more than this with the next panel
         next_alpha = max(problem.alpha, CONTINUATION * self.alpha)
         for sure in (True,) if self.best is None else (False, True):
@@ -201,6 +197,8 @@ class _Search:
         if sure and (self.best is None or dual > self.best.dual):
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
+        if self.found is None or primal < self.found.primal:
+            self.found, self.model = certificate, panel.model(iterate.w, iterate.b)
         return _Certified(certificate, dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
