@@ -23,10 +23,9 @@ MAY_IMPORT = {
     "_archive": {"_files", "exceptions"},
     **dict.fromkeys(GROUND, LEAVES),
     "groups": LEAVES | {"kernels", "structures"},
-    # until its loop leaves the machines to omkl.distributed, online asks it for workers
-    "online": LEAVES | GROUND | FILES | {"groups", "distributed", "persistence"},
+    "online": LEAVES | GROUND | FILES | {"groups", "persistence"},
     "batch": LEAVES | GROUND,
-    "distributed": LEAVES | GROUND | {"groups"},
+    "distributed": LEAVES | GROUND | {"groups", "online"},
     "data": LEAVES | FILES | {"groups", "structures"},
     "persistence": LEAVES | FILES,
     "estimators": LEAVES | FILES | LEARNING | {"data", "distributed", "persistence"},
@@ -107,7 +106,7 @@ def test_only_omkl_distributed_imports_dask():
         for path in MODULES
         if any(name.split(".")[0] in ("dask", "distributed") for name in imported_modules(path))
     }
-    assert importers <= {"distributed", "online"}  # the latter until its shards are run by omkl.distributed
+    assert importers == {"distributed"}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)

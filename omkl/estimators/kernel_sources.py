@@ -251,6 +251,6 @@ def _refuse_dense(names, kernels):
 
 def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none."""
-    width = Gaussian().fit(X).width_
+    width = float(Gaussian().fit(X).width_)
     scales = {f"gaussian:{factor:g} x median": Gaussian(factor * width) for factor in (0.1, 0.3, 1.0, 3.0, 10.0)}
     return {"linear": "linear", "quadratic": "quadratic", **scales}

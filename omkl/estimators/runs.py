@@ -13,7 +13,6 @@ from omkl.online import (
     Checkpointer,
     Checkpoints,
     OnlineTrainer,
-    ParameterMixing,
     ProgressBar,
     TrainingLoop,
     TrainingProgress,
@@ -49,9 +48,7 @@ class Run:
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
     ) -> None:  # fmt: skip
         self.rng = rng
-        mixing = ParameterMixing.over(client, shards)
-        self.make_pass = serial_pass if mixing is None else mixing
-        self.n_shards = 0 if mixing is None else mixing.n_shards
+        self.make_pass, self.n_shards = _make_pass(client, shards)
         self.checkpointer = None
         if checkpoint is not None:
             configuration = _configuration(estimator, max(self.n_shards, 1), rng)
@@ -83,6 +80,16 @@ class Run:
             progress=progress,
         )  # fmt: skip
         return loop.run(epochs)
+
+
+def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:
+    """What learns a block, and in how many shards; 0 for plain training."""
+    if client is None and shards is None:
+        return serial_pass, 0
+    from omkl.distributed import ParameterMixing
+
+    mixing = ParameterMixing.over(client, shards)
+    return (serial_pass, 0) if mixing is None else (mixing, mixing.n_shards)
 
 
 def _configuration(estimator: Any, n_shards: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class SequenceLabeler(OnlineEstimator):
         resume : bool
             Go on from the latest checkpoint in that directory; begin where there is none.
         client : dask.distributed.Client, optional
-            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.online.mixing`.
+            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.distributed.mixing`.
         shards : int, optional
             Number of shards; the number of the client's workers by default. Without a client the same shards are
             trained here, one after the other, to the same bits. Kernels that are held as dual expansions are then

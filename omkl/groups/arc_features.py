@@ -33,8 +33,8 @@ class ArcFeatureHasher:
         """The arc into each token of a sentence as a token with features, the sentence as one sequence."""
         n = len(x)
         keys = self._layout.keys(x)
-        room = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))
-        starts, ids = np.zeros(n + 1, np.int64), np.empty(room, np.int32)
+        most = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))
+        starts, ids = np.zeros(n + 1, np.int64), np.empty(most, np.int32)
         count = list_features(
             *keys, self._pairs, self._between, self._variants, self._bases, self._layout.bins(n), heads, starts, ids
         )

@@ -14,9 +14,6 @@ A template is a conjunction of atoms, separated by spaces:
 In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
 """
 
-from __future__ import annotations
-
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -64,18 +61,19 @@ class Template:
     ((-1, 'upos'),)
     """
 
-    head: tuple = ()
-    modifier: tuple = ()
+    head: tuple[tuple[int, str], ...] = ()
+    modifier: tuple[tuple[int, str], ...] = ()
     between: str | None = None
     variant: str = "arc"
     label: str = ""
 
     @classmethod
-    def parse(cls, text: str, where: str = "") -> Template:
+    def parse(cls, text: str, where: str = "") -> "Template":
         """The template that a line of text describes; ``where`` begins the message of an error."""
         label, equals, atoms = text.rpartition("=")
-        tokens = {"h": [], "m": []}
-        between, variants = None, []
+        tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": []}
+        between: str | None = None
+        variants: list[str] = []
         for atom in atoms.split():
             match = _TOKEN.fullmatch(atom)
             if match:
@@ -156,7 +154,7 @@ class TemplateSet(Sequence):
                 seen.add(value)
 
     @classmethod
-    def read(cls, path: str | os.PathLike) -> TemplateSet:
+    def read(cls, path: str | Path) -> "TemplateSet":
         """The templates in a text file, one a line; errors name file and line."""
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -169,7 +167,7 @@ class TemplateSet(Sequence):
         return cls(templates)
 
     @classmethod
-    def resolve(cls, templates: TemplateSet | str | Path | Iterable[Template | str]) -> TemplateSet:
+    def resolve(cls, templates: "str | Path | Iterable[Template | str]") -> "TemplateSet":
         """A set from its name, the path of a file, or an iterable of templates."""
         if isinstance(templates, TemplateSet):
             return templates
@@ -213,11 +211,11 @@ class TemplateSet(Sequence):
         """The largest offset from a head or modifier."""
         return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
 
-    def filter(self, pattern: str) -> TemplateSet:
+    def filter(self, pattern: str) -> "TemplateSet":
         """The templates whose name or atoms match a pattern with ``*`` and ``?``."""
         return TemplateSet([t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)])
 
-    def keep(self, names: Iterable[str]) -> TemplateSet:
+    def keep(self, names: Iterable[str]) -> "TemplateSet":
         """The templates with these names, in the order of the set."""
         missing = set(names) - set(self.names)
         if missing:

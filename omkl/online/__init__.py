@@ -4,9 +4,7 @@ from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Un
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
-from omkl.online.executors import DaskExecutor
 from omkl.online.history import to_frame
-from omkl.online.mixing import ParameterMixing
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.predictor import Predictor
 from omkl.online.progressive import ProgressiveValidation
@@ -28,7 +26,6 @@ __all__ = [
     "Checkpointer",
     "Checkpoints",
     "Constant",
-    "DaskExecutor",
     "DecayedAverage",
     "DistanceOverGradients",
     "EarlyStopping",
@@ -40,7 +37,6 @@ __all__ = [
     "OnlineModel",
     "OnlineSettings",
     "OnlineTrainer",
-    "ParameterMixing",
     "PolynomialAverage",
     "Predictor",
     "ProgressBar",

@@ -99,7 +99,7 @@ class OnlineTrainer:
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
         self._n_penalized = sum(len(bank.names) for bank in banks)
-        self._coordinate_banks = list(banks)
+        self.penalized_banks = list(banks)
         self._coordinate_step = 0.0
         self._bind_regularizer()
         self._check_coordinates()
@@ -271,7 +271,7 @@ class OnlineTrainer:
     def _shrink_coordinates(self, step):
         self._coordinate_step += step
         if self.round % self.coordinates_every == 0:
-            for bank in self._coordinate_banks:
+            for bank in self.penalized_banks:
                 values = bank.coordinates()
                 for term in self._on_coordinates:
                     values = term.prox(values, self._coordinate_step)
@@ -281,7 +281,7 @@ class OnlineTrainer:
     def _check_coordinates(self):
         if self._on_coordinates:
             check_ability(
-                self._coordinate_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
+                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
                 "hold kernels as explicit features, or choose a regularizer on group norms",
             )  # fmt: skip
             if not self.method.forgets:
@@ -321,7 +321,7 @@ class OnlineTrainer:
         r""":math:`R(\theta)` of the current model."""
         total = sum(term.value(self.norms) for term in self._on_norms)
         for term in self._on_coordinates:
-            total += sum(term.value(bank.coordinates()) for bank in self._coordinate_banks)
+            total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
         return total
 
     def norm_bound(self, loss_at_zero):
@@ -378,7 +378,7 @@ class OnlineTrainer:
     def mix(self, changes, weights):
         """Take the mix of what shards have changed since they had this trainer's state (McDonald et al. 2010).
 
-        See :mod:`omkl.online.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
+        See :mod:`omkl.distributed.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
         """
         self._predictor = None
         group_state = self.group_state

@@ -170,7 +170,7 @@ class TrainingLoop:
     source : ArraySource, StreamSource or the like
         Yields blocks of examples; knows its position, and can return to it.
     make_pass : callable
-        Learns a block, as :func:`serial_pass` does, or in shards: :class:`~omkl.online.ParameterMixing`.
+        Learns a block, as :func:`serial_pass` does, or in shards: ``omkl.distributed.ParameterMixing``.
     callbacks : sequence
         Each may have ``on_start(trainer, source)``, ``on_round(trainer, step)`` after every round,
         ``on_block(trainer, block)`` after every block (in shards: after every mix, and no rounds are told of),

@@ -5,13 +5,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.data import synthetic_treebank
+from omkl.distributed import ParameterMixing
+from omkl.distributed.mixing import blueprint
 from omkl.estimators.arcs import ArcExamples
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
 from omkl.losses import StructuredHinge
-from omkl.online import InverseSqrt, OnlineTrainer, ParameterMixing, PolynomialAverage
-from omkl.online.mixing import blueprint
+from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree
 

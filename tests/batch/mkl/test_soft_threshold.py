@@ -1,8 +1,5 @@
 """ISTA and FISTA in the RKHS: optima, what they promise on the way, and the exact intercept."""
 
-from dataclasses import replace
-
-import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,7 +9,7 @@ from omkl.batch import IterativeSoftThresholding, Problem, Solver, WeightConstra
 from omkl.batch.mkl.soft_threshold import _lipschitz_constant
 from omkl.exceptions import InputError
 from omkl.kernels import DenseStack
-from omkl.losses import Exponential, Hinge, Logistic, Squared
+from omkl.losses import Hinge, Logistic, Squared
 from omkl.regularizers import L1, L21, LqNorm, Ridge, SquaredL21
 
 from ..generic import PENALTIES, generic_optimum, small_problem
@@ -146,7 +143,7 @@ def test_they_are_found_by_name():
 @pytest.mark.parametrize(
     ("loss", "regularizer", "message"),
     [
-        (Hinge(), L21(), "without kinks"),
+        (Hinge(), L21(), "second derivative"),
         (Logistic(), L1(), "group norms"),
         (Logistic(), SquaredL21() + LqNorm(), "exact prox"),
     ],
@@ -168,15 +165,3 @@ def test_every_penalty_of_the_wrappers_has_a_prox_that_serves():
         problem, _ = small_problem("squared", "mkl")
         problem = Problem(problem.kernels, problem.y, problem.loss, regularizer, 0.3)
         assert IterativeSoftThresholding().solve(problem, tol=1e-3).converged
-
-
-@pytest.mark.parametrize("accelerated", [False, True])
-def test_the_exponential_loss_has_no_bound_and_is_minimised(accelerated):
-    problem, factors = small_problem("logistic", "block 1-norm", C=2.0)
-    problem = replace(problem, loss=Exponential())
-    solution = IterativeSoftThresholding(accelerated).solve(problem, tol=1e-5)
-    assert solution.converged
-    weights = [cp.Variable(factor.shape[1]) for factor in factors]
-    outputs = sum(factor @ w for factor, w in zip(factors, weights)) + cp.Variable()
-    objective = 2.0 * cp.sum(cp.exp(-cp.multiply(problem.y, outputs))) + sum(cp.norm(w, 2) for w in weights)
-    assert_allclose(solution.certificate.primal, cp.Problem(cp.Minimize(objective)).solve(), rtol=1e-4)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from omkl.distributed import ParameterMixing
+from omkl.distributed.mixing import blueprint, pass_over_shard
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
@@ -29,12 +31,10 @@ from omkl.online import (
     LinearDecay,
     MeanPolyak,
     OnlineTrainer,
-    ParameterMixing,
     PolynomialAverage,
     RegretMonitor,
     UniformAverage,
 )
-from omkl.online.mixing import blueprint, pass_over_shard
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 from omkl.structures import Binary, Chain
 

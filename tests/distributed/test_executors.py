@@ -12,10 +12,11 @@ from numpy.testing import assert_array_equal
 
 from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import handwritten_dates, synthetic_treebank
+from omkl.distributed import DaskExecutor, ParameterMixing
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.losses import StructuredHinge
-from omkl.online import DaskExecutor, Example, InverseSqrt, OnlineTrainer, ParameterMixing, UniformAverage
+from omkl.online import Example, InverseSqrt, OnlineTrainer, UniformAverage
 from omkl.regularizers import SquaredL21
 from omkl.structures import Binary
 

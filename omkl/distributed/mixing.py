@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.distributed.cluster import workers_of
+from omkl.distributed.executors import DaskExecutor, SerialExecutor
 from omkl.exceptions import InputError
 from omkl.groups import Mixable, check_ability
-from omkl.online.executors import DaskExecutor, SerialExecutor
-from omkl.online.trainer import OnlineTrainer, Step
-from omkl.online.training_loop import serial_pass
+from omkl.online import OnlineTrainer, Step, serial_pass
 
 WEIGHTINGS = ("size", "uniform")
 
@@ -52,8 +51,8 @@ class ParameterMixing:
     ----------
     n_shards : int
     executor : callable
-        Makes, from the list of shards, what runs a pass over each: :class:`~omkl.online.executors.SerialExecutor` or
-        a :class:`~omkl.online.executors.DaskExecutor` with a client.
+        Makes, from the list of shards, what runs a pass over each: :class:`~omkl.distributed.SerialExecutor` or
+        a :class:`~omkl.distributed.DaskExecutor` with a client.
     weighting : {"size", "uniform"}
         Whether a shard counts by its number of examples, or all count the same.
     """
@@ -145,7 +144,7 @@ class ParameterMixing:
 def blueprint(trainer):
     """What makes an untrained trainer like this one: small, and sent to other machines."""
     banks = [bank.blueprint() for bank in trainer.banks]
-    n = len(trainer._coordinate_banks)
+    n = len(trainer.penalized_banks)
     return partial(
         _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
         strength=trainer.strength, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
