@@ -31,6 +31,7 @@ class Linear(Kernel):
     """
 
     aliases = {"linear": {}}
+    semidefinite = True
 
     compares_sparse = maps_sparse = True
 
@@ -62,6 +63,7 @@ class Polynomial(Kernel):
     """
 
     aliases = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
+    semidefinite = True
     compares_sparse = True
 
     def __init__(
@@ -135,6 +137,7 @@ class Gaussian(Kernel):
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
+    semidefinite = True
     compares_sparse = True
 
     def __init__(
@@ -168,6 +171,7 @@ class Laplacian(Kernel):
     """
 
     aliases = {"laplacian": {}}
+    semidefinite = True
 
     def __init__(
         self, sigma: float | str = "median", normalize: str | None = None, on: On | list = None,
@@ -200,6 +204,7 @@ class ChiSquared(Kernel):
     """
 
     aliases = {"chi2": {}, "chi-squared": {}}
+    semidefinite = True
 
     def __init__(
         self, gamma: float | str = "median", normalize: str | None = None, on: On | list = None,
