@@ -389,7 +389,7 @@ def _checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> np.ndar
     return weights
 
 
-def _restricted(stack: KernelStack, samples: np.ndarray) -> KernelStack:
+def _restricted(stack: Any, samples: np.ndarray) -> KernelStack:
     """The kernels on the samples of two classes."""
     if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
         raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')

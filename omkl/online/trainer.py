@@ -27,9 +27,15 @@ class Step(NamedTuple):
     potentials: object = None
     gold: object = None
 
-    #: How many examples it has learned, and whether callbacks were told of each of them.
-    n_examples = 1
-    in_shards = False
+    @property
+    def n_examples(self) -> int:
+        """How many examples it has learned."""
+        return 1
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether callbacks were not told of each of them."""
+        return False
 
 
 class Example(NamedTuple):
