@@ -10,6 +10,7 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupState, Growable, HasCoordinates, check_ability
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
+from omkl.regularizers import L21
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
@@ -26,9 +27,15 @@ class Step(NamedTuple):
     potentials: object = None
     gold: object = None
 
-    #: How many examples it has learned, and whether callbacks were told of each of them.
-    n_examples = 1
-    in_shards = False
+    @property
+    def n_examples(self) -> int:
+        """How many examples it has learned."""
+        return 1
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether callbacks were not told of each of them."""
+        return False
 
 
 class Example(NamedTuple):
@@ -344,11 +351,8 @@ class OnlineTrainer:
 
     def kernel_weights(self):
         """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
-        norms = self.norms
-        weights = norms if self._bound is None else self._bound.kernel_weights(norms)
-        weights = np.where(norms > 0, weights, 0.0)
-        total = weights.sum()
-        return dict(zip(self.group_names, (weights / total if total > 0 else weights).tolist()))
+        weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
+        return dict(zip(self.group_names, weights.tolist()))
 
     def regroup(self, order=()):
         """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
