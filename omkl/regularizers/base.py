@@ -65,6 +65,9 @@ class Regularizer(Component):
         Whether :meth:`prox` is the proximity operator, and not a sequence of such steps.
     elastic : tuple of two floats, or None
         ``(l, c)`` if :math:`\psi(b) = \sum_k l b_k + c b_k^2 / 2`.
+    weight_set : {"simplex", "elastic-net", "lp-ball", "point"} or None
+        The set of kernel weights d with :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k`; "point" is :math:`d = 1`.
+        None where there is no such set, or none that methods on kernel weights know.
     rank : int
         Place in a sum whose proximal steps are taken in turn: smaller ranks first.
     """
@@ -79,6 +82,7 @@ class Regularizer(Component):
     least_at_one_group: bool = False
     exact: bool = True
     elastic: tuple[float, float] | None = None
+    weight_set: str | None = None
     rank: int = 2
 
     def value(self, norms: ArrayLike) -> float:

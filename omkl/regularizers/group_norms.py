@@ -112,6 +112,7 @@ class Ridge(LinearQuadratic):
     r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
 
     aliases = {"l2": {}, "ridge": {}, "uniform": {}}
+    weight_set = "point"
     rank = 3
 
     def __init__(self) -> None:
@@ -129,6 +130,7 @@ class SquaredL21(Regularizer):
     """
 
     aliases = {"mkl": {}, "squared-l21": {}}
+    weight_set = "simplex"
     is_sparse = True
     differentiable_prox = True
     least_at_one_group = True

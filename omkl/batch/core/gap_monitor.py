@@ -6,6 +6,9 @@ from typing import Any
 
 from omkl.batch.core.problem import relative_gap
 
+#: What hears of every record of a search; a true return value ends it.
+Listener = Callable[[dict[str, Any]], Any]
+
 
 class GapMonitor:
     """Keeps one record an outer iteration, and knows when enough is enough.
@@ -26,7 +29,7 @@ class GapMonitor:
         ``active`` (number of groups in the model), and what the solver has to add.
     """
 
-    def __init__(self, tol: float, max_iter: int, on_iteration: Callable[[dict[str, Any]], Any] | None = None):
+    def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None):
         self.tol, self.max_iter, self.on_iteration = tol, max_iter, on_iteration
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()
