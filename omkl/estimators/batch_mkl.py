@@ -55,7 +55,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self.approximate = approximate
         self.verbose = verbose
 
-    _plain_attributes = (*CertifiedEstimator._plain_attributes, "kernel_weights_", "kernel_representations_")
+    _plain_attributes = (
+        *CertifiedEstimator._plain_attributes,
+        "kernel_weights_",
+        "unscaled_kernel_weights_",
+        "kernel_representations_",
+    )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -154,8 +159,11 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             {"problem": p, **record} if several else record
             for p, solution in enumerate(solutions) for record in solution.history
         ]  # fmt: skip
-        weights = np.mean([_weights(regularizer, solution) for solution in solutions], axis=0)
-        self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
+        weights = np.array([_weights(regularizer, solution) for solution in solutions])
+        totals = weights.sum(axis=1, keepdims=True)
+        shares = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0).mean(axis=0)
+        self.kernel_weights_ = dict(zip(source.names, shares.tolist()))
+        self.unscaled_kernel_weights_ = dict(zip(source.names, weights.mean(axis=0).tolist()))
         self.kernel_representations_ = source.representations
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
@@ -220,9 +228,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         number = isinstance(C, (int, np.integer)) and C >= 1
 
         def solved(problem: Problem, start: Any) -> list:
-            first = smallest_c(problem) if number else None
-            grid = np.geomspace(first, 1e3 * first, C) if number and len(targets) == 1 else C
-            return list(regularization_path(solver, problem, grid, self.tol, self.max_iter))
+            return list(regularization_path(solver, problem, C, self.tol, self.max_iter))
 
         if number and len(targets) > 1:
             firsts = self._in_precision(source, targets, weights, client, lambda p, _: smallest_c(p), lambda _: [])
@@ -389,7 +395,7 @@ def _checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> np.ndar
     return weights
 
 
-def _restricted(stack: KernelStack, samples: np.ndarray) -> KernelStack:
+def _restricted(stack: Any, samples: np.ndarray) -> KernelStack:
     """The kernels on the samples of two classes."""
     if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
         raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
@@ -397,8 +403,6 @@ def _restricted(stack: KernelStack, samples: np.ndarray) -> KernelStack:
 
 
 def _weights(regularizer: Regularizer, solution: Solution) -> np.ndarray:
-    """Kernel weights of a solution, 0 where a kernel is not in it, scaled to sum to one; all 0 stay 0."""
+    """Kernel weights of a solution as its regularizer gives them, 0 where a kernel is not in it."""
     norms = solution.certificate.norms
-    weights = regularizer.kernel_weights(norms) * (norms > 0)
-    total = weights.sum()
-    return weights / total if total > 0 else weights
+    return regularizer.kernel_weights(norms) * (norms > 0)

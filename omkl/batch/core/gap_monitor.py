@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from omkl.batch.core.problem import relative_gap
 
 #: What hears of every record of a search; a true return value ends it.
@@ -34,7 +36,7 @@ class GapMonitor:
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()
 
-    def record(self, primal: float, dual: float, active: int, **more: Any) -> bool:
+    def record(self, primal: float, dual: float, active: int | np.integer, **more: Any) -> bool:
         """Record an iteration; whether it was the last: the gap is reached, it is enough, or the listener says so."""
         gap = relative_gap(primal, dual)
         record = {

@@ -21,7 +21,7 @@ class CuttingPlanes:
 
     def __init__(self, search: Search):
         self.search = search
-        self.points = []
+        self.points: list[Point] = []
         self._multipliers = np.zeros(0)
 
     def add(self, point: Point) -> None:

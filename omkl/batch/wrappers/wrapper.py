@@ -65,7 +65,8 @@ class Search:
         self.base_svm = base_svm
         self.n_evaluations = 0
         self.primal, self.dual = np.inf, -np.inf
-        self.point, self.rho = None, None
+        self.point: Any = None
+        self.rho: np.ndarray | None = None
 
     def evaluate(self, weights: np.ndarray) -> Point:
         """One call of the base SVM, one pass over the kernels with weights, and one over all."""
@@ -77,7 +78,7 @@ class Search:
         rho, dual_norms = problem.feasible(coefficients)
         squares = dual_norms**2
         gradient = -0.5 * squares
-        value = weights @ gradient - float(problem.weighted_loss.conjugates(rho).sum())
+        value = float(weights @ gradient) - float(problem.weighted_loss.conjugates(rho).sum())
         point = Point(weights, rho, squares, intercept, value, gradient)
         primal = problem.primal(gram @ rho + intercept, weights * dual_norms)
         if primal < self.primal:
