@@ -132,14 +132,14 @@ def main():
 
 
 def _weights(result):
-    rounds = [record["rounds"] for record in result["records"]]
-    curves = {name: (rounds, [r["kernel_weights"][name] for r in result["records"]]) for name in KERNELS}
+    rounds = [record["round"] for record in result["records"]]
+    curves = {name: (rounds, [r[f"weight:{name}"] for r in result["records"]]) for name in KERNELS}
     return {"curves": curves, "title": f"kernel weights, {result['model']}", "xlabel": "examples"}
 
 
 def _errors(results):
     curves = {
-        r["model"]: ([x["rounds"] for x in r["records"]], [100 * x["error"] for x in r["records"]]) for r in results
+        r["model"]: ([x["round"] for x in r["records"]], [100 * x["error"] for x in r["records"]]) for r in results
     }
     rounds = curves[results[0]["model"]][0]
     curves["best possible"] = (rounds, [100 * WRONG] * len(rounds))

@@ -44,7 +44,7 @@ def main():
     (X, y), (X_test, y_test) = read_sequences(arguments.train), read_sequences(arguments.test)
 
     svm = train(X, y, "l2", arguments.epochs)
-    ranking = sorted(svm.history_[-1]["norms"], key=svm.history_[-1]["norms"].get, reverse=True)
+    ranking = svm.ranking(by="norms")
     ranking = [name for name in ranking if name in X[0][0]]
     print(f"SVM on all {len(ranking)} templates: {accuracy(svm, X_test, y_test):.2f} %")
     mkl = train(X, y, "mkl", arguments.epochs)

@@ -1,28 +1,48 @@
-"""Choosing a part by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
+"""Choosing a component by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
 
-A class takes part by naming itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is
-found by its name as soon as it is defined.
+A class names itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is found by its name as
+soon as it is defined.
 """
 
 import ast
 import re
 from collections.abc import Collection, Iterator
 from inspect import signature
+from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
 from omkl.exceptions import InputError
 
-Part = TypeVar("Part")
+C = TypeVar("C")
 
 
 class Component:
     """What kernels, losses, regularizers, schedules and averages have in common: a value with named parameters.
 
-    Parts are equal when they are of one class and their parameters are equal.
+    Components are equal when they are of one class and their parameters are equal.
+
+    Raises
+    ------
+    InputError
+        Where a subclass is defined with a name that another one of its family has. A class that is defined anew
+        (by the same name, in the same module) takes the place of the old one.
     """
 
-    #: Names the part can be asked for by, and the parameters that each presets.
-    aliases: ClassVar[dict[str, dict]] = {}
+    #: Names the component can be asked for by, and the parameters that each presets.
+    aliases: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        own = cls.__module__, cls.__qualname__
+        families: list[type[Component]] = [base for base in cls.__mro__ if Component in base.__bases__]
+        for other in chain.from_iterable(map(_family, families)):
+            taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
+            if taken and (other.__module__, other.__qualname__) != own:
+                cls.aliases = {}  # the class object outlives its refusal for a while, and must not be found
+                raise InputError(
+                    f"The name {min(taken)!r} is that of {other.__module__}.{other.__qualname__}: choose another one"
+                    f" for the aliases of {cls.__name__}."
+                )
 
     def parameters(self) -> dict[str, Any]:
         """The constructor's arguments, by name: what equality and model files use."""
@@ -43,7 +63,7 @@ class Component:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 
 
-def resolve(base: type[Part], spec: Part | str, what: str) -> Part:
+def resolve(base: type[C], spec: C | str, what: str) -> C:
     """Return ``spec`` if it already is a ``base``, else the instance that the string describes.
 
     Parameters
@@ -54,6 +74,11 @@ def resolve(base: type[Part], spec: Part | str, what: str) -> Part:
         An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
     what : str
         What the argument is called in the error message.
+
+    Raises
+    ------
+    InputError
+        If nothing has that name, or its parameters do not fit.
     """
     if isinstance(spec, base):
         return spec
@@ -82,7 +107,7 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
-def _family(base: type[Part]) -> Iterator[type[Part]]:
+def _family(base: type[C]) -> Iterator[type[C]]:
     yield base
     for cls in base.__subclasses__():
         yield from _family(cls)
@@ -104,7 +129,7 @@ def _split(settings: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def _parse_value(value):
+def _parse_value(value: str) -> Any:
     """A value as Python writes it; words, and lists of words, do without quotation marks."""
     try:
         return ast.literal_eval(value)

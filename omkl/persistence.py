@@ -1,21 +1,26 @@
-"""What a model file holds: an archive with the estimator's parameters and parts as JSON, and nothing executed."""
+"""What a model file holds: an archive with the estimator's parameters and components as JSON; nothing is executed."""
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
-from omkl import batch, kernels, losses, online, regularizers
+from omkl._components import Component
 from omkl.exceptions import InputError, ModelFileError
 
-#: Where the parts that a model names are looked up; nothing else is ever loaded by name.
-ROOMS = {"batch": batch, "kernels": kernels, "losses": losses, "online": online, "regularizers": regularizers}
+#: Subpackages whose public components a file may name. A component of the user's own is found among the subclasses
+#: of Component that are defined; nothing else is ever loaded by name.
+SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
 
 
 class Packer:
-    """Turns parameters, and the parts among them, into JSON values; arrays go into ``arrays``."""
+    """Turns parameters, and the components among them, into JSON values; arrays go into ``arrays``."""
 
-    def __init__(self):
-        self.arrays = {}
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
 
-    def pack(self, value, what):
+    def pack(self, value: Any, what: str) -> Any:
         """``value`` as JSON; ``what`` names it in errors."""
         if value is None or isinstance(value, (bool, int, str)):
             return value
@@ -34,17 +39,17 @@ class Packer:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {"dict": {key: self.pack(item, what) for key, item in value.items()}}
         if hasattr(value, "parameters"):
-            return self._pack_part(value, what)
+            return self._pack_component(value, what)
         if callable(value):
             return {"user": getattr(value, "__name__", "function")}
         raise ModelFileError(f"{what} holds a {type(value).__name__}, which cannot be saved in a model file.")
 
-    def _pack_part(self, part, what):
+    def _pack_component(self, component: Any, what: str) -> dict[str, Any]:
         packed = {
-            "part": f"{_room_of(part)}.{type(part).__name__}",
-            "parameters": {key: self.pack(value, what) for key, value in part.parameters().items()},
+            "part": f"{_subpackage_of(type(component))}.{type(component).__name__}",
+            "parameters": {key: self.pack(value, what) for key, value in component.parameters().items()},
         }
-        learned = part.learned() if hasattr(part, "learned") else {}
+        learned = component.learned() if hasattr(component, "learned") else {}
         if learned:
             packed["learned"] = {key: self.pack(value, what) for key, value in learned.items()}
         return packed
@@ -60,16 +65,16 @@ class Unpacker:
         The user's own classes and functions by name: what a file cannot hold.
     """
 
-    def __init__(self, arrays, parts):
+    def __init__(self, arrays: dict[str, np.ndarray], parts: dict[str, Any]) -> None:
         self.arrays = arrays
         self.parts = parts
 
-    def unpack(self, value):
+    def unpack(self, value: Any) -> Any:
         """The object that a JSON value stands for."""
         if not isinstance(value, dict):
             return value
         if "part" in value:
-            return self._unpack_part(value)
+            return self._unpack_component(value)
         ((kind, content),) = value.items()
         if kind == "float":
             return float(content)
@@ -86,31 +91,44 @@ class Unpacker:
             return self._users_own(content)
         raise ModelFileError(f"The model file holds a value of the unknown kind {kind!r}.")
 
-    def _unpack_part(self, value):
-        room, _, name = value["part"].partition(".")
-        is_ours = room in ROOMS and name in ROOMS[room].__all__
-        cls = getattr(ROOMS[room], name) if is_ours else self._users_own(name)
-        part = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
+    def _unpack_component(self, value: dict[str, Any]) -> Any:
+        subpackage, _, name = value["part"].partition(".")
+        is_ours = subpackage in SUBPACKAGES and name in import_module(f"omkl.{subpackage}").__all__
+        cls = getattr(import_module(f"omkl.{subpackage}"), name) if is_ours else self._users_class(name)
+        component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
         for key, item in value.get("learned", {}).items():
-            setattr(part, key, self.unpack(item))
-        return part
+            setattr(component, key, self.unpack(item))
+        return component
 
-    def _users_own(self, name):
+    def _users_class(self, name: str) -> Callable:
+        """A class that was given, or the only one of this name among the user's own components."""
+        found = [] if name in self.parts else [c for c in _subclasses(Component) if c.__name__ == name]
+        own = [cls for cls in found if not cls.__module__.startswith("omkl.")]
+        # a class that is defined anew, as in a notebook, takes the place of the one before
+        return own[-1] if len({cls.__module__ for cls in own}) == 1 else self._users_own(name)
+
+    def _users_own(self, name: str) -> Any:
         if name not in self.parts:
             raise ModelFileError(
-                f"The model uses {name!r}, no part of omkl: pass it, as in load(path, parts={{{name!r}: ...}})."
+                f"The model uses {name!r}, no component of omkl: define it, or pass it, as in "
+                f"load(path, parts={{{name!r}: ...}})."
             )
         return self.parts[name]
 
 
-def _room_of(part):
-    for room, module in ROOMS.items():
-        if getattr(module, type(part).__name__, None) is type(part):
-            return room
-    return "user"
+def _subclasses(base: type) -> Iterable[type]:
+    for cls in base.__subclasses__():
+        yield cls
+        yield from _subclasses(cls)
 
 
-def check_labels(labels):
+def _subpackage_of(cls: type) -> str:
+    name = cls.__module__.split(".")[1] if cls.__module__.startswith("omkl.") else ""
+    is_public = name in SUBPACKAGES and getattr(import_module(f"omkl.{name}"), cls.__name__, None) is cls
+    return name if is_public else "user"
+
+
+def check_labels(labels: Iterable[Any]) -> None:
     """Labels as they can be saved: strings, numbers, booleans, None, and tuples of them."""
     for label in labels:
         if isinstance(label, tuple):

@@ -9,25 +9,25 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_cache"}
+LEAVES = {"exceptions", "_checks", "_components", "_cache"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 FILES = {"_files", "_archive"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 #: Each subpackage or module, and those whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
+    "_checks": {"exceptions"},
     "_components": {"exceptions"},
     "_files": set(),
     "_cache": set(),
     "_archive": {"_files", "exceptions"},
     **dict.fromkeys(GROUND, LEAVES),
     "groups": LEAVES | {"kernels", "structures"},
-    # until its loop leaves the machines to omkl.distributed, online asks it for workers
-    "online": LEAVES | GROUND | FILES | {"groups", "distributed"},
+    "online": LEAVES | GROUND | FILES | {"groups", "persistence"},
     "batch": LEAVES | GROUND,
-    "distributed": LEAVES | GROUND | {"groups"},
+    "distributed": LEAVES | GROUND | {"groups", "online"},
     "data": LEAVES | FILES | {"groups", "structures"},
-    "persistence": LEAVES | FILES | LEARNING,
+    "persistence": LEAVES | FILES,
     "estimators": LEAVES | FILES | LEARNING | {"data", "distributed", "persistence"},
     "reports": LEAVES | FILES | LEARNING | {"data", "estimators"},
     "cli": LEAVES | FILES | LEARNING | {"data", "distributed", "estimators", "reports"},
@@ -106,7 +106,7 @@ def test_only_omkl_distributed_imports_dask():
         for path in MODULES
         if any(name.split(".")[0] in ("dask", "distributed") for name in imported_modules(path))
     }
-    assert importers <= {"distributed", "online"}  # the latter until its shards are run by omkl.distributed
+    assert importers == {"distributed"}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)

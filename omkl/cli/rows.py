@@ -1,5 +1,6 @@
 """Files of rows, each with one output: what subcommands of classifiers and regressors share."""
 
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -7,23 +8,20 @@ import numpy as np
 from omkl import data
 from omkl.exceptions import DataFileError, InputError, OmklError
 
-#: Formats that hold rows with one output each.
-FORMATS = ("svmlight", "csv", "parquet", "npz", "npy")
-
 
 def open_rows(path, arguments, model=None, labelled=True):
     """A stream over a file of rows, with the columns that a model knows; outputs are asked for where ``labelled``."""
-    format = data.stream_format(path, arguments.format)
-    if format not in FORMATS:
-        raise InputError(f"{path} is read as {format}, which holds no rows with one output each: choose another "
-                         f"--format, one of {', '.join(FORMATS)}.")  # fmt: skip
-    target, options = _place(arguments.target), {}
-    if format in ("csv", "parquet") and target is None and labelled:
-        target = -1
-    if arguments.no_header:
-        options["header"] = False
-    if format == "svmlight" and model is not None:
-        options["n_features"] = getattr(model, "n_features_in_", None)
+    format = data.find_format(path, arguments.format)
+    if format.holds != "rows":
+        raise InputError(f"{path} is read as {next(iter(format.aliases))}, which holds no rows with one output each: "
+                         "choose another --format.")  # fmt: skip
+    target = _place(arguments.target)
+    options = {"header": False} if arguments.no_header else {}
+    if target is None and labelled:
+        target = format.default_target
+    if model is not None:
+        names = None if arguments.no_header else getattr(model, "feature_names_in_", None)
+        options |= format.options_for(getattr(model, "n_features_in_", None), names)
     stream = data.open_stream(path, format, target, **options)
     return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
 
@@ -44,9 +42,12 @@ def _with_outputs(block, path):
 
 @contextmanager
 def naming(path):
-    """Errors about the data in a file name it, whoever finds them."""
+    """Errors about the data in a file name it, whichever part raises them."""
     try:
-        yield
+        with warnings.catch_warnings():
+            # the reader has chosen the columns by their names
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            yield
     except OmklError:
         raise
     except ValueError as error:

@@ -139,17 +139,17 @@ class _Report:
         self.interrupted = False
 
     def __call__(self, trainer, record):
-        alive = sum(norm > 0 for norm in record["norms"].values())
+        norms = [value for key, value in record.items() if key.startswith("norm:")]
         with tqdm.external_write_mode(file=sys.stdout):
-            self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, {alive} of "
-                      f"{len(record['norms'])} templates active, "
+            self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, "
+                      f"{sum(norm > 0 for norm in norms)} of {len(norms)} templates active, "
                       f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
         return self.interrupted
 
     def on_round(self, trainer, step):
         return self.interrupted
 
-    def on_pass(self, trainer, loss, rounds):
+    def on_block(self, trainer, block):
         return self.interrupted
 
 

@@ -2,9 +2,10 @@ from .array_files import stream_npy, stream_npz
 from .conll import Sentence, tagging_features
 from .dates import HandwrittenDates, handwritten_dates
 from .files import data_home
-from .formats import open_stream, stream_format
+from .formats import find_format, open_stream
 from .ocr import HandwrittenWords, read_ocr
 from .sequences import read_sequences, stream_sequences
+from .stream_format import StreamFormat
 from .streams import Block, Stream
 from .strings import Strings
 from .svmlight import count_svmlight_features, stream_svmlight
@@ -22,11 +23,13 @@ __all__ = [
     "HandwrittenWords",
     "Sentence",
     "Stream",
+    "StreamFormat",
     "Strings",
     "Treebank",
     "TreebankWriter",
     "count_svmlight_features",
     "data_home",
+    "find_format",
     "handwritten_dates",
     "iter_treebank",
     "open_stream",
@@ -38,7 +41,6 @@ __all__ = [
     "standardized_split",
     "stream_conllu",
     "stream_csv",
-    "stream_format",
     "stream_npy",
     "stream_npz",
     "stream_parquet",

@@ -2,13 +2,16 @@
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 
 from omkl.data.file_streams import stream_files
-from omkl.data.files import find_files
+from omkl.data.files import PathLike, find_files
 from omkl.data.rows import Block
+from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
 
@@ -140,3 +143,27 @@ def _header(file, path, name):
         return read(file)
     except (ValueError, KeyError):
         raise DamagedFileError(f"{path}: {name!r} does not begin as an array does: get it again.") from None
+
+
+class Npy(StreamFormat):
+    """Two files of numpy's, of which ``target`` has the outputs: see :func:`stream_npy`."""
+
+    aliases = {"npy": {}}
+    suffixes = (".npy",)
+    has_target = True
+
+    def open(self, path: PathLike, target: PathLike | None = None, **options: Any) -> Stream:
+        """The stream."""
+        return stream_npy(path, target, **options)
+
+
+class Npz(StreamFormat):
+    """Archives of numpy's, with the outputs in the array ``target``: see :func:`stream_npz`."""
+
+    aliases = {"npz": {}}
+    suffixes = (".npz",)
+    has_target = True
+
+    def open(self, path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
+        """The stream."""
+        return stream_npz(path, y=target, **options)

@@ -1,6 +1,10 @@
 """Sentences of treebanks, and features of part-of-speech tagging."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import networkx
 
 
 @dataclass
@@ -40,6 +44,32 @@ class Sentence:
         treebank, index = self._source
         self.__dict__[name] = column = treebank.column(name, index)
         return column
+
+    def to_networkx(self) -> "networkx.DiGraph":
+        """The parse as a graph.
+
+        Returns
+        -------
+        networkx.DiGraph
+            Nodes are the numbers of words from 1, and 0 for the root; words have ``form`` and, where the sentence has
+            them, ``lemma``, ``upos``, ``xpos`` and ``feats``. Edges go from heads to words, and have ``deprel``.
+
+        >>> graph = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"]).to_networkx()
+        >>> list(graph.edges(data="deprel")), graph.nodes[2]
+        ([(0, 2, 'root'), (2, 1, 'det')], {'form': 'way'})
+        """
+        import networkx
+
+        names = {"forms": "form", "lemmas": "lemma", "upos": "upos", "xpos": "xpos", "feats": "feats"}
+        graph = networkx.DiGraph()
+        graph.add_node(0)
+        for word in range(1, len(self) + 1):
+            columns = ((name, getattr(self, column)) for column, name in names.items())
+            graph.add_node(word, **{name: column[word - 1] for name, column in columns if column})
+        for word, head in enumerate(self.heads, 1):
+            if head is not None:
+                graph.add_edge(head, word, **({"deprel": self.deprels[word - 1]} if self.deprels else {}))
+        return graph
 
     def __getstate__(self):
         # a pickled or copied sentence does not take its treebank along

@@ -1,15 +1,19 @@
 """Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
 
 import json
+from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 from omkl.data.conll import tagging_features
 from omkl.data.file_streams import stream_files
-from omkl.data.files import find_files, lines, stem
+from omkl.data.files import PathLike, find_files, lines, stem
 from omkl.data.layouts import new_strings
 from omkl.data.ocr import read_ocr
 from omkl.data.rows import Block
 from omkl.data.skipping import Skipped
+from omkl.data.stream_format import StreamFormat
+from omkl.data.streams import Stream
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_stream import treebank_blocks
 from omkl.exceptions import DataFileError, InputError
@@ -192,3 +196,27 @@ def _json_record(line, where):
         return x, None if y is None else [tuple(label) if isinstance(label, list) else label for label in y]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DataFileError(f'{where}: expected {{"x": [...], "y": [...]}}.') from None
+
+
+class JSONLines(StreamFormat):
+    """A JSON object a line: see :func:`stream_sequences`."""
+
+    aliases = {"jsonl": {}}
+    suffixes = (".jsonl",)
+    holds = "sequences"
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream."""
+        return stream_sequences(path, "jsonl", **options)
+
+
+class CRFsuite(StreamFormat):
+    """CRFsuite's attribute lists: see :func:`stream_sequences`."""
+
+    aliases = {"crfsuite": {}}
+    suffixes = (".crfsuite",)
+    holds = "sequences"
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream."""
+        return stream_sequences(path, "crfsuite", **options)

@@ -1,5 +1,8 @@
 """Streams of svmlight's format, which LIBSVM's data sets are in."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -8,6 +11,7 @@ from omkl.data.file_streams import stream_files
 from omkl.data.files import after_last_line, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block
 from omkl.data.skipping import Skipped
+from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE
 from omkl.exceptions import DamagedFileError, InputError
 
@@ -116,3 +120,15 @@ def _explain(text, wrong, place, n_features):
     if wrong == jit.TOO_SMALL:
         return f"the index of {token!r} is 0, but indices count from 1: read the file with zero_based=True."
     return f"the index of {token!r} is beyond n_features={n_features}: declare as many as there are."
+
+
+class Svmlight(StreamFormat):
+    """svmlight's format: see :func:`stream_svmlight`."""
+
+    aliases = {"svmlight": {}}
+    suffixes = (".svm", ".svmlight", ".libsvm")
+    open = staticmethod(stream_svmlight)
+
+    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+        """As many columns."""
+        return {"n_features": n_features}

@@ -2,14 +2,17 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.file_streams import stream_files
-from omkl.data.files import after_last_line, chunks, find_files, lines, open_bytes, pieces, without_mark
-from omkl.data.streams import BLOCK_SIZE
+from omkl.data.files import PathLike, after_last_line, chunks, find_files, lines, open_bytes, pieces, stem, without_mark
+from omkl.data.stream_format import StreamFormat
+from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Bytes of text that decide what columns hold, and bytes that are parsed at a time, of which Arrow reads 32 ahead.
@@ -289,3 +292,34 @@ class _Arrow:
         for batch in whole:
             batch = batch.select(names)
             yield from (batch.slice(low, size) for low in range(0, batch.num_rows, size))
+
+
+class Table(StreamFormat):
+    """Columns, of which one is the output, and those with names are found by their names."""
+
+    has_target = True
+    default_target = -1
+
+    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+        """The same columns, in the same order."""
+        return {} if names is None else {"columns": list(names)}
+
+
+class CSV(Table):
+    """Text with a separator between cells: see :func:`stream_csv`."""
+
+    aliases = {"csv": {}}
+    suffixes = (".csv", ".tsv")
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream; the cells of files that end in ``.tsv`` are separated by tabs."""
+        is_tsv = stem(find_files(path)[0]).endswith(".tsv")
+        return stream_csv(path, **({"delimiter": "\t"} if is_tsv else {}) | options)
+
+
+class Parquet(Table):
+    """Parquet and Arrow: see :func:`stream_parquet`."""
+
+    aliases = {"parquet": {}}
+    suffixes = (".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc")
+    open = staticmethod(stream_parquet)

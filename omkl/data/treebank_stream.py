@@ -1,8 +1,9 @@
 """Streams of treebanks."""
 
 from omkl.data.file_streams import stream_files
-from omkl.data.layouts import check_format, new_strings
+from omkl.data.layouts import SUFFIXES, check_format, new_strings
 from omkl.data.rows import Block
+from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_reader import iter_file
@@ -53,3 +54,12 @@ def treebank_blocks(format, checks, strings, keep_text=False):
         return (Block(treebank) for treebank in iter_file(path, format, PIECE, skipped, parsing))
 
     return read
+
+
+class Conllu(StreamFormat):
+    """Treebanks: see :func:`stream_conllu`."""
+
+    aliases = {"conllu": {}}
+    suffixes = tuple(SUFFIXES)
+    holds = "trees"
+    open = staticmethod(stream_conllu)

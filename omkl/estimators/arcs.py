@@ -1,22 +1,24 @@
 """From treebanks to what a parser trains on: codes of the fields of tokens, and gold heads."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
-from omkl.groups import ArcTokens, distance_name
+from omkl.data import Treebank
+from omkl.estimators.examples import presentations
+from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
 from omkl.online import Example
 
 
-def column_of(field):
+def column_of(field: str) -> str:
     """The column of a treebank that a field of the template language is read from."""
     if field.startswith(("form", "lower", "prefix", "suffix")):
         return "forms"
     return {"lemma": "lemmas"}.get(field, field if field in ("upos", "xpos") else "feats")
 
 
-def value_of(field, string):
+def value_of(field: str, string: str) -> str:
     """A field of a token, from the string in its column.
 
     >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("Case", "_")
@@ -34,7 +36,7 @@ def value_of(field, string):
     return string
 
 
-def code_of(string):
+def code_of(string: str) -> int:
     """64 bits that stand for a string, on every machine."""
     digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
@@ -44,7 +46,7 @@ def code_of(string):
 ROOT, OUTSIDE = "\troot", "\toutside"
 
 
-def encode(treebank, templates):
+def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
     """The sentences of a treebank as the templates look at them.
 
     Parameters
@@ -73,7 +75,6 @@ def encode(treebank, templates):
     return ArcTokens(fields, columns, roots, lengths)
 
 
-@dataclass(eq=False)
 class ArcExamples:
     """A sequence of :class:`~omkl.online.Example`: sentences and their gold heads.
 
@@ -84,49 +85,72 @@ class ArcExamples:
     offsets : int array (number of sentences + 1,)
     chosen : int array
         The sentences that take part.
+    weights : array, optional
+        A sample weight for each of them; see :func:`~omkl.estimators.examples.presentations`.
+    treebank : Treebank, optional
+        Where the sentences come from.
     """
 
-    tokens: ArcTokens
-    heads: np.ndarray
-    offsets: np.ndarray
-    chosen: np.ndarray
+    def __init__(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, chosen: np.ndarray,
+        weights: np.ndarray | None = None, treebank: Treebank | None = None,
+    ) -> None:  # fmt: skip
+        self.tokens = tokens
+        self.heads = heads
+        self.offsets = offsets
+        self.given = weights
+        self.treebank = treebank
+        self.chosen, self._weights = presentations(chosen, weights)
 
     @classmethod
-    def of(cls, treebank, templates, chosen=None):
-        """All sentences of a treebank, or the chosen ones."""
-        chosen = np.arange(len(treebank)) if chosen is None else chosen
-        return cls(encode(treebank, templates), treebank.heads.astype(np.int64), treebank.offsets, chosen)
+    def of(cls, treebank: Treebank, templates: TemplateSet, weights: np.ndarray | None = None) -> "ArcExamples":
+        """All sentences of a treebank."""
+        tokens, everything = encode(treebank, templates), np.arange(len(treebank))
+        return cls(tokens, treebank.heads.astype(np.int64), treebank.offsets, everything, weights, treebank)
 
-    def only(self, chosen):
-        """The same sentences, of which only these take part."""
-        return ArcExamples(self.tokens, self.heads, self.offsets, chosen)
+    def only(self, chosen: np.ndarray, weighted: bool = True) -> "ArcExamples":
+        """The same sentences, of which only these take part, where all do here."""
+        weights = None if self.given is None or not weighted else self.given[chosen]
+        return ArcExamples(self.tokens, self.heads, self.offsets, chosen, weights, self.treebank)
 
-    def part(self, places):
-        """Some of the examples, by their places, as a sequence of its own that holds no others."""
-        chosen = self.chosen[places]
+    def part(self, places: np.ndarray) -> "ArcExamples":
+        """Some of the presentations, by their places, as a sequence of its own that holds no other sentences."""
+        chosen, again = np.unique(self.chosen[places], return_inverse=True)
         lengths = self.tokens.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return ArcExamples(self.tokens.only(chosen), self.heads[words], offsets, np.arange(len(chosen)))
+        part = ArcExamples(self.tokens.only(chosen), self.heads[words], offsets, again)
+        part._weights = None if self._weights is None else self._weights[places]
+        return part
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]
-        return Example(self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]])
+        weight = 1.0 if self._weights is None else self._weights[i]
+        return Example(self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight)
 
     @property
-    def total_weight(self):
+    def n_inputs(self) -> int:
+        """How many sentences there are, presented or not."""
+        return len(self.tokens)
+
+    @property
+    def total_weight(self) -> float:
         """The m of the objective's mean."""
-        return float(len(self))
+        return float(len(self)) if self._weights is None else float(self._weights.sum())
 
-    def mean(self, function):
-        """Mean over the sentences of a function of their length."""
-        return float(np.mean([function(n) for n in self.tokens.lengths[self.chosen].tolist()]))
+    def mean(self, function: Callable[[int], float]) -> float:
+        """Weighted mean over the sentences of a function of their length."""
+        return float(
+            np.average([function(n) for n in self.tokens.lengths[self.chosen].tolist()], weights=self._weights)
+        )
 
 
-def strongest_features(bank, treebank, examples, n):
+def strongest_features(
+    bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
+) -> dict[str, list[tuple[str, float]]]:
     """The ``n`` strongest features of each template, as ``{template: [(feature, weight), ...]}``."""
     arrays = examples.tokens, examples.heads, examples.offsets
     return {
@@ -137,7 +161,7 @@ def strongest_features(bank, treebank, examples, n):
     }  # fmt: skip
 
 
-def _feature(template, treebank, sentence, modifier, between):
+def _feature(template: Template, treebank: Treebank, sentence: int, modifier: int, between: int) -> str:
     """What a template sees in an arc: ``h.form=dog m-1.upos=DET right 2``."""
     head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
 

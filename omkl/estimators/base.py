@@ -1,174 +1,173 @@
-"""What the online estimators share: parameters, training, the frozen predictor, model files."""
+"""What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
-import math
+import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from os import PathLike
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from omkl._archive import write_archive
-from omkl._components import resolve
-from omkl.estimators.streaming import StreamFit
+from omkl._checks import check_number
+from omkl.data import Stream
+from omkl.estimators.runs import Run
+from omkl.estimators.streaming import StreamSource, TrainingBlock, as_stream, one_block, refuse_for_stream
 from omkl.exceptions import InputError
-from omkl.losses import CRF, StructuredLoss
-from omkl.online import Average, DistanceOverGradients, OnlineTrainer, Schedule
-from omkl.online.trainer import RECOMPUTE_EVERY
-from omkl.persistence import Packer
-from omkl.regularizers import Regularizer
-
-
-def is_probabilistic(estimator):
-    """Whether an estimator is trained with a loss whose potentials are log-probabilities."""
-    return isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF)
-
-
-class GrowingHorizon:
-    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
-
-    def __init__(self, C):
-        self.C = C
-
-    def __call__(self, t):
-        return 1.0 / (self.C * t)
+from omkl.losses import StructuredLoss
+from omkl.online import (
+    ArraySource,
+    DistanceOverGradients,
+    EarlyStopping,
+    OnlineModel,
+    OnlineSettings,
+    Predictor,
+    ProgressiveValidation,
+    Schedule,
+    TrainingLoop,
+    TrainingProgress,
+    serial_pass,
+)
+from omkl.online.history import thinned
+from omkl.persistence import Packer, Unpacker
 
 
 class OnlineEstimator(BaseEstimator):
-    """Base of every online estimator: parameters, training, what is learned, model files."""
+    """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned.
+
+    A face makes its codec (:meth:`_codec`), reads a :class:`TrainingBlock` into what that takes (:meth:`_read`), and
+    may score held-out examples in a way of its own.
+    """
 
     #: The family that ``loss`` names a member of.
-    _losses: type = StructuredLoss
+    _losses = StructuredLoss
 
-    def _resolve(self):
+    def _codec(self, **options: Any) -> Any:
+        """A codec that knows nothing yet; see :class:`~omkl.online.model.Codec`."""
+        raise NotImplementedError
+
+    def _read(self, block: TrainingBlock, first: bool) -> Any:
+        """Data as the codec takes them, checked; ``first`` where a model starts with them."""
+        raise NotImplementedError
+
+    def _settings(self) -> OnlineSettings:
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
-        check_number("C", self.C, above=0)
-        check_number("epochs", self.epochs, above=0, integer=True)
-        if self.n_examples is not None:
-            check_number("n_examples", self.n_examples, above=0)
-        if self.early_stopping:
+        if getattr(self, "early_stopping", False):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)
-        if self.dtype not in ("auto", "float32", "float64", np.float32, np.float64):
-            raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
-        average = self.average
-        return {
-            "loss": resolve(self._losses, self.loss, "loss"),
-            "regularizer": None if self.regularizer is None else resolve(Regularizer, self.regularizer, "regularizer"),
-            "average": None if average in (None, "last") else resolve(Average, average, "average"),
-            "schedule": self._resolve_schedule(),
-        }
+        return OnlineSettings.of(self, self._losses, self._automatic_schedule())
 
-    def _resolve_schedule(self):
-        if isinstance(self.schedule, Schedule):
-            return self.schedule.fresh()
-        if isinstance(self.eta0, str):
-            if self.eta0 != "auto":
-                raise InputError(f'eta0 must be a number > 0 or "auto", not {self.eta0!r}.')
-            if self.schedule is not None:
-                raise InputError('eta0="auto" chooses the rates of every round: leave schedule out, or set eta0.')
-            return self._automatic_schedule()
-        check_number("eta0", self.eta0, above=0)
-        schedule = resolve(Schedule, self.schedule or "sqrt", "schedule")
-        return type(schedule)(self.eta0)
-
-    def _automatic_schedule(self):
+    def _automatic_schedule(self) -> Schedule:
         """What ``eta0="auto"`` means."""
         return DistanceOverGradients()
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _trainer_of(self, banks, structure, unpenalized=()):
-        """A fresh trainer with this estimator's parameters."""
-        parts = self._resolve()
-        return OnlineTrainer(
-            banks, structure, parts["loss"], parts["regularizer"], strength=GrowingHorizon(self.C),
-            schedule=parts["schedule"], method=self.method, average=parts["average"], unpenalized=unpenalized,
-        )  # fmt: skip
+    def _fit(self, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], **options: Any) -> Any:
+        """What ``fit`` does; ``running`` is for :class:`~omkl.estimators.runs.Run`, ``options`` for the codec."""
+        settings, stream = self._settings(), self._stream(X, y)
+        if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
+            return self._fit_stream(stream, Run(self, generator(self.random_state), **running), **options)
+        started = time.perf_counter()
+        data = self._read(TrainingBlock(X, y, sample_weight), first=True, whole=True)
+        run = Run(self, generator(self.random_state), **running)
+        model = OnlineModel(self._codec(**options), settings)
+        examples = model.codec.start(data)
+        run.check_data(lambda: model.codec.facts(examples))
+        chosen, held_out = self._held_out(examples.n_inputs, run.rng)
+        training = examples.only(chosen)
+        validation = None if held_out is None else examples.only(held_out, weighted=False)
+        model.start(*model.codec.banks(settings.averaging, training, run.n_shards > 0))
+        history = self._train(model, training, validation, run)
+        self._finish(model, data, examples, chosen, run, len(history))
+        self._adopt(model)
+        self.n_iter_, self.history_, self.fit_seconds_ = len(history), history, time.perf_counter() - started
+        return self
 
-    @property
-    def _averaging(self):
-        """Whether banks must keep averaged parameters."""
-        return self.average not in (None, "last")
+    def _finish(self, model: OnlineModel, data: Any, examples: Any, chosen: np.ndarray, run: Run, epochs: int) -> None:
+        """What is left to learn when ``fit`` has made its epochs."""
 
-    def _train(self, trainer, training, validation, run):
-        """Make the epochs of ``fit`` on examples that know their ``total_weight``; returns the history."""
-        m = training.total_weight if self.n_examples is None else self.n_examples
-        trainer.strength = 1.0 / (self.C * m)
-        trainer.radius = self._radius(trainer, training)
+    def _train(self, model: OnlineModel, training: Any, validation: Any, run: Run) -> list[dict[str, Any]]:
+        """Make the epochs of ``fit`` on examples that are all at hand; returns the history."""
+        model.set_objective(training, lambda: self._loss_at_zero(model, training))
         callbacks = list(self.callbacks or ())
-        stopping = None
         if validation is not None:
-            stopping = EarlyStopping(validation, self.n_iter_no_change, self._validation_score)
-            callbacks.insert(0, stopping)
-        history = run.fit(
-            "model", trainer, training, epochs=self.epochs, shuffle=self.shuffle, callbacks=callbacks,
-            progress=self.verbose,
-        )  # fmt: skip
-        if stopping is not None:
-            stopping.restore_best(trainer)
-        trainer.release()
+            callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, self._validation_score))
+        source = ArraySource(training, run.rng if self.shuffle else None)
+        history = run.train("model", model.trainer, source, self.epochs, callbacks, self.verbose)
+        model.trainer.release()
         return history
 
-    def _validation_score(self, predictor, examples):
-        """How good a frozen model is on held-out examples, the larger the better: the share of labels it has right."""
-        right = total = 0
-        for x, y, _ in examples:
-            right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-            total += len(x)
-        return right / total
-
-    #: Examples in a pass over the stream that ``fit`` learns from, where it has been over it once.
-    _n_streamed = None
-    #: What makes a pass over the blocks of a stream in shards, while ``fit`` is at it.
-    _mixing = None
-
-    def _fit_stream(self, stream, options, running):
-        """Train from scratch on a stream; sets the learned attributes when all has gone well."""
-        self._resolve()
-        learner = StreamFit(self, stream, options, running).run()
-        parameters = self.get_params(deep=False)
-        vars(self).update({name: value for name, value in vars(learner).items() if name not in parameters})
-        return self
-
-    def _partial_fit_stream(self, stream, options):
-        """One pass over a stream, block by block."""
-        for block in stream.blocks():
-            self.partial_fit(*((block.X,) if block.y is None else block), **options)
-        return self
-
-    def _learn_rounds(self, trainer, examples):
-        """One round for each example: what ``partial_fit`` does.
-
-        Where the number m of examples is known, all is as in ``fit`` on m examples: the strength ``1 / (C m)``, rates
-        that decay up to the last of ``epochs * m`` rounds, and norms that are computed anew every m rounds.
-        """
-        m = self._n_streamed if self.n_examples is None else self.n_examples
-        # in shards, as many examples are learned in a round
-        side_by_side = 1 if self._mixing is None else self._mixing.n_shards
-        trainer.strength = GrowingHorizon(self.C * side_by_side) if m is None else 1.0 / (self.C * m)
-        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
-        if m is not None:
-            trainer.schedule.plan(self.epochs * m / side_by_side)
-        if self._mixing is not None:
-            loss = self._mixing.one_pass(trainer, examples)
-            for callback in self.callbacks:
-                callback.on_pass(trainer, loss, len(examples))
-            return
-        watchers = [callback.on_round for callback in self.callbacks or () if hasattr(callback, "on_round")]
-        for x, y, weight in examples:
-            step = trainer.update(x, y, weight)
-            for watch in watchers:
-                watch(trainer, step)
-
-    def _given_radius(self):
-        """The radius for training without all examples at hand."""
-        if self.radius == "auto":
+    def _fit_stream(self, stream: Stream, run: Run, **options: Any) -> Any:
+        """Train from scratch on a stream, block by block."""
+        if getattr(self, "early_stopping", False):
             raise InputError(
-                'radius="auto" is found from all examples, which partial_fit does not have: give a number.'
+                "early_stopping holds out examples, which a stream does not: history_ tells the progressive error."
             )
-        return math.inf if self.radius is None else float(self.radius)
+        if stream.once and self.epochs > 1:
+            raise InputError(
+                f"epochs={self.epochs}, but an iterator can be passed over only once: set epochs=1, or give a "
+                "Stream that can be read again."
+            )
+        # a stream cannot be looked through before: its blocks are compared one by one, and it is no set of arrays
+        run.check_data(lambda: {"kind of data": "stream"})
+        model = OnlineModel(self._codec(**options), self._settings())
+        source = StreamSource(stream, model, self._read, run.n_shards, checked=run.checkpointer is not None)
+        found = run.earlier("model")
+        if found is not None:
+            values, arrays = found
+            model.unpack(values["source"]["model"], arrays, Unpacker(arrays, _users_own(self)))
+        source.open()
+        meter = ProgressiveValidation()
+        callbacks = [*self._companions(model, run.make_pass), *(self.callbacks or ()), meter]
+        history = run.train("model", model.trainer, source, self.epochs, callbacks, self.verbose)
+        meter.close(model.trainer, len(history))
+        self._adopt(model)
+        self.history_, self.n_iter_ = meter.records, len(history)
+        return self
 
-    def _held_out(self, n, rng):
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+        """One pass over a stream, or over examples that are at hand, in their order."""
+        stream = self._stream(X, y)
+        if stream is not None:
+            refuse_for_stream(sample_weight=sample_weight)
+        else:
+            stream = one_block(X, y, sample_weight)
+        settings, started = self._settings(), hasattr(self, "model_")
+        model = self.model_ if started else OnlineModel(self._codec(**options), settings)
+        model.settings = settings
+        source = StreamSource(stream, model, self._read)
+        source.open()
+        if not started:
+            self._adopt(model)
+            self.history_, self.n_iter_ = [], 1
+        done = self.history_[-1]["epoch"] if self.history_ else 0
+        progress = TrainingProgress(epoch=done + 1, history=self.history_)
+        callbacks = [*self._companions(model, serial_pass), *(self.callbacks or ())]
+        try:
+            TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress).run(done + 1)
+        finally:
+            self._adopt(model)  # outputs may have come to those that are known
+        self.history_ = thinned(self.history_)
+        return self
+
+    def _companions(self, model: OnlineModel, make_pass: Callable) -> list[Any]:
+        """Callbacks that learn from the blocks of a stream beside the model."""
+        return []
+
+    def _stream(self, X: Any, y: Any) -> Stream | None:
+        """The stream that ``X`` is, if it is one."""
+        return as_stream(X, y)
+
+    def _adopt(self, model: OnlineModel) -> None:
+        """Make a trained model the estimator's own; nothing changes where training failed."""
+        self.model_ = model
+        vars(self).update(model.codec.learned())
+
+    def _held_out(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
         """Indices of ``(training, validation)`` examples; the latter None without early stopping."""
         if not self.early_stopping:
             return np.arange(n), None
@@ -178,58 +177,61 @@ class OnlineEstimator(BaseEstimator):
         shuffled = rng.permutation(n)
         return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
 
-    def _radius(self, trainer, training):
-        r""":math:`\gamma` of section 3: no minimiser is farther from the origin, where the objective is Lambda."""
-        if self.radius is None:
-            return math.inf
-        if self.radius != "auto":
-            check_number("radius", self.radius, above=0)
-            return float(self.radius)
-        if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
-            raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = self._loss_at_zero(trainer, training)
-        if not largest_loss > 0:
-            raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
-        regularizer = trainer.regularizer.bind(trainer.group_names)
-        return regularizer.norm_bound(largest_loss / trainer.strength, len(trainer.group_names))
+    def _validation_score(self, predictor: Predictor, examples: Sequence) -> float:
+        """How good a frozen model is on held-out examples, the larger the better: the share of labels it has right."""
+        right = total = 0
+        for x, y, _ in examples:
+            right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
+            total += len(x)
+        return right / total
 
-    def _loss_at_zero(self, trainer, training):
+    def _loss_at_zero(self, model: OnlineModel, training: Any) -> float:
         """Mean loss where all parameters are zero."""
+        trainer = model.trainer
         return training.mean(lambda n: trainer.loss.at_zero(trainer.structure, n))
-
-    def _rng(self):
-        state = self.random_state
-        if isinstance(state, np.random.RandomState):
-            return np.random.default_rng(state.randint(2**31 - 1))
-        return np.random.default_rng(state)
 
     # ---- what is learned ----------------------------------------------------------------------------------------
 
     @property
-    def predictor_(self):
+    def predictor_(self) -> Predictor:
         """The frozen, averaged model that predicts, a :class:`~omkl.online.Predictor`."""
         check_is_fitted(self)
-        return self._trainer.predictor()
+        return self.model_.predictor()
 
     @property
-    def kernel_weights_(self):
+    def kernel_weights_(self) -> dict[str, float]:
         """Weight of each regularized group by name, in [0, 1], summing to one: how MKL combines them."""
         check_is_fitted(self)
-        return self._trainer.kernel_weights()
+        return self.model_.kernel_weights()
 
-    def memory_usage(self):
+    def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
+        """The explicit features of the largest weights in the averaged model.
+
+        Parameters
+        ----------
+        n : int
+        group : str, optional
+            Only features of this group.
+
+        Returns
+        -------
+        list of dict
+            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not of a regressor), ``weight``;
+            largest first. Empty where the model holds no explicit features.
+        """
+        return self.model_.codec.top_features(self.predictor_, n, group)
+
+    def memory_usage(self) -> dict[str, int]:
         """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
-        return {
-            "training": int(sum(bank.nbytes for bank in self._trainer.banks)),
-            "prediction": int(self.predictor_.nbytes),
-        }
+        check_is_fitted(self)
+        return self.model_.memory_usage()
 
     # ---- model files --------------------------------------------------------------------------------------------
 
     #: Learned attributes beside the model's own, which a model file keeps where they are set.
     _plain_attributes = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
 
-    def save(self, path):
+    def save(self, path: str | PathLike) -> None:
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
 
         The file holds the whole training state, so that a loaded estimator can go on with ``partial_fit``. A random
@@ -241,100 +243,74 @@ class OnlineEstimator(BaseEstimator):
             If a part of the estimator cannot be saved. A previous file of this name is left as it was.
         """
         check_is_fitted(self)
-        write_archive(path, *self._packed(self._saved_parameters()))
-
-    def _packed(self, parameters):
-        """``(manifest, arrays)`` of a model file."""
         packer = Packer()
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         # equal models are equal files, however long they took
-        attributes["history_"] = [
-            {k: v for k, v in epoch.items() if not k.endswith("seconds")} for epoch in self.history_
-        ]
+        attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in self.history_]
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
-        described, own_arrays = self._describe(packer)
+        values, arrays = self._pack(packer)
+        parameters = self._saved_parameters()
         manifest = {
             "class": type(self).__name__,
             "version": version("omkl"),
             "parameters": {name: packer.pack(value, name) for name, value in parameters.items()},
             "attributes": packer.pack(attributes, "attributes"),
-            **described,
-            "strength": None if callable(self._trainer.strength) else self._trainer.strength,
-            "radius": packer.pack(self._trainer.radius, "radius"),
+            **values,
         }
-        return manifest, {**packer.arrays, **own_arrays, **self._trainer.state()}
+        write_archive(path, manifest, {**packer.arrays, **arrays})
 
-    def _saved_parameters(self):
+    def _saved_parameters(self) -> dict[str, Any]:
         """Parameters as a model file can hold them."""
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
 
-    def _describe(self, packer):
-        """``(manifest entries, arrays)`` of what the estimator knows beside parameters and the trainer's state."""
-        raise NotImplementedError
+    def _pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` of what is learned."""
+        values, arrays = self.model_.describe(packer)
+        return values, {**arrays, **self.model_.trainer.state()}
 
-    def _restore(self, manifest, arrays, unpacker):
-        """The inverse: an untrained trainer of the right shape, and all else."""
-        raise NotImplementedError
+    def _unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+        self._adopt(OnlineModel(self._codec(), self._settings()).unpack(values, arrays, unpacker))
 
     @classmethod
-    def _from_model(cls, manifest, arrays, unpacker):
+    def _from_model(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Any:
         estimator = cls(**{name: unpacker.unpack(value) for name, value in manifest["parameters"].items()})
-        estimator._restore(manifest, arrays, unpacker)
-        trainer = estimator._trainer
-        trainer.load_state(arrays)
-        if manifest["strength"] is not None:
-            trainer.strength = manifest["strength"]
-        trainer.radius = unpacker.unpack(manifest["radius"])
+        estimator._unpack(manifest, arrays, unpacker)
         for name, value in unpacker.unpack(manifest["attributes"]).items():
             setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
         return estimator
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "_trainer")
+
+def needs_probabilities(estimator: OnlineEstimator) -> bool:
+    """Whether potentials are log-probabilities; raises an AttributeError that says which loss makes them so."""
+    if estimator._settings().probabilistic:
+        return True
+    raise AttributeError(
+        f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={estimator.loss!r}.'
+    )
 
 
-class EarlyStopping:
-    """Callback: score held-out examples after every epoch, and stop when that has not improved for a while.
-
-    ``score(predictor, examples)`` is a number, the larger the better.
-    """
-
-    def __init__(self, examples, patience, score):
-        self.examples = examples
-        self.patience = patience
-        self.score = score
-        self.best_score = -np.inf
-        self.best_epoch = 0
-        self._best_state = None
-
-    def __call__(self, trainer, record):
-        score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
-        if score > self.best_score:
-            self.best_score, self.best_epoch = score, record["epoch"]
-            self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
-        return record["epoch"] - self.best_epoch >= self.patience
-
-    def state(self):
-        """What a checkpoint needs."""
-        return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state or {}
-
-    def load_state(self, values, arrays):
-        """The inverse of :meth:`state`."""
-        self.best_score, self.best_epoch = values["best_score"], values["best_epoch"]
-        self._best_state = arrays or None
-
-    def restore_best(self, trainer):
-        """Put the trainer back to where the held-out score was best."""
-        trainer.load_state(self._best_state)
+def generator(random_state: Any) -> np.random.Generator:
+    """The generator that ``random_state`` asks for."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    return np.random.default_rng(random_state)
 
 
-def check_number(name, value, above=-math.inf, below=math.inf, integer=False):
-    """Raise unless ``above < value < below``, finite, and a whole number where one is asked for."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_number or not above < value < below or (integer and value != int(value)):
-        kind = "a whole number" if integer else "a finite number"
-        bounds = f" > {above:g}" if above > -math.inf else ""
-        bounds += f" and < {below:g}" if below < math.inf else ""
-        raise InputError(f"{name} must be {kind}{bounds}, not {value!r}.")
+def _users_own(estimator: OnlineEstimator) -> dict[str, Any]:
+    """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
+    found: dict[str, Any] = {}
+    waiting = list(estimator.get_params(deep=False).values())
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, (list, tuple)):
+            waiting += value
+        elif hasattr(value, "parameters"):
+            found[type(value).__name__] = type(value)
+            waiting += value.parameters().values()
+        elif callable(value):
+            found[getattr(value, "__name__", "function")] = value
+    return found

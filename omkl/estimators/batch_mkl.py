@@ -1,14 +1,19 @@
 """What MKLClassifier and MKLRegressor share: kernels and targets in, certified expansions out."""
 
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin, clone
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import RegressorMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from omkl._components import resolve
-from omkl.batch import Expansion, Problem, Solver, regularization_path
+from omkl.batch import Expansion, Problem, Solution, Solver, regularization_path, smallest_c
+from omkl.batch.mkl.precision import rounding_of_storage
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -19,18 +24,24 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
-from omkl.kernels import LazyStack
+from omkl.kernels import KernelStack, LazyStack
+from omkl.kernels.checks import packed_bytes
+from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 PRECOMPUTED = "precomputed"
+#: Kernels of at most so many bytes in double precision are held in it, if dtype is "auto".
+SMALL = 2**26
+#: Part of the tolerance that the rounding of kernels in single precision may make up.
+ROUNDING_SHARE = 0.1
 
 
-class BatchMKL(CertifiedEstimator):
+class BatchMKL(TransformerMixin, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     def __init__(
         self, kernels=None, loss=None, regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, dtype="float32", approximate="auto", verbose=True,
+        fit_intercept=True, dtype="auto", approximate="auto", verbose=False,
     ):  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -46,155 +57,282 @@ class BatchMKL(CertifiedEstimator):
 
     _plain_attributes = (*CertifiedEstimator._plain_attributes, "kernel_weights_", "kernel_representations_")
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._precomputed
+        tags.input_tags.sparse = self.kernels is None or compares_sparse(self.kernels)
+        return tags
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernels, str) and self.kernels == PRECOMPUTED
+
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _resolve(self):
+    def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
         """The parts that the parameters name, checked."""
         loss = self._resolve_loss()
-        if self.dtype not in ("float32", "float64", np.float32, np.float64):
-            raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
+        if self.dtype not in ("auto", "float32", "float64", np.float32, np.float64):
+            raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
         if self.approximate not in ("auto", True, False):
             raise InputError(f'approximate must be "auto", True or False, not {self.approximate!r}.')
         solver = resolve(Solver, self.solver, "solver")
         spec = solver.natural_regularizer if self.regularizer is None else self.regularizer
         return loss, resolve(Regularizer, spec, "regularizer"), solver
 
-    def _read(self, X, y):
-        """The source of Gram matrices for these training inputs, and the targets as an array."""
-        if isinstance(self.kernels, str) and self.kernels == PRECOMPUTED:
+    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Where Gram matrices come from, targets and weights: of the samples whose weight is not 0."""
+        if self._precomputed:
             y = column_or_1d(y, warn=True)
-            source = GivenMatrices(X, len(y))
+            weights = _checked_weights(sample_weight, len(y))
+            source = GivenMatrices(X, len(y), None if weights.all() else np.flatnonzero(weights))
         else:
             numeric = isinstance(self, RegressorMixin)
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C", y_numeric=numeric)
+            weights = _checked_weights(sample_weight, len(y))
+            X = X if weights.all() else X[weights > 0]
             names = getattr(self, "feature_names_in_", None)
             source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X, names)
-        return source, y
+        return source, y[weights > 0], weights[weights > 0]
 
-    def _stack(self, source, client):
-        dtype = np.dtype(self.dtype)
+    def _stack(self, source: Any, dtype: Any, client: Any) -> KernelStack:
         return source.stack(dtype, self.approximate) if client is None else source.distributed_stack(dtype, client)
 
-    def _solve(self, source, targets, client):
+    def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
-        loss, regularizer, solver = self._resolve()
-        models, duals, history, weights, gaps, iterations = [], [], [], [], [], []
-        stack = self._stack(source, client)
-        for rows, target in targets:
-            kernels = stack if rows is None else _restricted(stack, rows)
-            problem = Problem(kernels, target, loss, regularizer, float(self.C), self.fit_intercept)
-            with GapProgress(self.verbose, "kernels") as progress:
-                solution = solver.solve(problem, self.tol, self.max_iter, on_iteration=progress)
-            self._warn_above_tolerance(solution.certificate.gap, solution.n_iter)
-            models.append(solution.model)
-            duals.append(solution.certificate.rho)
-            history.append(solution.history)
-            weights.append(_shares(regularizer.kernel_weights(solution.certificate.norms)))
-            gaps.append(solution.certificate.gap)
-            iterations.append(solution.n_iter)
-        self._source, self._models, self._rows = source, models, [rows for rows, _ in targets]
-        self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
-        self.dual_variables_, self.history_ = duals, history
-        self.kernel_weights_ = dict(zip(source.names, np.mean(weights, axis=0).tolist()))
-        self.kernel_representations_ = source.representations
-        self.dual_gap_ = max(gaps)
-        self.n_iter_ = max(iterations)
+        solve = self._resolve()[2].solve
 
-    def path(self, X, y, C=20, client=None):
-        """Solve for a sequence of strengths, each from the solution of the one before.
+        def solved(problem: Problem, start: Any) -> Solution:
+            with GapProgress(self.verbose, "kernels") as progress:
+                return solve(problem, self.tol, self.max_iter, start, progress)
+
+        solutions = self._in_precision(source, targets, weights, client, solved, lambda solution: [solution])
+        self._learn(source, targets, solutions)
+        self._warn(source, solutions)
+
+    def _in_precision(
+        self, source: Any, targets: list, weights: np.ndarray, client: Any, solve: Callable, solutions_of: Callable
+    ) -> list:
+        """Results of ``solve(problem, start)``, in the precision that their tolerance needs."""
+        n, automatic = source.n_samples, str(self.dtype) == "auto"
+        small = packed_bytes(len(source.names), n, np.float64) <= SMALL
+        dtype = np.dtype(np.float64 if small else np.float32) if automatic else np.dtype(self.dtype)
+        while True:
+            stack, results = self._stack(source, dtype, client), []
+            loss, regularizer, _ = self._resolve()
+            regularizer = regularizer.bind(source.names)
+            for rows, target in targets:
+                kernels, own = (stack, weights) if rows is None else (_restricted(stack, rows), weights[rows])
+                problem = Problem(kernels, target, loss, regularizer, float(self.C), bool(self.fit_intercept), own)
+                results.append(solve(problem, None))
+                if dtype == np.float32 and source.rounds:
+                    error = max(rounding_of_storage(problem, solution) for solution in solutions_of(results[-1]))
+                    if error > ROUNDING_SHARE * self.tol:
+                        break
+            else:
+                return results
+            if not automatic:
+                warnings.warn(
+                    f"In single precision kernels are rounded so that the duality gap may be off by {error:.1g}: it is "
+                    'that of the rounded kernels. Choose dtype="float64".',
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+                source.rounds = False
+                continue
+            dtype = np.dtype(np.float64)
+
+    def _learn(self, source: Any, targets: list, solutions: list[Solution]) -> None:
+        """Set what is learned from the solutions of all binary problems."""
+        regularizer = self._resolve()[1].bind(source.names)
+        self._source, self._rows = source, [rows for rows, _ in targets]
+        self._models = [solution.model for solution in solutions]
+        self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
+        self.dual_variables_ = [solution.certificate.rho for solution in solutions]
+        several = len(solutions) > 1
+        self.history_ = [
+            {"problem": p, **record} if several else record
+            for p, solution in enumerate(solutions) for record in solution.history
+        ]  # fmt: skip
+        weights = np.mean([_weights(regularizer, solution) for solution in solutions], axis=0)
+        self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
+        self.kernel_representations_ = source.representations
+        self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
+        self.n_iter_ = max(solution.n_iter for solution in solutions)
+
+    def _warn(self, source: Any, solutions: list[Solution]) -> None:
+        """One line each: about a gap above the tolerance, and about a C that leaves out all kernels, or none."""
+        if any(not solution.certificate.proves(self.tol) for solution in solutions):
+            warnings.warn(
+                f"Stopped at a relative duality gap of {self.dual_gap_:.2g} after {self.n_iter_} iterations, "
+                + (
+                    f"above tol={self.tol:g}: raise max_iter, or tol."
+                    if self.dual_gap_ > 0
+                    else "which proves nothing: scale the kernels."
+                ),
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        n_active, n_kernels = len(self._active), len(source.names)
+        if n_active == 0 and any(np.any(solution.certificate.rho) for solution in solutions):
+            warnings.warn(f"No kernel is in the model at C={self.C:g}: raise C.", UserWarning, stacklevel=4)
+        elif n_active == n_kernels > 2 and self.regularizer is None and self.C == 1.0 and self._resolve()[1].is_sparse:
+            warnings.warn(
+                f"All {n_kernels} kernels are in the model at C=1: lower C to leave some out.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def path(
+        self,
+        X: Any,
+        y: ArrayLike,
+        C: int | ArrayLike = 20,
+        sample_weight: ArrayLike | None = None,
+        *,
+        client: Any = None,
+    ) -> list[dict[str, Any]]:
+        """Solve for a sequence of C, each from the solution of the one before.
 
         Parameters
         ----------
-        X, y
-            As for :meth:`fit`; two classes.
-        C : int or array
-            The strengths; a number of them is spread evenly in the logarithm over three decades below the smallest
-            strength at which no kernel is active under the block 1-norm.
-        client
+        X, y, sample_weight, client
             As for :meth:`fit`.
+        C : int or array
+            Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at
+            which no kernel is active under the block 1-norm.
 
         Returns
         -------
         list of dict
-            For each strength, from the largest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active``
-            (number of kernels), ``dual_gap`` (relative), ``objective``, ``intercept``, ``n_iter``, ``seconds``.
+            For each C, from the smallest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active`` (number of
+            kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: an estimator as
+            :meth:`fit` would return it at this C.
         """
         # what is fitted stays as it is
-        return clone(self)._path(X, y, C, client)
+        return list(clone(self)._path(X, y, C, sample_weight, client))
 
-    def _path(self, X, y, C, client):
-        loss, regularizer, solver = self._resolve()
-        source, y = self._read(X, y)
-        targets = self._targets(y)
-        if len(targets) > 1:
-            raise InputError(
-                f"A path is for two classes, but y holds {len(self.classes_)}: choose one against the rest."
-            )
-        ((_, target),) = targets
-        problem = Problem(self._stack(source, client), target, loss, regularizer, 1.0, self.fit_intercept)
-        points = list(regularization_path(solver, problem, C, self.tol, self.max_iter))
-        worst = max((point.solution for point in points), key=lambda solution: solution.certificate.gap)
-        self._warn_above_tolerance(worst.certificate.gap, worst.n_iter)
-        return [self._record(point, regularizer) for point in points]
+    def _path(self, X: Any, y: ArrayLike, C: Any, sample_weight: ArrayLike | None, client: Any) -> Iterator[dict]:
+        self._resolve()
+        source, y, weights = self._read(X, y, sample_weight)
+        targets, weights = self._targets(y, weights)
+        solver = self._resolve()[2]
+        number = isinstance(C, (int, np.integer)) and C >= 1
 
-    @staticmethod
-    def _record(point, regularizer):
-        solution, certificate = point.solution, point.solution.certificate
-        return {
-            "C": point.strength,
-            "kernel_weights": _shares(regularizer.kernel_weights(certificate.norms) * (certificate.norms > 0)),
-            "active": len(solution.model.active),
-            "dual_gap": certificate.gap,
-            "objective": certificate.primal,
-            "intercept": solution.model.intercept,
-            "n_iter": solution.n_iter,
-            "seconds": point.seconds,
-            "model": solution.model,
-        }
+        def solved(problem: Problem, start: Any) -> list:
+            first = smallest_c(problem) if number else None
+            grid = np.geomspace(first, 1e3 * first, C) if number and len(targets) == 1 else C
+            return list(regularization_path(solver, problem, grid, self.tol, self.max_iter))
 
-    def _warn_above_tolerance(self, gap, n_iter):
-        if gap > self.tol:
-            warnings.warn(
-                f"Stopped at a relative duality gap of {gap:.2g} after {n_iter} iterations, above tol={self.tol:g}: "
-                "raise max_iter, or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        if number and len(targets) > 1:
+            firsts = self._in_precision(source, targets, weights, client, lambda p, _: smallest_c(p), lambda _: [])
+            C = np.geomspace(min(firsts), 1e3 * min(firsts), C)
+        paths = self._in_precision(
+            source, targets, weights, client, solved, lambda points: [point.solution for point in points]
+        )
+        for points in zip(*paths):
+            model = clone(self).set_params(C=points[0].strength)
+            for name in ("classes_", "n_features_in_", "feature_names_in_"):
+                if hasattr(self, name):
+                    setattr(model, name, getattr(self, name))
+            solutions = [point.solution for point in points]
+            model._learn(source, targets, solutions)
+            yield {
+                "C": points[0].strength,
+                "kernel_weights": np.array(list(model.kernel_weights_.values())),
+                "active": model.n_active_,
+                "dual_gap": model.dual_gap_,
+                "objective": sum(solution.certificate.primal for solution in solutions),
+                "n_iter": model.n_iter_,
+                "seconds": sum(point.seconds for point in points),
+                "model": model,
+            }
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def _outputs(self, X):
-        """Predictions of every problem's model, (n, P): only kernels that are active are computed."""
+    def _checked(self, X: Any) -> Any:
+        """Inputs of a prediction: an array, or Gram matrices."""
         check_is_fitted(self)
         if isinstance(self._source, ArrayKernels):
             X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
+            # between sparse and dense rows kernels have no values
+            if sparse.issparse(self._source.X) != sparse.issparse(X):
+                X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+            return X
+        return self._source.of_prediction(X)
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """Predictions of every problem's model, (n, P): only kernels that are active are computed."""
+        X = self._checked(X)
         outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
         for block, parts in self._source.blocks(X, self._active):
             for part, weights in zip(parts, self._weights):
                 outputs[block] += part @ weights
         return outputs
 
-    def _coefficients(self, m):
+    def transform(self, X: Any) -> np.ndarray:
+        """The combined Gram matrix of samples against the training samples, (n, N).
+
+        It is the sum of all kernels times their ``kernel_weights_``: a precomputed kernel for other estimators.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), or with ``kernels="precomputed"`` matrices (n, N)
+        """
+        X = self._checked(X)
+        weights = np.array(list(self.kernel_weights_.values()))
+        active = np.flatnonzero(weights)
+        total = np.zeros((self._source.n_rows(X), self._source.n_samples))
+        for block, parts in self._source.blocks(X, active):
+            for m, part in zip(active, parts):
+                values = part if m not in self._source.ranks else part @ self._source.training_features(m).T
+                total[block] += weights[m] * values
+        return total
+
+    def as_kernel(self) -> Callable[[ArrayLike, ArrayLike], np.ndarray]:
+        """The learned kernel as a function of two arrays (n, d) and (m, d): (n, m), as ``SVC(kernel=...)`` takes.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If kernels were given as matrices: then there is no function; see :meth:`transform`.
+        """
+        check_is_fitted(self)
+        if not isinstance(self._source, ArrayKernels):
+            raise InputError('A kernel learned from matrices is no function of samples: use "transform".')
+        weights = np.array(list(self.kernel_weights_.values()))
+        active = np.flatnonzero(weights)
+
+        def kernel(X: ArrayLike, Y: ArrayLike) -> np.ndarray:
+            X, Y = (np.ascontiguousarray(array, dtype=np.float64) for array in (X, Y))
+            total = np.zeros((len(X), len(Y)))
+            for m, values in zip(active, self._source.values(X, Y, active)):
+                total += weights[m] * values
+            return total
+
+        return kernel
+
+    def _coefficients(self, m: int) -> np.ndarray:
         """Dual coefficients of one kernel in all models: (N, P)."""
         dense = np.zeros((self._source.n_samples, len(self._models)))
         for p, (model, rows) in enumerate(zip(self._models, self._rows)):
-            place = np.searchsorted(model.active, m)
-            if place < len(model.active) and model.active[place] == m:
-                dense[slice(None) if rows is None else rows, p] = model.coefficients[place]
+            index = np.searchsorted(model.active, m)
+            if index < len(model.active) and model.active[index] == m:
+                dense[slice(None) if rows is None else rows, p] = model.coefficients[index]
         return dense
 
     @property
-    def _active(self):
+    def _active(self) -> np.ndarray:
         """Kernels that are active in any of the models."""
         return np.unique(np.concatenate([model.active for model in self._models]))
 
     @property
-    def n_active_(self):
+    def n_active_(self) -> int:
         """Number of kernels that prediction needs."""
         return len(self._active)
 
     @property
-    def dual_coef_(self):
+    def dual_coef_(self) -> np.ndarray:
         r"""The :math:`\alpha_m` of the representer theorem: (M, N); (P, M, N) for P binary problems."""
         check_is_fitted(self)
         dense = np.zeros((len(self._models), len(self._source.names), self._source.n_samples))
@@ -203,18 +341,13 @@ class BatchMKL(CertifiedEstimator):
         return dense[0] if len(dense) == 1 else dense
 
     @property
-    def intercept_(self):
+    def intercept_(self) -> np.ndarray:
         """The constant of each model, (P,)."""
         check_is_fitted(self)
         return np.array([model.intercept for model in self._models])
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_models")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.kernels is None or compares_sparse(self.kernels)
-        return tags
 
     # ---- model files --------------------------------------------------------------------------------------------
 
@@ -240,14 +373,32 @@ class BatchMKL(CertifiedEstimator):
         ]
 
 
-def _restricted(stack, samples):
+def _checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> np.ndarray:
+    """Sample weights, (N,): 1 where none are given."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must hold numbers.") from None
+    weights = np.full(n_samples, weights) if weights.ndim == 0 else weights
+    if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError(f"sample_weight must be {n_samples} finite numbers >= 0.")
+    if not weights.any():
+        raise InputError("All sample weights are zero: there is nothing to learn from.")
+    return weights
+
+
+def _restricted(stack: KernelStack, samples: np.ndarray) -> KernelStack:
     """The kernels on the samples of two classes."""
     if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
         raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
     return stack.restricted(samples)
 
 
-def _shares(weights):
-    """Weights >= 0 scaled to sum to one; all 0 stay 0."""
+def _weights(regularizer: Regularizer, solution: Solution) -> np.ndarray:
+    """Kernel weights of a solution, 0 where a kernel is not in it, scaled to sum to one; all 0 stay 0."""
+    norms = solution.certificate.norms
+    weights = regularizer.kernel_weights(norms) * (norms > 0)
     total = weights.sum()
     return weights / total if total > 0 else weights

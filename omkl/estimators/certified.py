@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from omkl._archive import write_archive
+from omkl._checks import check_number
 from omkl._components import resolve
-from omkl.estimators.base import check_number
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.persistence import Packer

@@ -36,6 +36,25 @@ class BatchClassifier(ScoringClassifier):
         positive = range(len(self.classes_)) if len(self.classes_) > 2 else [1]
         return [np.where(codes == k, 1.0, -1.0) for k in positive]
 
+    def _times_class_weights(self, codes: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray | None:
+        """Sample weights > 0 times the weights of the classes, as scikit-learn's ``class_weight`` means it.
+
+        "balanced" gives every class the same sum of weights.
+        """
+        if self.class_weight is None:
+            return sample_weight
+        weights = np.ones(len(codes)) if sample_weight is None else sample_weight
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            sums = np.bincount(codes, weights)
+            of_classes = weights.sum() / (len(sums) * sums)
+        elif isinstance(self.class_weight, dict):
+            of_classes = np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()], np.float64)
+        else:
+            raise InputError(f'class_weight must be None, "balanced" or a dict, not {self.class_weight!r}.')
+        if not np.isfinite(of_classes).all() or (of_classes <= 0).any():
+            raise InputError("class_weight must hold finite numbers > 0.")
+        return of_classes[codes] * weights
+
     def _is_probabilistic(self):
         return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
 

@@ -1,19 +1,25 @@
 """OnlineMKLClassifier: one label for one input, on the same trainer as the sequence labeler."""
 
+from typing import Any
+
 import numpy as np
+from sklearn.metrics import accuracy_score
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from omkl.estimators.base import is_probabilistic
+from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
-from omkl.estimators.runs import running_options
-from omkl.estimators.single import SingleOutputEstimator
-from omkl.estimators.streaming import as_stream, refuse_for_stream
-from omkl.structures import Binary, Multiclass
+from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.labels import is_missing
+from omkl.estimators.outputs import ClassOutputs
+from omkl.estimators.rows import read_rows, row_potentials
+from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
+from omkl.estimators.token_codec import TokenCodec, TokenData
+from omkl.exceptions import InputError
 
 
-class OnlineMKLClassifier(ScoringClassifier, SingleOutputEstimator):
+class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
     """Classifier whose combination of kernels is learned online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
@@ -27,6 +33,8 @@ class OnlineMKLClassifier(ScoringClassifier, SingleOutputEstimator):
     loss, regularizer, C, epochs, method, eta0, schedule, average, radius, early_stopping, validation_fraction, \
 n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, as in scikit-learn; "balanced" is for ``fit`` on data that are all at hand.
     cost : array of shape (K, K), optional
         ``cost[gold, predicted]`` in the order of ``classes_``, for three classes and more.
     fit_intercept : bool
@@ -56,22 +64,44 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     """
 
     def __init__(
-        self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
-        schedule=None, average="quadratic", fit_intercept=True, cost=None, radius=None, shuffle=True,
-        early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None, budget=None,
-        budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
-    ):  # fmt: skip
-        super().__init__(
-            kernels, loss, regularizer, C, epochs, method, eta0, schedule, average, fit_intercept, radius, shuffle,
-            early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size,
-            dtype, callbacks, verbose, random_state,
-        )  # fmt: skip
+        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
+        class_weight: Any = None, fit_intercept: bool = True, cost: Any = None, radius: float | str | None = None,
+        shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5, n_examples: float | None = None, budget: int | None = None,
+        budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto", callbacks: Any = None,
+        verbose: bool = False, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
         self.cost = cost
+        self.radius = radius
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_examples = n_examples
+        self.budget = budget
+        self.budget_maintenance = budget_maintenance
+        self.cache_size = cache_size
+        self.dtype = dtype
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
 
     def fit(
-        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False,
-        client=None, shards=None,
-    ):  # fmt: skip
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, classes: Any = None, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> "OnlineMKLClassifier":  # fmt: skip
         """Train from scratch.
 
         Parameters
@@ -97,14 +127,13 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
-        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
-        stream = as_stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._fit_stream(stream, {"classes": classes}, running)
-        return self._fit_arrays(X, y, _declared(classes), sample_weight, running)
+        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        running |= {"client": client, "shards": shards}
+        return self._fit(X, y, sample_weight, running, classes=_declared(classes))
 
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> "OnlineMKLClassifier":
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model its classes, from the first call.
@@ -121,32 +150,50 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         -------
         self
         """
-        stream = as_stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._partial_fit_stream(stream, {"classes": classes})
-        return self._partial_fit_arrays(X, y, _declared(classes), sample_weight)
+        return self._partial_fit(X, y, sample_weight, classes=_declared(classes))
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> np.ndarray:
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
-        unary = self._potentials(X)
+        unary = row_potentials(self, X)
         return unary[:, 0] if unary.shape[1] == 1 else unary
 
-    @available_if(is_probabilistic)
-    def predict_proba(self, X):
+    @available_if(needs_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, (n, K). Only for ``loss="crf"``."""
         scores = self.decision_function(X)
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
-    def _checked_targets(self, y):
-        check_classification_targets(y)
-        return y
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy in [0, 1]; of a stream, which brings its labels along, without holding it."""
+        right = total = 0.0
+        for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
+            predicted = self.predict(block.X)
+            size = float(len(predicted) if block.sample_weight is None else np.sum(block.sample_weight))
+            right += size * accuracy_score(block.y, predicted, sample_weight=block.sample_weight)
+            total += size
+        return right / total
 
-    def _structure(self, labels):
-        binary = len(labels) == 2 and self.cost is None and not labels.grows
-        return Binary() if binary else Multiclass(len(labels), self.cost)
+    def _codec(self, classes: Any = None) -> TokenCodec:
+        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, classes), self)
+
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+        return read_rows(self, block, _checked_classes, first, whole, self.class_weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernels)
+        return tags
 
 
-def _declared(classes):
+def _checked_classes(y: np.ndarray) -> np.ndarray:
+    if y.dtype == object:
+        for i, label in enumerate(y):
+            if is_missing(label):
+                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
+    check_classification_targets(y)
+    return y
+
+
+def _declared(classes: Any) -> Any:
     """Classes as labels of Python."""
     return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()

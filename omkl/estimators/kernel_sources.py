@@ -1,7 +1,7 @@
 """Where the Gram matrices of a batch estimator come from: kernels on the rows of an array, or matrices given."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -9,7 +9,7 @@ from scipy import sparse
 from omkl.estimators.encoding import KernelSpecs, named_kernels
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
-from omkl.kernels import Gaussian, PackedStack
+from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, Vectors
 from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.gram import cross_matrices, row_blocks
@@ -27,6 +27,9 @@ class ArrayKernels:
     columns : sequence of str, optional
         What the columns are called.
     """
+
+    #: Storage in single precision rounds them.
+    rounds = True
 
     def __init__(self, specs, X: Vectors, columns: Sequence[str] | None = None):
         named = named_kernels(specs)
@@ -77,6 +80,20 @@ class ArrayKernels:
         blocks = row_blocks(self.n_samples, self.ranks[m], np.float64)
         return sum(self._features(self.X[block], m).T @ coefficients[block] for block in blocks)
 
+    def training_features(self, m: int) -> np.ndarray:
+        """Features of the training samples, (N, r), of a kernel that is held as a factor."""
+        if self.X is None:
+            raise InputError(
+                "The model file holds no training inputs: fit the model, and call this before it is saved."
+            )
+        return self._features(self.X, m)
+
+    def values(self, X: np.ndarray, Y: np.ndarray, active: np.ndarray) -> Iterator[np.ndarray]:
+        """Values of the kernels ``active`` between two arrays, as the kernels are held."""
+        between = self._between(X, Y, [m for m in active if m not in self.ranks])
+        for m in active:
+            yield self._features(X, m) @ self._features(Y, m).T if m in self.ranks else next(between)
+
     def _features(self, X, m):
         return self.kernels[m].features(_columns(X, self.kernels[m]))
 
@@ -119,25 +136,29 @@ class GivenMatrices:
 
     Parameters
     ----------
-    grams : sequence of M arrays of shape (N, N), or one array of shape (M, N, N)
-    n_samples : int
-        The number N of targets.
+    grams : mapping, sequence or array
+        What :class:`~omkl.kernels.GramMatrices` takes, of training samples.
+    n_given : int
+        The number of targets.
+    kept : int array of shape (N,), optional
+        The samples to learn from; all by default.
     """
 
     #: None is a factor.
     ranks: ClassVar[dict] = {}
 
-    def __init__(self, grams, n_samples):
-        self.matrices = grams
-        self.n_samples = n_samples
-        if not hasattr(grams, "__len__") or len(grams) == 0 or np.shape(grams[0]) != (n_samples, n_samples):
-            shape = np.shape(grams[0]) if hasattr(grams, "__len__") and len(grams) else None
+    def __init__(self, grams: Any, n_given: int, kept: np.ndarray | None = None):
+        grams = GramMatrices(grams)
+        if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
             raise InputError(
-                f"Precomputed kernels must be a list of M arrays ({n_samples}, {n_samples}), or one array "
-                f"(M, {n_samples}, {n_samples}), for {n_samples} targets; the first has shape {shape}."
+                f"Precomputed kernels must be matrices ({n_given}, {n_given}) for {n_given} targets, in a dict, a list "
+                f"or one array ({n_given}, {n_given}, M), not {grams.shape[:2]}."
             )
-        self.names = [f"kernel {m}" for m in range(len(grams))]
+        self.names, self.n_given, self.kept = grams.names, n_given, kept
+        self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
+        self.n_samples = n_given if kept is None else len(kept)
         self.representations = dict.fromkeys(self.names, "dense")
+        self.rounds = any(matrix.dtype != np.float32 for matrix in self.matrices)
 
     def distributed_stack(self, dtype, client):
         """The matrices, checked and packed, on the workers of a Dask client."""
@@ -149,30 +170,30 @@ class GivenMatrices:
         """The matrices, checked and packed."""
         return PackedStack.from_grams(self.matrices, dtype)
 
-    def n_rows(self, matrices):
-        """Number of samples to predict."""
-        if len(matrices) != len(self.names):
+    def of_prediction(self, grams: Any) -> GramMatrices:
+        """Matrices of test against training samples, in the order of the kernels."""
+        if isinstance(grams, Mapping):
+            grams = {name: grams.get(name) for name in self.names}
+        grams = GramMatrices(grams)
+        if grams.shape[1:] != (self.n_given, len(self.names)):
             raise InputError(
-                f"There are {len(matrices)} matrices, but the model was trained on {len(self.names)}: give one array "
-                "(n, N) a kernel, of test against training samples; None where the kernel is not active."
+                f"The model was trained on {len(self.names)} matrices of {self.n_given} samples, but this is an array "
+                f"{grams.shape}: give the values (n, {self.n_given}) between test and training samples, one matrix a "
+                "kernel; None where the kernel is not active."
             )
-        given = [np.shape(matrix)[0] for matrix in matrices if matrix is not None]
-        if not given or min(given) != max(given):
-            raise InputError("The matrices of a prediction must have the same number of rows, and not all be None.")
-        return given[0]
+        return grams
 
-    def blocks(self, matrices, active):
+    def n_rows(self, grams: GramMatrices) -> int:
+        """Number of samples to predict."""
+        return len(grams)
+
+    def blocks(self, grams, active):
         """The values of test samples against training samples, as the user gives them; inactive ones may be None."""
-        chosen = {}
-        for m in active:
-            matrix = np.asarray(matrices[m], dtype=np.float64)
-            if matrix.ndim != 2 or matrix.shape[1] != self.n_samples:
-                raise InputError(
-                    f"The matrix of {self.names[m]} has shape {matrix.shape}, not (n, {self.n_samples}): give its "
-                    "values between test and training samples."
-                )
-            chosen[m] = matrix
-        yield slice(None), chosen.values()
+        missing = [self.names[m] for m in active if grams.matrices[m] is None]
+        if missing:
+            raise InputError(f"The kernel {missing[0]!r} is in the model: give its matrix.")
+        columns = slice(None) if self.kept is None else self.kept
+        yield slice(None), [np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active]
 
     def weights(self, m, coefficients):
         """The dual coefficients (N, P) themselves."""
@@ -180,14 +201,16 @@ class GivenMatrices:
 
     def pack(self, packer, active):
         """What prediction needs, as JSON values: the matrices themselves are not."""
-        return {"n_kernels": len(self.names), "n_samples": self.n_samples}
+        kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
+        return {"names": self.names, "n_samples": self.n_samples, "n_given": self.n_given, "kept": kept}
 
     @classmethod
     def unpack(cls, packed, unpacker):
         """The inverse of :meth:`pack`; what is unpacked predicts, and cannot train."""
         source = object.__new__(cls)
-        source.matrices, source.n_samples = None, packed["n_samples"]
-        source.names = [f"kernel {m}" for m in range(packed["n_kernels"])]
+        source.matrices, source.names = None, list(packed["names"])
+        source.n_samples, source.n_given = packed["n_samples"], packed["n_given"]
+        source.kept = None if packed["kept"] is None else unpacker.unpack(packed["kept"])
         return source
 
 
@@ -226,6 +249,6 @@ def _refuse_dense(names, kernels):
 
 def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none."""
-    width = Gaussian().fit(X).width_
+    width = float(Gaussian().fit(X).width_)
     scales = {f"gaussian:{factor:g} x median": Gaussian(factor * width) for factor in (0.1, 0.3, 1.0, 3.0, 10.0)}
     return {"linear": "linear", "quadratic": "quadratic", **scales}

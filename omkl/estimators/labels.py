@@ -1,11 +1,13 @@
 """What outputs are: labels of any hashable kind and their indices, or numbers and the level they are counted from."""
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.persistence import check_labels
+from omkl.persistence import Packer, Unpacker, check_labels
 
 
 class Labels:
@@ -19,13 +21,14 @@ class Labels:
         Whether labels may be added later; they come after the others.
     """
 
-    def __init__(self, seen, grows=False):
+    def __init__(self, seen: Iterable, grows: bool = False) -> None:
         try:
             distinct = list(dict.fromkeys(seen))
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
-        if any(isinstance(label, float) and label != label for label in distinct):
-            raise InputError("A label is nan: give every token a label.")
+        for label in distinct:
+            if is_missing(label):
+                raise InputError(f"A label is {label!r}: give every example a label, or leave it out.")
         if not grows:
             with suppress(TypeError):
                 distinct.sort()
@@ -33,17 +36,17 @@ class Labels:
         self.members = distinct
         self._index = {label: k for k, label in enumerate(distinct)}
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.members)
 
-    def add(self, labels):
+    def add(self, labels: Iterable) -> int:
         """Take in labels that are not known yet; returns how many there are."""
         new = [label for label in Labels(labels).members if label not in self._index]
         self._index.update({label: len(self.members) + k for k, label in enumerate(new)})
         self.members += new
         return len(new)
 
-    def as_array(self):
+    def as_array(self) -> np.ndarray:
         """The labels as an array: of their own kind where they share one, of objects otherwise."""
         if len({type(label) for label in self.members}) == 1 and isinstance(self.members[0], (str, int, float, bool)):
             return np.array(self.members)
@@ -51,7 +54,7 @@ class Labels:
         array[:] = self.members
         return array
 
-    def encode(self, labels, advice):
+    def encode(self, labels: Iterable, advice: str) -> np.ndarray:
         """Index of each label; an unknown one is an error that ends with ``advice``."""
         try:
             return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
@@ -60,21 +63,21 @@ class Labels:
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
 
-    def learned(self):
+    def learned(self) -> dict[str, Any]:
         """What an estimator shows of it, by name."""
         return {"classes_": self.as_array()}
 
-    def columns(self, n_outputs):
+    def columns(self, n_outputs: int) -> list[dict[str, Any]]:
         """What each column of potentials stands for, as an entry of a record; a single one scores the second label."""
         return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
 
-    def pack(self, packer):
+    def pack(self, packer: Packer) -> dict[str, Any]:
         """Entries of a model file's manifest."""
         check_labels(self.members)
         return {"labels": packer.pack(self.members, "y"), "labels_grow": self.grows}
 
     @classmethod
-    def unpack(cls, manifest, unpacker):
+    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
         """The inverse of :meth:`pack`."""
         return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
 
@@ -90,39 +93,44 @@ class Targets:
 
     grows = False
 
-    def __init__(self, level):
+    def __init__(self, level: float) -> None:
         self.level = float(level)
 
     @classmethod
-    def around_median(cls, y, weights=None):
+    def around_median(cls, y: Any, weights: np.ndarray | None = None) -> "Targets":
         """Counted from the (weighted) median: in the middle of the targets, and no outlier moves it."""
         order = np.argsort(y, kind="stable")
         masses = np.cumsum(np.ones(len(y)) if weights is None else weights[order])
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
-    def encode(self, y, advice):
+    def encode(self, y: Sequence, advice: str) -> np.ndarray:
         """Targets as the trainer takes them."""
         return np.asarray(y, dtype=np.float64) - self.level
 
-    def learned(self):
+    def learned(self) -> dict[str, Any]:
         """What an estimator shows of it, by name."""
         return {"level_": self.level}
 
-    def columns(self, n_outputs):
+    def columns(self, n_outputs: int) -> list[dict[str, Any]]:
         """The one column of potentials needs no name."""
         return [{}]
 
-    def pack(self, packer):
+    def pack(self, packer: Packer) -> dict[str, Any]:
         """Entries of a model file's manifest."""
         return {"level": self.level}
 
     @classmethod
-    def unpack(cls, manifest, unpacker):
+    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
         """The inverse of :meth:`pack`."""
         return cls(manifest["level"])
 
 
-def flat_labels(y, lengths):
+def is_missing(label: Any) -> bool:
+    """Whether something stands for no label: None, a nan of any kind, pandas' NA and NaT."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
+
+
+def flat_labels(y: Any, lengths: np.ndarray) -> list:
     """Labels of all tokens in one list, checked against the lengths of the sequences they belong to."""
     if not hasattr(y, "__len__") or isinstance(y, (str, bytes, dict)):
         raise InputError("y must be a list of sequences of labels, one for each sequence of X.")

@@ -2,8 +2,10 @@
 
 import warnings
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import _ovr_decision_function
 
@@ -21,15 +23,14 @@ class MKLClassifier(BatchClassifier, BatchMKL):
     ----------
     kernels : list, dict, "precomputed" or None
         Kernels on the rows of X as strings or objects (``"gaussian:sigma2=5"``, ``Gaussian(5, on=slice(0, 3))``), with
-        names if it is a dict; "precomputed" where X is Gram matrices: a list of M arrays (N, N), or one (M, N, N)
-        array. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by Fourier features,
-        ``"chi2:features=500"`` by the Nyström method. None takes linear, quadratic and Gaussian kernels of five widths.
+        names if it is a dict; "precomputed" where X is Gram matrices. ``"gaussian:sigma2=5,features=2000"``
+        approximates a kernel by Fourier features, ``"chi2:features=500"`` by the Nyström method. None takes linear,
+        quadratic and Gaussian kernels of five widths.
     loss : {"logistic", "hinge", "squared-hinge"} or PointwiseLoss
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
-        The function :math:`\psi` of the norms. "block1" is sparse, "uniform" keeps all kernels alike; "mkl" is the
-        squared block 1-norm of online MKL, which "spicy" solves as SimpleMKL and its relatives do. None
-        takes what the solver is for: "block1" for most, "mkl" for these, "elastic-net" for "one-step",
-        "elastic-net-weights" for "gmkl".
+        The function :math:`\psi` of the norms. "mkl" is the squared block 1-norm of online MKL, with which a model
+        scales with the targets, whatever their unit; "block1" is sparser, "uniform" keeps all kernels alike. None is
+        "elastic-net" for the solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for its own, else "mkl".
     C : float > 0
         Weight of the losses: the larger, the closer the fit, as in scikit-learn's SVC.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
@@ -43,8 +44,11 @@ class MKLClassifier(BatchClassifier, BatchMKL):
         Whether there is a constant b, which is not regularized.
     multiclass : {"ovr", "ovo"}
         How more than two classes are split into binary problems: each against the rest, or each pair.
-    dtype : {"float32", "float64"}
-        How Gram matrices are stored; sums are in float64 always. A gap below about 1e-5 needs "float64".
+    class_weight : None, "balanced" or dict
+        Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
+    dtype : {"auto", "float32", "float64"}
+        How Gram matrices are stored; sums are in float64 always. "auto" takes double precision where that is 64 MiB at
+        most, or where rounding in single precision could falsify the duality gap by a tenth of ``tol``.
     approximate : {"auto", True, False}
         What becomes of kernels that do not fit into memory: True replaces them by Nyström approximations on at most
         500 landmarks, with a warning that says how much these leave out; False computes them anew in every pass;
@@ -72,8 +76,9 @@ class MKLClassifier(BatchClassifier, BatchMKL):
     dual_variables_ : list of arrays
         For each binary problem the dual feasible :math:`\\rho` whose value bounds the optimum from below: with
         ``dual_coef_`` and ``intercept_`` all that is needed to verify ``dual_gap_``. Not kept in model files.
-    history_ : list of list of dict
-        For each binary problem a record an iteration; see :class:`omkl.batch.Solution`.
+    history_ : list of dict
+        A flat record an iteration, see :class:`omkl.batch.GapMonitor`; of several binary problems one after the other,
+        with ``problem`` (from 0).
 
     References
     ----------
@@ -89,21 +94,29 @@ class MKLClassifier(BatchClassifier, BatchMKL):
     """
 
     def __init__(
-        self, kernels=None, loss="logistic", regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, multiclass="ovr", dtype="float32", approximate="auto", verbose=True,
+        self, kernels: Any = None, *, loss: Any = "logistic", regularizer: Any = None, C: float = 1.0,
+        solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
+        class_weight: Any = None, multiclass: str = "ovr", dtype: Any = "auto", approximate: Any = "auto",
+        verbose: bool = False,
     ):  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
         )
+        self.class_weight = class_weight
         self.multiclass = multiclass
 
-    def fit(self, X, y, client=None):
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Any = None
+    ) -> "MKLClassifier":
         """Learn kernels and classifier.
 
         Parameters
         ----------
-        X : array of shape (N, d), or with ``kernels="precomputed"`` a list of M Gram matrices (N, N) or one array
+        X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
+list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
         y : array of shape (N,)
+        sample_weight : array of shape (N,), optional
+            Weights >= 0 of the samples' losses; those of weight 0 are left out.
         client : dask.distributed.Client, optional
             Partition the kernels over the workers of its cluster: the model is the same, and prediction needs no
             cluster. Meant for the solvers "spicy" and "one-step". A worker that dies costs time only.
@@ -122,27 +135,28 @@ class MKLClassifier(BatchClassifier, BatchMKL):
         if self.multiclass not in ("ovr", "ovo"):
             raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
         self._resolve()
-        source, y = self._read(X, y)
-        targets = self._targets(y)
+        source, y, weights = self._read(X, y, sample_weight)
+        targets, weights = self._targets(y, weights)
         if client is not None and targets[0][0] is not None:
             raise InputError(
                 'multiclass="ovo" needs the kernels on one machine: choose "ovr", or leave out the client.'
             )
-        self._solve(source, targets, client)
+        self._fit(source, targets, weights, client)
         return self
 
-    def _targets(self, y):
-        """The binary problems: samples (None for all) and targets -1 and +1."""
+    def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
+        """The binary problems, as samples (None for all) and targets -1 and +1; and weights times those of classes."""
         codes = self._learn_classes(y)
+        weights = self._times_class_weights(codes, weights)
         if self.multiclass == "ovr" or len(self.classes_) == 2:
-            return [(None, targets) for targets in self._one_vs_rest(codes)]
+            return [(None, targets) for targets in self._one_vs_rest(codes)], weights
         pairs = []
         for a, b in combinations(range(len(self.classes_)), 2):
             rows = np.flatnonzero((codes == a) | (codes == b))
             pairs.append((rows, np.where(codes[rows] == b, 1.0, -1.0)))
-        return pairs
+        return pairs, weights
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> np.ndarray:
         """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
 
         Parameters
@@ -188,20 +202,26 @@ history_
     """
 
     def __init__(
-        self, kernels=None, loss="squared", regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, dtype="float32", approximate="auto", verbose=True,
+        self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = None, C: float = 1.0,
+        solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
+        dtype: Any = "auto", approximate: Any = "auto", verbose: bool = False,
     ):  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
         )
 
-    def fit(self, X, y, client=None):
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Any = None
+    ) -> "MKLRegressor":
         """Learn kernels and regression function.
 
         Parameters
         ----------
-        X : array of shape (N, d), or with ``kernels="precomputed"`` a list of M Gram matrices (N, N) or one array
+        X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
+list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
         y : array of shape (N,)
+        sample_weight : array of shape (N,), optional
+            Weights >= 0 of the samples' losses; those of weight 0 are left out.
         client : dask.distributed.Client, optional
             Partition the kernels over the workers of its cluster: the model is the same, and prediction needs no
             cluster. Meant for the solvers "spicy" and "one-step". A worker that dies costs time only.
@@ -218,16 +238,17 @@ history_
             As for :meth:`MKLClassifier.fit`.
         """
         self._resolve()
-        source, y = self._read(X, y)
-        self._solve(source, self._targets(y), client)
+        source, y, weights = self._read(X, y, sample_weight)
+        self._fit(source, *self._targets(y, weights), client)
         return self
 
-    def _targets(self, y):
+    def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
         y = finite_targets(y)
-        if len(y) > 1 and np.ptp(y) == 0.0:
+        # where the loss is flat around the target other constants are as good
+        if len(y) > 1 and np.ptp(y) == 0.0 and self.fit_intercept and not self._resolve()[0].has_kink:
             warnings.warn(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning, stacklevel=3)
-        return [(None, y)]
+        return [(None, y)], weights
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted target of each sample, (n,)."""
         return self._outputs(X)[:, 0]

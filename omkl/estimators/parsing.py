@@ -1,25 +1,28 @@
 """Dependency parsing."""
 
-import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from omkl._checks import check_number
 from omkl._components import resolve
-from omkl.data import Stream, Strings
-from omkl.estimators.arcs import ArcExamples, encode, strongest_features
+from omkl.data import Stream, Strings, Treebank
+from omkl.estimators.arcs import encode, strongest_features
 from omkl.estimators.attachment import attachment_scores
-from omkl.estimators.base import OnlineEstimator, check_number
-from omkl.estimators.relations import RelationLabeler
-from omkl.estimators.runs import begin_run, fingerprint, running_options
-from omkl.estimators.treebanks import as_treebank, check_trees, only_projective, usable_templates
+from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.examples import check_sample_weight
+from omkl.estimators.runs import Run
+from omkl.estimators.streaming import TrainingBlock
+from omkl.estimators.treebank_codec import TreebankCodec, TreeData
+from omkl.estimators.treebanks import as_treebank, check_trees, only_projective
 from omkl.exceptions import InputError
-from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.groups import TemplateSet
 from omkl.losses import CRF, StructuredLoss
-from omkl.online import MeanPolyak
-from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.online import MeanPolyak, OnlineModel, OnlineSettings
 
 #: Features of each template that a parser remembers by name.
 TOP = 10
@@ -82,7 +85,7 @@ class DependencyParser(OnlineEstimator):
     templates_ : TemplateSet
         The templates in use: those that need a field which the training data lacks are left out.
     history_ : list of dict
-        One record an epoch; see :meth:`omkl.online.OnlineTrainer.fit`.
+        One flat record an epoch; see :meth:`omkl.online.TrainingLoop.run`.
 
     References
     ----------
@@ -100,11 +103,14 @@ class DependencyParser(OnlineEstimator):
     """
 
     def __init__(
-        self, templates="martins507", loss="hinge", regularizer="mkl", C=1.0, epochs=10, method="fobos", eta0="auto",
-        schedule=None, average="quadratic", projective=False, single_root=True, labeled=True, memory=140.0,
-        exact=False, dtype="float32", radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1,
-        n_iter_no_change=5, n_examples=None, callbacks=None, verbose=True, random_state=None,
-    ):  # fmt: skip
+        self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0,
+        epochs: int = 10, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
+        average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
+        memory: float = 140.0, exact: bool = False, dtype: Any = "float32", radius: float | str | None = None,
+        shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5, n_examples: float | None = None, callbacks: Any = None, verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:  # fmt: skip
         self.templates = templates
         self.loss = loss
         self.regularizer = regularizer
@@ -132,7 +138,10 @@ class DependencyParser(OnlineEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, *, checkpoint=None, checkpoint_every="60s", resume=False, client=None, shards=None):
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> "DependencyParser":  # fmt: skip
         """Train from scratch.
 
         Parameters
@@ -143,6 +152,8 @@ class DependencyParser(OnlineEstimator):
             and never held whole.
         y : ignored
             The trees are in ``X``.
+        sample_weight : array of shape (number of sentences,), optional
+            How often each sentence counts: an integer is that many copies. Not for streams.
         checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
@@ -155,35 +166,10 @@ class DependencyParser(OnlineEstimator):
         omkl.exceptions.InputError
             If a parameter or a sentence is not as described; the parser stays what it was.
         """
-        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
-        if isinstance(X, Stream):
-            return self._fit_stream(X, {}, running)
-        self._resolve()
-        started = time.perf_counter()
-        treebank = self._trees(X)
-        templates = usable_templates(self.templates, treebank)
-        run = begin_run(self, self._rng(), **running)
-        rng = run.rng
-        examples = ArcExamples.of(treebank, templates)
-        run.check_data(lambda: _facts(treebank, templates, examples.tokens))
-        chosen, held_out = self._held_out(len(treebank), rng)
-        bank = ArcTemplateBank.plan(
-            templates, examples.only(chosen), self._table_memory, self._averaging, self._dtype, self.exact
-        )
-        trainer = self._trainer_of([bank], self._tree())
-        validation = None if held_out is None else examples.only(held_out)
-        history = self._train(trainer, examples.only(chosen), validation, run)
-        relations = None
-        if self.labeled:
-            relations = RelationLabeler.for_treebank(treebank)
-            relations.fit(treebank[chosen], self.C, len(history), run, self.verbose)
-        features = strongest_features(trainer.banks[0], treebank, examples, TOP)
-        self._adopt(templates, trainer, relations, features)
-        self.n_iter_, self.history_ = len(history), history
-        self.fit_seconds_ = time.perf_counter() - started
-        return self
+        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        return self._fit(X, None, sample_weight, {**running, "client": client, "shards": shards})
 
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DependencyParser":
         """One round of training for each sentence, in the given order.
 
         The first call fixes the memory of each template. Relations that come later are taken in; no template is left
@@ -198,30 +184,15 @@ class DependencyParser(OnlineEstimator):
         -------
         self
         """
-        if isinstance(X, Stream):
-            return self._partial_fit_stream(X, {})
-        self._resolve()
-        treebank = self._trees(X)
-        if not hasattr(self, "_trainer"):
-            templates = TemplateSet.resolve(self.templates)
-            bank = ArcTemplateBank(templates, self._averaging, self._dtype, memory=self._table_memory, exact=self.exact)
-            trainer = self._trainer_of([bank], self._tree())
-            trainer.radius = self._given_radius()
-            relations = RelationLabeler.for_stream() if self.labeled else None
-            self._adopt(templates, trainer, relations, {name: [] for name in templates.names})
-            self.history_, self.n_iter_ = [], 1
-        self._learn_rounds(self._trainer, ArcExamples.of(treebank, self.templates_))
-        if self._relations is not None:
-            self._relations.partial_fit(treebank, self._trainer, self._mixing)
-        return self
+        return self._partial_fit(X, None, sample_weight)
 
-    def _resolve(self):
+    def _settings(self) -> OnlineSettings:
         check_number("memory", self.memory, above=0)
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
-        return super()._resolve()
+        return super()._settings()
 
-    def _automatic_schedule(self):
+    def _automatic_schedule(self) -> Any:
         # trees are learned by heart, whatever the rate: what generalises is how they are approached (see MeanPolyak);
         # dual averaging starts afresh in every round, and asks how far it has to go
         if self.method != "fobos":
@@ -230,41 +201,42 @@ class DependencyParser(OnlineEstimator):
         # this mean says (measured on English: 87.0 against 86.5 attached)
         return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, self.loss, "loss"), CRF) else 1.0)
 
-    @property
-    def _dtype(self):
-        return np.dtype(self.dtype)
+    def _codec(self) -> TreebankCodec:
+        return TreebankCodec(self)
 
-    @property
-    def _table_memory(self):
-        """Megabytes for weights and their averages: the frozen copy takes as much as the weights."""
-        return self.memory * (2 / 3 if self._averaging else 1 / 2)
-
-    def _tree(self):
-        return (ProjectiveTree if self.projective else NonProjectiveTree)(self.single_root)
-
-    def _trees(self, X):
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TreeData:
         """The sentences to train on, which the structure can produce."""
-        treebank = as_treebank(X, trees=True, single_root=self.single_root)
+        treebank = as_treebank(block.X, trees=True, single_root=self.single_root)
         check_trees(treebank, self.single_root)
+        weights = check_sample_weight(block.sample_weight, len(treebank))
         if self.projective:
-            treebank = only_projective(treebank)
-        return treebank
+            kept = only_projective(treebank)
+            treebank, weights = treebank[kept], None if weights is None else weights[kept]
+        return TreeData(treebank, weights, whole)
 
-    def _adopt(self, templates, trainer, relations, top_features):
-        """Make this trained state the parser's own, all at once."""
-        self.templates_ = templates
-        self._trainer = trainer
-        self._relations = relations
-        self._top_features = top_features
+    def _stream(self, X: Any, y: Any) -> Stream | None:
+        return X if isinstance(X, Stream) else None
+
+    def _finish(
+        self, model: OnlineModel, data: TreeData, examples: Any, chosen: np.ndarray, run: Run, epochs: int
+    ) -> None:
+        codec = model.codec
+        if codec.relations is not None:
+            weights = None if data.weights is None else data.weights[chosen]
+            codec.relations.fit(data.treebank[chosen], weights, self.C, epochs, run, self.verbose)
+        codec.features = strongest_features(model.trainer.banks[0], data.treebank, examples, TOP)
+
+    def _companions(self, model: OnlineModel, make_pass: Callable) -> list[Any]:
+        return [] if model.codec.relations is None else [_Relations(model.codec, make_pass)]
 
     # ---- parsing ------------------------------------------------------------------------------------------------
 
-    def parse(self, X):
+    def parse(self, X: Any) -> Treebank:
         """Parse sentences.
 
         Parameters
         ----------
-        X : path, list of paths, Treebank or iterable of Sentence
+        X : path, list of paths, Treebank, Sentence or iterable of Sentence
             Heads and relations in it are not looked at.
 
         Returns
@@ -275,25 +247,26 @@ class DependencyParser(OnlineEstimator):
         """
         predictor = self.predictor_
         treebank = as_treebank(X, trees=False)
-        tokens = encode(treebank, self.templates_)
+        codec = self.model_.codec
+        tokens = encode(treebank, codec.templates)
         heads = [np.zeros(0, np.int64)]
         for sentences in tokens.blocks():
-            heads += map(self._trainer.structure.decode, predictor.banks[0].potentials_of(sentences))
+            heads += map(predictor.structure.decode, predictor.banks[0].potentials_of(sentences))
         heads = np.concatenate(heads)
         relations, strings = np.zeros(len(heads), np.int32), Strings()
-        if self._relations is not None:
-            relations = self._relations.predict(self._relations.encode(treebank), heads, treebank.offsets)
-            strings = self._relations.strings
+        if codec.relations is not None:
+            relations = codec.relations.predict(codec.relations.encode(treebank), heads, treebank.offsets)
+            strings = codec.relations.strings
         return replace(
             treebank, heads=heads.astype(np.int32), deprels=relations, strings={**treebank.strings, "deprels": strings}
         )
 
-    def predict(self, X):
+    def predict(self, X: Any) -> list[np.ndarray]:
         """Heads of each sentence: a list of int arrays; 0 is the root."""
         parsed = self.parse(X)
         return np.split(parsed.heads, parsed.offsets[1:-1])
 
-    def evaluate(self, X, ignore=None):
+    def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
         """Attachment scores on gold trees.
 
         Parameters
@@ -312,18 +285,18 @@ class DependencyParser(OnlineEstimator):
         """
         gold = as_treebank(X, trees=True, single_root=self.single_root)
         check_trees(gold, single_root=False)
-        return attachment_scores(gold, self.parse(gold), self._relations is not None, ignore)
+        return attachment_scores(gold, self.parse(gold), self.model_.codec.relations is not None, ignore)
 
-    def score(self, X, y=None, ignore=None):
+    def score(self, X: Any, y: Any = None, ignore: Any = None) -> float:
         """Unlabeled attachment score in [0, 1]; see :meth:`evaluate`."""
         return self.evaluate(X, ignore)["uas"]
 
     @property
-    def template_weights_(self):
+    def template_weights_(self) -> dict[str, float]:
         """Weight of each template by name, in [0, 1], summing to one."""
         return self.kernel_weights_
 
-    def prune(self, keep, by="weights"):
+    def prune(self, keep: int, by: str = "weights") -> "DependencyParser":
         """A smaller parser of the best templates, to use as it is or to train anew with :meth:`fit`.
 
         Parameters
@@ -342,22 +315,23 @@ class DependencyParser(OnlineEstimator):
             raise InputError(f"keep={keep}, but there are {len(self.templates_)} templates.")
         templates = self.templates_.keep(self.ranking(by)[:keep])
         pruned = clone(self).set_params(templates=templates)
-        trainer = pruned._trainer_of([self._trainer.banks[0].restricted(templates)], pruned._tree())
-        trainer.take(self._trainer)
-        features = {name: self._top_features[name] for name in templates.names}
-        pruned._adopt(templates, trainer, self._relations, features)
+        model = OnlineModel(self.model_.codec.pruned(pruned, templates), pruned._settings())
+        model.start([self.model_.trainer.banks[0].restricted(templates)]).take(self.model_.trainer)
+        pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned
 
-    def ranking(self, by="weights"):
+    def ranking(self, by: str = "weights") -> list[str]:
         """Names of the templates, the best first; see :meth:`prune`."""
         check_is_fitted(self)
         if by not in ("weights", "norms"):
             raise InputError(f'by must be "weights" or "norms", not {by!r}.')
-        values = self.template_weights_ if by == "weights" else dict(zip(self.templates_.names, self._trainer.norms))
+        values = (
+            self.template_weights_ if by == "weights" else dict(zip(self.templates_.names, self.model_.trainer.norms))
+        )
         return sorted(values, key=values.get, reverse=True)
 
-    def top_features(self, n=10, group=None):
+    def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
         """The strongest features of the last model of :meth:`fit` (not of the averaged one, which predicts).
 
         Only features that an arc of a training tree fires have names, and are listed.
@@ -374,64 +348,33 @@ class DependencyParser(OnlineEstimator):
             ``feature``, ``group`` and ``weight``; largest magnitude first, at most :data:`TOP` a template.
         """
         check_is_fitted(self)
-        if group is not None and group not in self._top_features:
-            raise InputError(f"There is no template {group!r}.")
-        groups = self._top_features if group is None else [group]
-        features = [
-            {"feature": feature, "group": name, "weight": weight}
-            for name in groups for feature, weight in self._top_features[name]
-        ]  # fmt: skip
-        return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
+        return self.model_.codec.top_features(self.predictor_, n, group)
 
-    def n_features(self):
+    def n_features(self) -> int:
         """Number of hashed features whose weight is not zero."""
         check_is_fitted(self)
-        return self._trainer.banks[0].n_features()
+        return self.model_.trainer.banks[0].n_features()
 
-    def collision_rate(self):
+    def collision_rate(self) -> float:
         """Share of the features that must share a weight with another, from how full the tables are."""
         check_is_fitted(self)
-        return self._trainer.banks[0].collision_rate()
+        return self.model_.trainer.banks[0].collision_rate()
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    def _saved_parameters(self):
+    def _saved_parameters(self) -> dict[str, Any]:
         templates = self.templates
         if not isinstance(templates, str):
             templates = str(TemplateSet.resolve(templates)).splitlines()
         return {**super()._saved_parameters(), "templates": templates}
 
-    def _describe(self, packer):
-        relations = None
-        arrays = {}
-        if self._relations is not None:
-            relations, arrays = self._relations.describe()
-        described = {
-            "templates": str(self.templates_).splitlines(),
-            "sizes": self._trainer.banks[0].sizes.tolist(),
-            "relations": relations,
-            "top_features": self._top_features,
-        }
-        return described, {f"relations/{name}": array for name, array in arrays.items()}
 
-    def _restore(self, manifest, arrays, unpacker):
-        templates = TemplateSet(manifest["templates"])
-        bank = ArcTemplateBank(templates, self._averaging, self._dtype, manifest["sizes"], exact=self.exact)
-        relations = None
-        if manifest["relations"] is not None:
-            own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
-            relations = RelationLabeler.restored(manifest["relations"], own)
-        self._adopt(templates, self._trainer_of([bank], self._tree()), relations, manifest["top_features"])
+class _Relations:
+    """Callback that learns the relations of each block beside the trees."""
 
+    def __init__(self, codec: TreebankCodec, make_pass: Callable) -> None:
+        self._codec = codec
+        self._make_pass = make_pass
 
-def _facts(treebank, templates, tokens):
-    """What a checkpoint notes of the data, the plainest first."""
-    relations = "\n".join(treebank.strings["deprels"].tolist())
-    names = np.frombuffer(relations.encode("utf-8", "surrogatepass"), np.uint8)
-    arrays = [tokens.columns, treebank.offsets, treebank.heads, treebank.deprels, names]
-    return {
-        "number of sentences": len(treebank),
-        "number of words": treebank.n_words,
-        "number of templates": len(templates),
-        "content of the data": fingerprint(arrays),
-    }
+    def on_block(self, trainer: Any, block: Any) -> None:
+        self._codec.relations.learn(block.examples, trainer, self._make_pass)

@@ -1,19 +1,25 @@
 """OnlineMKLRegressor: one number for one input, on the same trainer as the sequence labeler."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.classes import finite_targets
-from omkl.estimators.labels import Targets
-from omkl.estimators.runs import running_options
-from omkl.estimators.single import SingleOutputEstimator
-from omkl.estimators.streaming import as_stream, refuse_for_stream
+from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.outputs import NumberOutputs
+from omkl.estimators.rows import read_rows, row_potentials
+from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
+from omkl.estimators.token_codec import TokenCodec, TokenData
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.structures import Scalar
+from omkl.online import OnlineModel, OnlineSettings, Predictor
 
 
-class OnlineMKLRegressor(RegressorMixin, SingleOutputEstimator):
+class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     r"""Regression whose combination of kernels is learned online.
 
     .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)
@@ -73,24 +79,44 @@ cache_size, dtype, callbacks, verbose
     """
 
     _losses = PointwiseLoss
-    _outputs_class = Targets
 
     def __init__(
-        self, kernels=None, loss="squared", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
-        schedule=None, average="quadratic", fit_intercept=True, radius=None, shuffle=True, early_stopping=False,
-        validation_fraction=0.1, n_iter_no_change=5, n_examples=None, budget=None,
-        budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True, random_state=None,
-    ):  # fmt: skip
-        super().__init__(
-            kernels, loss, regularizer, C, epochs, method, eta0, schedule, average, fit_intercept, radius, shuffle,
-            early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size,
-            dtype, callbacks, verbose, random_state,
-        )  # fmt: skip
+        self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
+        fit_intercept: bool = True, radius: float | str | None = None,
+        shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5, n_examples: float | None = None, budget: int | None = None,
+        budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto", callbacks: Any = None,
+        verbose: bool = False, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.kernels = kernels
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.fit_intercept = fit_intercept
+        self.radius = radius
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_examples = n_examples
+        self.budget = budget
+        self.budget_maintenance = budget_maintenance
+        self.cache_size = cache_size
+        self.dtype = dtype
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
 
     def fit(
-        self, X, y=None, sample_weight=None, *, checkpoint=None, checkpoint_every="60s", resume=False, client=None,
-        shards=None,
-    ):  # fmt: skip
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> "OnlineMKLRegressor":  # fmt: skip
         """Train from scratch.
 
         Parameters
@@ -113,14 +139,10 @@ cache_size, dtype, callbacks, verbose
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
-        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
-        stream = as_stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._fit_stream(stream, {}, running)
-        return self._fit_arrays(X, y, None, sample_weight, running)
+        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        return self._fit(X, y, sample_weight, {**running, "client": client, "shards": shards})
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "OnlineMKLRegressor":
         """One round of training for each example, in the given order.
 
         Kernels learn their widths, and the model the level of its targets, from the first call.
@@ -134,35 +156,42 @@ cache_size, dtype, callbacks, verbose
         -------
         self
         """
-        stream = as_stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._partial_fit_stream(stream, {})
-        return self._partial_fit_arrays(X, y, None, sample_weight)
+        return self._partial_fit(X, y, sample_weight)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted target of each row of X, (n,)."""
-        return self._potentials(X)[:, 0] + self.level_
+        return row_potentials(self, X)[:, 0] + self.level_
 
-    def _resolve(self):
-        parts = super()._resolve()
-        if parts["loss"].classifies:
-            raise InputError(f"{parts['loss']!r} is a loss of classification: choose one of regression.")
-        return parts
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Coefficient of determination R^2; of a stream, which brings its targets along, without holding it."""
+        blocks = blocks_to_score(X, y, sample_weight, as_stream(X, y))
+        found = [
+            (np.asarray(block.y, dtype=np.float64), self.predict(block.X), block.sample_weight) for block in blocks
+        ]
+        gold, predicted = (np.concatenate(parts) for parts in list(zip(*found))[:2])
+        return float(r2_score(gold, predicted, sample_weight=found[0][2]))
 
-    def _checked_targets(self, y):
-        return finite_targets(y)
+    def _settings(self) -> OnlineSettings:
+        settings = super()._settings()
+        if settings.loss.classifies:
+            raise InputError(f"{settings.loss!r} is a loss of classification: choose one of regression.")
+        return settings
 
-    def _learn_outputs(self, targets, weights, classes=None):
-        return Targets.around_median(targets, weights) if self.fit_intercept else Targets(0.0)
+    def _codec(self) -> TokenCodec:
+        return TokenCodec(NumberOutputs(self.fit_intercept), self)
 
-    def _structure(self, targets):
-        return Scalar()
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+        return read_rows(self, block, finite_targets, first, whole)
 
-    def _validation_score(self, predictor, examples):
+    def _validation_score(self, predictor: Predictor, examples: Sequence) -> float:
         """R^2 on held-out examples."""
         gold = [y for _, y, _ in examples]
         return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
-    def _loss_at_zero(self, trainer, training):
-        return trainer.mean_loss(training)
+    def _loss_at_zero(self, model: OnlineModel, training: Any) -> float:
+        return model.trainer.mean_loss(training)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernels)
+        return tags

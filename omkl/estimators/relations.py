@@ -1,13 +1,24 @@
 """The relation of each arc, once the tree is known: a linear classifier on templates of the arc."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 
-from omkl.data import Strings
+from omkl.data import Strings, Treebank
 from omkl.estimators.arcs import ArcExamples, encode
+from omkl.estimators.runs import Run
 from omkl.estimators.treebanks import absent_fields
-from omkl.groups import ArcFeatureHasher, ExplicitBank, TemplateSet
+from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge
-from omkl.online import DistanceOverGradients, Example, OnlineTrainer, PolynomialAverage
+from omkl.online import (
+    ArraySource,
+    DistanceOverGradients,
+    Example,
+    OnlineTrainer,
+    PolynomialAverage,
+    TrainingLoop,
+)
 from omkl.regularizers import Ridge
 from omkl.structures import Chain
 
@@ -37,7 +48,7 @@ class RelationLabeler:
         Templates that look at other fields are left out.
     """
 
-    def __init__(self, strings, templates):
+    def __init__(self, strings: Strings, templates: TemplateSet) -> None:
         self.strings = strings
         self.templates = templates
         self._hasher = ArcFeatureHasher(templates, ROWS)
@@ -49,37 +60,36 @@ class RelationLabeler:
         )  # fmt: skip
 
     @classmethod
-    def for_treebank(cls, treebank):
+    def for_treebank(cls, treebank: Treebank) -> "RelationLabeler":
         """An untrained labeler for the relations of a treebank; templates that need absent fields are left out."""
         templates = TemplateSet(RELATION_TEMPLATES)
         absent = set(absent_fields(treebank, templates.fields))
         return cls(treebank.strings["deprels"].copy(), TemplateSet([t for t in templates if not t.fields & absent]))
 
     @classmethod
-    def for_stream(cls):
+    def for_stream(cls) -> "RelationLabeler":
         """An untrained labeler that knows no relation yet, with all templates."""
         return cls(Strings(), TemplateSet(RELATION_TEMPLATES))
 
-    def fit(self, treebank, C, epochs, run, progress):
-        """Train on gold trees; returns the history."""
-        self.trainer.strength = 1.0 / (C * len(treebank))
-        examples = _Arcs.of(self, treebank, treebank.deprels)
-        return run.fit("relations", self.trainer, examples, epochs=epochs, progress=progress)
+    def fit(
+        self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run, verbose: bool
+    ) -> None:
+        """Train on gold trees."""
+        arcs = _Arcs.of(self, treebank, treebank.deprels, weights)
+        self.trainer.strength = 1.0 / (C * arcs.total_weight)
+        run.train("relations", self.trainer, ArraySource(arcs, run.rng), epochs, verbose=verbose)
 
-    def partial_fit(self, treebank, trees, mixing=None):
+    def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Callable) -> None:
         """One round for each sentence, regularized as the trainer of the trees is; new relations join the others."""
+        treebank = examples.treebank
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         if len(self.strings) > self.trainer.structure.n_labels:
             self.trainer.grow_outputs(Chain(len(self.strings)))
-        self.trainer.strength, self.trainer.recompute_every = trees.strength, trees.recompute_every
-        arcs = _Arcs.of(self, treebank, codes)
-        if mixing is not None:
-            mixing.one_pass(self.trainer, arcs)
-            return
-        for s in range(len(arcs)):
-            self.trainer.update(*arcs[s])
+        arcs = _Arcs.of(self, treebank, codes, examples.given)
+        if len(arcs):
+            TrainingLoop(self.trainer, _Beside(arcs, trees), make_pass=make_pass).run(1)
 
-    def predict(self, tokens, heads, offsets):
+    def predict(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Code of the relation of every word, given its head; ``tokens`` as :meth:`encode` makes them."""
         predictor = self.trainer.predictor()
         codes = np.empty(len(heads), dtype=np.int32)
@@ -89,44 +99,67 @@ class RelationLabeler:
             codes[low:high] = predictor.potentials(arcs.everything()).unary.argmax(axis=1)
         return codes
 
-    def describe(self):
+    def describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(manifest entry, arrays)`` that :meth:`restored` takes back."""
         return {"strings": self.strings.tolist()[1:], "templates": self.templates.names}, self.trainer.state()
 
     @classmethod
-    def restored(cls, manifest, arrays):
+    def restored(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> "RelationLabeler":
         """The inverse of :meth:`describe`."""
         labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"]))
         labeler.trainer.load_state(arrays)
         return labeler
 
-    def encode(self, treebank):
+    def encode(self, treebank: Treebank) -> ArcTokens:
         """Sentences as the templates look at them."""
         return encode(treebank, self.templates)
+
+
+class _Beside(ArraySource):
+    """One block in the given order, learned as another trainer has learned it."""
+
+    def __init__(self, arcs: "_Arcs", trees: OnlineTrainer) -> None:
+        super().__init__(arcs)
+        self.n_examples = None
+        self._trees = trees
+
+    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+        trainer.strength, trainer.recompute_every = self._trees.strength, self._trees.recompute_every
+
+    def blocks(self, epoch: int, start: int) -> Iterator["_Arcs"]:
+        yield self.examples
 
 
 class _Arcs:
     """The gold arcs of a treebank as training examples, listed when asked for: all of them would be large."""
 
-    def __init__(self, templates, trees, relations):
+    def __init__(self, templates: TemplateSet, trees: ArcExamples, relations: np.ndarray) -> None:
         self._templates = templates
         self._hasher = ArcFeatureHasher(templates, ROWS)
         self._trees = trees
         self._relations = relations
 
     @classmethod
-    def of(cls, labeler, treebank, relations):
-        return cls(labeler.templates, ArcExamples.of(treebank, labeler.templates), relations.astype(np.int64))
+    def of(
+        cls, labeler: RelationLabeler, treebank: Treebank, relations: np.ndarray, weights: np.ndarray | None
+    ) -> "_Arcs":
+        trees = ArcExamples.of(treebank, labeler.templates, weights)
+        return cls(labeler.templates, trees, relations.astype(np.int64))
 
-    def part(self, places):
+    def part(self, places: np.ndarray) -> "_Arcs":
         offsets = self._trees.offsets
-        words = [np.arange(offsets[s], offsets[s + 1]) for s in places]
+        words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[places])]
         return _Arcs(self._templates, self._trees.part(places), self._relations[np.concatenate(words)])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._trees)
 
-    def __getitem__(self, s):
-        x, heads, _ = self._trees[s]
+    def __getitem__(self, i: int) -> Example:
+        x, heads, weight = self._trees[i]
+        s = self._trees.chosen[i]
         arcs = self._hasher.tokens(x, heads)
-        return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])])
+        return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)
+
+    @property
+    def total_weight(self) -> float:
+        return self._trees.total_weight

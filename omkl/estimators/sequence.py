@@ -1,22 +1,24 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from omkl.estimators.base import is_probabilistic
+from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.columns import keep_names
 from omkl.estimators.encoding import flatten, names_in
-from omkl.estimators.examples import check_sample_weight
-from omkl.estimators.labeling import LabelEstimator
+from omkl.estimators.examples import check_sample_weight, class_weights
 from omkl.estimators.labels import flat_labels
-from omkl.estimators.runs import begin_run, running_options
-from omkl.estimators.streaming import as_stream, refuse_for_stream
+from omkl.estimators.outputs import ChainOutputs
+from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
+from omkl.estimators.token_codec import TokenCodec, TokenData
 from omkl.exceptions import InputError
 from omkl.groups import TransitionBank
-from omkl.structures import Chain
 
 
-class SequenceLabeler(LabelEstimator):
+class SequenceLabeler(OnlineEstimator):
     """First-order chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences. A sequence is an array of shape (n, d), or a list of n dicts, one a token. In a
@@ -53,6 +55,9 @@ class SequenceLabeler(LabelEstimator):
     average : str, Average or None
         ``"quadratic"`` weights the model of round t with t^2; ``"uniform"``; ``"uniform:start=1000"``;
         ``"polynomial:power=4"``; ``None`` or ``"last"`` takes the last model.
+    class_weight : None, "balanced" or dict
+        Weights of the labels, as in scikit-learn; that of a sequence is the mean over its labels. "balanced" is for
+        ``fit`` on data that are all at hand.
     transitions : {"free", "regularized", None}
         Scores of neighbouring labels: not regularized, one more group of the regularizer, or left out.
     transitions_by_position : bool
@@ -88,8 +93,7 @@ class SequenceLabeler(LabelEstimator):
         Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
     callbacks : list of callable, optional
         Called after every epoch as ``callback(trainer, record)``; a true value stops training. Where one has them, so
-        are ``on_round(trainer, step)`` after every round and, in shards, ``on_pass(trainer, loss, rounds)`` after
-        every mix; a callback that has only the former is refused there.
+        are ``on_round(trainer, step)`` and others, see :class:`~omkl.online.TrainingLoop`.
     verbose : bool
         Show a progress bar when training takes longer than a second, on a terminal.
     random_state : int, Generator, RandomState or None
@@ -102,8 +106,8 @@ class SequenceLabeler(LabelEstimator):
     kernel_weights_ : dict of str to float
         The learned weight of each group, in [0, 1], summing to 1.
     history_ : list of dict
-        A record an epoch: ``loss``, ``objective``, ``norms``, ``kernel_weights`` and more, see
-        :meth:`omkl.online.OnlineTrainer.fit`.
+        A flat record an epoch, or a call of ``partial_fit``: ``loss``, ``objective``, ``norm:NAME``, ``weight:NAME``
+        and more, see :meth:`omkl.online.TrainingLoop.run`; :func:`omkl.online.to_frame` makes a table of it.
     n_iter_ : int
         Epochs run.
 
@@ -122,12 +126,14 @@ class SequenceLabeler(LabelEstimator):
     """
 
     def __init__(
-        self, kernels=None, loss="hinge", regularizer="mkl", C=1.0, epochs=20, method="fobos", eta0="auto",
-        schedule=None, average="quadratic", transitions="free", transitions_by_position=False, cost=None,
-        radius=None, shuffle=True, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, n_examples=None,
-        budget=None, budget_maintenance="projection", cache_size=4000, dtype="auto", callbacks=None, verbose=True,
-        random_state=None,
-    ):  # fmt: skip
+        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
+        class_weight: Any = None, transitions: str | None = "free", transitions_by_position: bool = False,
+        cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
+        validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
+        budget: int | None = None, budget_maintenance: str = "projection", cache_size: float = 4000,
+        dtype: Any = "auto", callbacks: Any = None, verbose: bool = False, random_state: Any = None,
+    ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
         self.regularizer = regularizer
@@ -137,6 +143,7 @@ class SequenceLabeler(LabelEstimator):
         self.eta0 = eta0
         self.schedule = schedule
         self.average = average
+        self.class_weight = class_weight
         self.transitions = transitions
         self.transitions_by_position = transitions_by_position
         self.cost = cost
@@ -155,9 +162,9 @@ class SequenceLabeler(LabelEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X, y=None, sample_weight=None, *, classes=None, checkpoint=None, checkpoint_every="60s", resume=False,
-        client=None, shards=None,
-    ):  # fmt: skip
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, classes: Any = None, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> "SequenceLabeler":  # fmt: skip
         """Train from scratch.
 
         Parameters
@@ -169,7 +176,7 @@ class SequenceLabeler(LabelEstimator):
         y : list of sequences of labels, optional
             A stream brings them along.
         sample_weight : array of shape (number of sequences,), optional
-            How often each sequence counts; see :class:`~omkl.estimators.examples.Examples`. Not for streams.
+            How often each sequence counts: an integer is that many copies. Not for streams.
         classes : sequence of labels or "growing", optional
             All labels that there are, if more than the sequences have, or those to come in a stream: see
             :meth:`partial_fit`.
@@ -181,7 +188,7 @@ class SequenceLabeler(LabelEstimator):
         resume : bool
             Go on from the latest checkpoint in that directory; begin where there is none.
         client : dask.distributed.Client, optional
-            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.online.mixing`.
+            Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.distributed.mixing`.
         shards : int, optional
             Number of shards; the number of the client's workers by default. Without a client the same shards are
             trained here, one after the other, to the same bits. Kernels that are held as dual expansions are then
@@ -196,19 +203,10 @@ class SequenceLabeler(LabelEstimator):
         omkl.exceptions.InputError
             If a parameter or the data is not as described; the model stays what it was.
         """
-        running = running_options(checkpoint, checkpoint_every, resume, client, shards)
-        stream = as_stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._fit_stream(stream, {"classes": classes}, running)
-        self._resolve()
-        keep_names(self, names_in(X), reset=True)
-        tokens, offsets, flat = self._check_pair(X, y)
-        weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit(tokens, offsets, flat, classes, weights, begin_run(self, self._rng(), **running))
-        return self
+        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        return self._fit(X, y, sample_weight, {**running, "client": client, "shards": shards}, classes=classes)
 
-    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "SequenceLabeler":
         """One round of training for each sequence, in the given order.
 
         Kernels learn their widths, and the model its labels, from the first call.
@@ -225,90 +223,89 @@ class SequenceLabeler(LabelEstimator):
         -------
         self
         """
-        stream = as_stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._partial_fit_stream(stream, {"classes": classes})
-        self._resolve()
-        keep_names(self, names_in(X), reset=not hasattr(self, "_trainer"))
-        tokens, offsets, flat = self._check_pair(X, y)
-        weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        return self._partial_fit(tokens, offsets, flat, classes, weights)
+        return self._partial_fit(X, y, sample_weight, classes=classes)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> list[np.ndarray]:
         """Best labels of each sequence: a list of arrays of labels."""
         predictor = self.predictor_
         tokens, offsets = flatten(X, names=self._column_names)
-        labels = predictor.decode(self._encoder.encode(tokens, offsets))
+        labels = predictor.decode(self.model_.codec.encoder.encode(tokens, offsets))
         return np.split(self.classes_[labels], offsets[1:-1])
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> list[np.ndarray]:
         """Unary potentials of each sequence: a list of arrays (n, K), the score of each label without transitions."""
         return [potentials.unary for potentials in self._potentials(X)]
 
-    @available_if(is_probabilistic)
-    def predict_marginals(self, X):
+    @available_if(needs_probabilities)
+    def predict_marginals(self, X: Any) -> list[np.ndarray]:
         """Probability of each label at each token: a list of arrays (n, K) with rows that sum to 1.
 
         Only for ``loss="crf"``.
         """
         return [
-            self.structure_.marginals(potentials)[1].unary if len(potentials.unary) else potentials.unary
+            self.model_.codec.structure.marginals(potentials)[1].unary if len(potentials.unary) else potentials.unary
             for potentials in self._potentials(X)
         ]
 
-    def _potentials(self, X):
+    def _potentials(self, X: Any) -> Iterator[Any]:
         """Potentials of one sequence after the other."""
         predictor = self.predictor_
         tokens, offsets = flatten(X, names=self._column_names)
-        for block, potentials in predictor.blocks(self._encoder.encode(tokens, offsets)):
+        for block, potentials in predictor.blocks(self.model_.codec.encoder.encode(tokens, offsets)):
             for low, high in zip(block.offsets[:-1], block.offsets[1:]):
-                yield self.structure_.part(potentials, low, high)
+                yield predictor.structure.part(potentials, low, high)
 
-    def score(self, X, y, sample_weight=None):
-        """Token accuracy in [0, 1].
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Token accuracy in [0, 1]; of a stream, which brings its labels along, without holding it.
 
         Raises
         ------
         omkl.exceptions.InputError
             If ``y`` does not fit ``X``, or holds a label that was not seen in training.
         """
-        predictor = self.predictor_
-        tokens, offsets, flat = self._check_pair(X, y)
-        weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        gold = self._outputs.encode(flat, "it can never be predicted, so drop its sequence or train with it.")
-        right = predictor.decode(self._encoder.encode(tokens, offsets)) == gold
-        return float(np.average(right, weights=None if weights is None else np.repeat(weights, np.diff(offsets))))
+        predictor, codec = self.predictor_, self.model_.codec
+        right = total = 0.0
+        for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
+            data = _read_pair(block, self._column_names)
+            gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
+            each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
+            weights = np.repeat(each, np.diff(data.offsets))
+            hits = predictor.decode(codec.encoder.encode(data.inputs, data.offsets)) == gold
+            right, total = right + float(weights @ hits), total + float(weights.sum())
+        return right / total
 
     @property
-    def transitions_(self):
+    def transitions_(self) -> np.ndarray:
         """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
         bank = self.predictor_.banks[-1]
         if not isinstance(bank, TransitionBank):
-            return np.zeros((len(self._outputs), len(self._outputs)))
+            return np.zeros((len(self.classes_), len(self.classes_)))
         return bank.table if self.transitions_by_position else bank.table[0]
 
-    def _structure(self, labels):
-        return Chain(len(labels), self.cost, by_position=self.transitions_by_position)
-
-    def _other_banks(self, structure, n_outputs, n_positions, averaging):
-        if self.transitions not in ("regularized", "free", None):
-            raise InputError(f'transitions must be "regularized", "free" or None, not {self.transitions!r}.')
-        if self.transitions is None:
-            return [], []
-        positions = n_positions if self.transitions_by_position else 1
-        bank = TransitionBank(structure.n_labels, positions, averaging)
-        return ([bank], []) if self.transitions == "regularized" else ([], [bank])
-
     @property
-    def _column_names(self):
+    def _column_names(self) -> Sequence[str] | None:
         """What the columns of data frames are called, in the model's order; None where they have no names."""
         return getattr(self, "feature_names_in_", None)
 
-    def _check_pair(self, X, y):
-        """Tokens, offsets and flat labels of sequences that must fit each other and not be empty."""
-        tokens, offsets = flatten(X, names=self._column_names)
-        lengths = np.diff(offsets)
-        if not lengths.all():
-            raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
-        return tokens, offsets, flat_labels(y, lengths)
+    def _codec(self, classes: Any = None) -> TokenCodec:
+        outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes)
+        return TokenCodec(outputs, self)
+
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+        keep_names(self, names_in(block.X), reset=first)
+        data = _read_pair(block, self._column_names)
+        weights = class_weights(self.class_weight, data.labels, data.offsets, data.weights, whole)
+        return data._replace(weights=weights)
+
+
+def _read_pair(block: TrainingBlock, names: Sequence[str] | None) -> TokenData:
+    """Sequences and their labels, which must fit each other and not be empty."""
+    if block.y is None:
+        raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
+    tokens, offsets = flatten(block.X, names=names)
+    lengths = np.diff(offsets)
+    if not lengths.all():
+        raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
+    labels = flat_labels(block.y, lengths)
+    weights = check_sample_weight(block.sample_weight, len(lengths))
+    return TokenData(tokens, offsets, labels, weights, names=names)

@@ -2,6 +2,8 @@
 
 import os
 import warnings
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +13,15 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
 
 
-def as_treebank(X, trees, single_root=False):
+def as_treebank(X: Any, trees: bool, single_root: bool = False) -> Treebank:
     """A treebank from a path, paths, sentences, or itself; files and sentences are checked as they are read."""
     if isinstance(X, Treebank):
         return X
     single_root = single_root and trees
+    if isinstance(X, Sentence):
+        X = [X]
+    if not hasattr(X, "__iter__"):
+        raise InputError(f"A parser takes paths, a Treebank or Sentence objects, not {type(X).__name__}.")
     if isinstance(X, (str, os.PathLike)):
         return read_treebank(X, single_root=single_root, trees=trees)
     sentences = list(X)
@@ -27,7 +33,7 @@ def as_treebank(X, trees, single_root=False):
     return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
 
 
-def check_trees(treebank, single_root):
+def check_trees(treebank: Treebank, single_root: bool) -> None:
     """Raise unless there are sentences and every word has a head; and every sentence one root where asked for."""
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
@@ -42,18 +48,18 @@ def check_trees(treebank, single_root):
         )
 
 
-def only_projective(treebank):
-    """The sentences without crossing arcs, with a warning that tells how many are left out."""
+def only_projective(treebank: Treebank) -> np.ndarray:
+    """Which sentences have no crossing arcs, with a warning that tells how many are left out."""
     kept = projective_sentences(treebank.heads, treebank.offsets)
     if not kept.any():
         raise InputError("No sentence is projective: train with projective=False.")
     if not kept.all():
         message = f"{np.count_nonzero(~kept)} of {len(kept)} sentences are not projective and are left out."
         warnings.warn(message, DataWarning, stacklevel=4)
-    return treebank[kept]
+    return kept
 
 
-def projective_sentences(heads, offsets):
+def projective_sentences(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Which sentences have no crossing arcs."""
     kept = np.empty(len(offsets) - 1, dtype=bool)
     for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
@@ -63,7 +69,7 @@ def projective_sentences(heads, offsets):
     return kept
 
 
-def usable_templates(templates, treebank):
+def usable_templates(templates: Any, treebank: Treebank) -> TemplateSet:
     """The templates whose fields the treebank has, with one warning that names the others."""
     templates = TemplateSet.resolve(templates)
     absent = set(absent_fields(treebank, templates.fields))
@@ -78,6 +84,6 @@ def usable_templates(templates, treebank):
     return TemplateSet(kept)
 
 
-def absent_fields(treebank, fields):
+def absent_fields(treebank: Treebank, fields: Iterable[str]) -> list[str]:
     """The fields whose column is ``_`` for every word."""
     return [field for field in fields if not getattr(treebank, column_of(field)).any()]

@@ -1,12 +1,15 @@
 """Templates and sentences as the jitted functions take them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_templates as jit
-from omkl.groups.templates import DISTANCE_BINS, VARIANTS
+from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
 
 #: Arcs that are scored at a time when nothing is learned in between.
 BLOCK = 2**17
@@ -30,19 +33,19 @@ class ArcTokens:
         Tokens of each sentence, without the root.
     """
 
-    fields: list
+    fields: list[str]
     columns: np.ndarray
     roots: np.ndarray
     lengths: np.ndarray
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.roots)
 
-    def sentence(self, i):
+    def sentence(self, i: int) -> "ArcSentence":
         """One sentence, as the trainer and the bank take it."""
         return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
 
-    def only(self, sentences):
+    def only(self, sentences: np.ndarray) -> "ArcTokens":
         """Some of the sentences as tokens of their own, which share no memory with these."""
         reach, lengths = int(self.roots[0]), self.lengths[sentences]
         starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
@@ -50,7 +53,7 @@ class ArcTokens:
         columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
         return ArcTokens(self.fields, columns, starts[:-1], lengths)
 
-    def blocks(self):
+    def blocks(self) -> "Iterator[list[ArcSentence]]":
         """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
         arcs = np.cumsum((self.lengths + 1) ** 2)
         first = 0
@@ -69,16 +72,17 @@ class ArcSentence:
     root: int
     length: int
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.length
 
 
 class TemplateLayout:
     """Templates as the jitted functions take them: views of a token, pairs of views, three groups a pair."""
 
-    def __init__(self, templates):
+    def __init__(self, templates: TemplateSet) -> None:
         self.fields = templates.fields
-        views, pairs = {}, {}
+        views: dict[tuple, int] = {}
+        pairs: dict[tuple, list[int]] = {}
         for k, template in enumerate(templates):
             head, modifier = (tuple(sorted(side)) for side in (template.head, template.modifier))
             pair = (views.setdefault(head, len(views)), views.setdefault(modifier, len(views)), template.between)
@@ -96,29 +100,30 @@ class TemplateLayout:
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
         self._fields = np.array([self.fields.index(field) for _, field in atoms], dtype=np.int64)
         self._bins = np.zeros((2, 0), dtype=np.uint64)
-        self._latest = (None, None)
+        self._latest: tuple[Any, Any] = (None, None)
 
-    def view(self, p, side):
+    def view(self, p: int, side: int) -> tuple[np.ndarray, np.ndarray]:
         """``(offsets, fields)`` of the head's view (side 0) or the modifier's (1) in a pair."""
         atoms = slice(*self._starts[self.pairs[p, side] : self.pairs[p, side] + 2])
         return self._offsets[atoms], self._fields[atoms]
 
-    def between_field(self, p):
+    def between_field(self, p: int) -> int:
         """Row of the field that a pair looks at between its tokens, or -1."""
         return -1 if self.between[p] < 0 else int(self._between_fields[self.between[p]])
 
-    def place(self, k):
+    def pair_of(self, k: int) -> tuple[int, int]:
         """The pair and the variant of a template."""
-        return tuple(int(i[0]) for i in np.nonzero(self.groups == k))
+        pairs, variants = np.nonzero(self.groups == k)
+        return int(pairs[0]), int(variants[0])
 
-    def bins(self, n):
+    def bins(self, n: int) -> np.ndarray:
         """Bin of each distance 0 .. n to the left, and to the right."""
         if self._bins.shape[1] <= n:
             bins = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
             self._bins = np.array([bins, bins + 8], dtype=np.uint64)
         return self._bins
 
-    def keys(self, x):
+    def keys(self, x: ArcSentence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Hashes of the views of each token, as head and as modifier, and the codes of the fields between."""
         latest, keys = self._latest
         if latest is not x:
@@ -131,7 +136,7 @@ class TemplateLayout:
             self._latest = (x, keys)
         return keys
 
-    def count_keys(self, examples, sample):
+    def count_keys(self, examples: Sequence[tuple], sample: int) -> np.ndarray:
         """Estimated number of different keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
         bitmaps = np.zeros((len(self.pairs), 2**17), dtype=bool)
         no_keys = np.zeros(0, dtype=np.uint64)
@@ -146,7 +151,7 @@ class TemplateLayout:
         free = np.maximum(1.0 - bitmaps.mean(axis=1), 1.0 / bitmaps.shape[1])
         return -np.log(free) * bitmaps.shape[1] * (len(examples) / n_sentences)
 
-    def fair_sizes(self, wanted, n_lines):
+    def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
         """Lines of each pair's table: what is wanted, up to the cap at which all of them fit."""
         n_pairs = len(self.pairs)
         if n_lines < FEWEST_LINES * n_pairs:
@@ -156,9 +161,9 @@ class TemplateLayout:
             )
         wanted = np.maximum(np.broadcast_to(wanted, n_pairs), FEWEST_LINES)
         order = np.argsort(wanted, kind="stable")
-        room = n_lines
+        left = n_lines
         sizes = np.empty(n_pairs, dtype=np.int64)
-        for place, pair in enumerate(order.tolist()):  # those that want little leave the rest to the others
-            sizes[pair] = int(min(wanted[pair], room / (n_pairs - place)))
-            room -= sizes[pair]
+        for before, pair in enumerate(order.tolist()):  # those that want little leave the rest to the others
+            sizes[pair] = int(min(wanted[pair], left / (n_pairs - before)))
+            left -= sizes[pair]
         return sizes

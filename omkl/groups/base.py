@@ -147,12 +147,15 @@ class Bank:
 
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         group_state = self.group_state
-        for k in np.flatnonzero(group_state.deactivated):
+        for k in np.flatnonzero(group_state.deactivated).tolist():
             self._multiply(k, 0.0)
         if group_state.activated.any():
             self._activate(x, gradient)
-        for k in group_state.outside_range():
+        for k in group_state.outside_range().tolist():
             self._multiply(k, group_state.unit_scale(k))
+
+    def recompute_norms(self) -> None:
+        raise NotImplementedError
 
     def _multiply(self, k: int, factor: float) -> None:
         self._scale_group(k, factor)
@@ -162,7 +165,7 @@ class Bank:
         """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""
         raise NotImplementedError
 
-    def _activate(self, x: Any, gradient: Potentials) -> None:
+    def _activate(self, x: Any, gradient: Any) -> None:
         """Move the groups that were empty and come alive, where the step has postponed that."""
 
     def _with_average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:

@@ -78,17 +78,14 @@ class BudgetedExpansion(KernelBank):
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
-        """Support vectors by view, (S, d)."""
         return {view: slots.vectors(self.n_support) for view, slots in self._slots.items()}
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
         return self._coefficients[:, :, : self.n_support].swapaxes(1, 2)
 
     @property
     def sums(self) -> np.ndarray:
-        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
         return self._sums[:, :, : self.n_support].swapaxes(1, 2)
 
     @property
@@ -306,6 +303,7 @@ class RemovalExpansion(BudgetedExpansion):
     """
 
     # sum_t w_t f_t = sum_i (fraction now - fraction when i entered), which grows by w_t / n_t a round
+    _entered: np.ndarray
     _fraction = _without_support = _seen_weight = 0.0
 
     def _reserve(self, capacity: int) -> None:

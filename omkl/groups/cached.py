@@ -51,7 +51,7 @@ class CachedKernelBank(KernelBank):
         self.tokens = tokens
         p, n = len(self.names), tokens.n_tokens
         self.cached = np.zeros((p, n_outputs, n), dtype=self.dtype)
-        self.coefficients = np.zeros((p, n, n_outputs))
+        self._coefficients = np.zeros((p, n, n_outputs))
         self._sums = np.zeros((p, n if averaging else 0, n_outputs))
         self._moved = np.zeros(p, dtype=bool)
         self._build_gram(memory)
@@ -69,11 +69,14 @@ class CachedKernelBank(KernelBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, Gram matrices included."""
-        return self._gram.nbytes + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
+        return self._gram.nbytes + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        return self._coefficients
 
     @property
     def sums(self) -> np.ndarray:
-        """Running sums ``u_k`` of the averaged coefficients, (p, N, K); empty where no average is kept."""
         return self._sums
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
@@ -100,9 +103,9 @@ class CachedKernelBank(KernelBank):
     def _scale_group(self, k: int, factor: float) -> None:
         if self._moved[k]:
             if self.averaging:
-                self._sums[k] += self.group_state.averages[k] * self.coefficients[k]
-            self.coefficients[k] *= factor
-            self.cached[k] *= self.dtype.type(factor)
+                self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
+            self._coefficients[k] *= factor
+            self.cached[k] *= np.asarray(factor, dtype=self.dtype)
 
     def _gram_rows(self, x, moving):
         """A stack of Gram rows, and where in it the row of each moving token is."""
@@ -115,7 +118,7 @@ class CachedKernelBank(KernelBank):
     def _move(self, x, gradient, moving, rows, skip):
         group_state = self.group_state
         jit.move(
-            *rows, moving, x.low, gradient, self.cached, self.coefficients, self._sums, self.averaging,
+            *rows, moving, x.low, gradient, self.cached, self._coefficients, self._sums, self.averaging,
             skip, group_state.rates, group_state.averages, group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
 
@@ -129,7 +132,7 @@ class CachedKernelBank(KernelBank):
 
     def recompute_norms(self) -> None:
         for k in range(len(self.names)):
-            self.group_state.square_norms[k] = np.einsum("nj,jn->", self.coefficients[k], self.cached[k])
+            self.group_state.square_norms[k] = np.einsum("nj,jn->", self._coefficients[k], self.cached[k])
 
     def averaged(self) -> FrozenBank:
         return FrozenCachedBank(self, self.averaged_coefficients().astype(self.dtype))
@@ -139,17 +142,17 @@ class CachedKernelBank(KernelBank):
         return self._gram[k][low:high] if self._whole else self._gram[list(range(low, high))][k]
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"coefficients": self.coefficients, "sums": self._sums, "cached": self.cached, "moved": self._moved}
+        return {"coefficients": self._coefficients, "sums": self._sums, "cached": self.cached, "moved": self._moved}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        for array, name in ((self.coefficients, "coefficients"), (self._sums, "sums"), (self.cached, "cached")):
+        for array, name in ((self._coefficients, "coefficients"), (self._sums, "sums"), (self.cached, "cached")):
             array[:] = state[name]
         self._moved[:] = state["moved"]
 
     def release(self) -> KernelExpansion:
         """The same groups as an expansion over the tokens that have coefficients. This bank's Gram matrices go."""
         self._gram = None
-        used = self.coefficients.any(axis=(0, 2))
+        used = self._coefficients.any(axis=(0, 2))
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))
         used = np.flatnonzero(used)
@@ -159,7 +162,7 @@ class CachedKernelBank(KernelBank):
         supports = {
             view: kernel.as_support(self.tokens.views[view])[used] for kernel, view in zip(self.kernels, self.views)
         }
-        expansion.set_support(supports, self.coefficients[:, used], self._sums[:, used if self.averaging else []])
+        expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
         return expansion
 
 
@@ -174,7 +177,7 @@ class SparseCachedBank(CachedKernelBank):
     def nbytes(self) -> int:
         """Bytes of all arrays, the Gram matrix included."""
         gram = self._gram.data.nbytes + self._gram.indices.nbytes + self._gram.indptr.nbytes
-        return gram + self.cached.nbytes + self.coefficients.nbytes + self._sums.nbytes
+        return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
 
     def _gram_rows(self, x, moving):
         return None
@@ -183,7 +186,7 @@ class SparseCachedBank(CachedKernelBank):
         if not skip[0]:
             gram, group_state = self._gram, self.group_state
             jit.move_sparse(
-                gram.indptr, gram.indices, gram.data, moving, x.low, gradient, self.cached, self.coefficients,
+                gram.indptr, gram.indices, gram.data, moving, x.low, gradient, self.cached, self._coefficients,
                 self._sums, self.averaging, group_state.rates, group_state.averages,
                 group_state.square_norms, group_state.square_gradients,
             )  # fmt: skip

@@ -10,7 +10,7 @@ from omkl.exceptions import InputError
 from omkl.groups import _jit_explicit as jit
 from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
-from omkl.groups.tokens import Span
+from omkl.groups.tokens import Features, Span
 from omkl.structures import Potentials
 
 
@@ -79,17 +79,24 @@ class ExplicitBank(TableBank):
         more = ((0, 0), (0, n_outputs - self.n_outputs))
         self.table, self._sums, self.n_outputs = np.pad(self.table, more), np.pad(self._sums, more), n_outputs
 
+    def _features(self, x: Span) -> Features:
+        if x.tokens.features is None:
+            raise InputError(f"The tokens have no features, which the group {self.names[0]!r} reads.")
+        return x.tokens.features
+
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         if x.tokens.n_features > self.n_features:
             raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
+        starts, ids, values = self._features(x)
         jit.add_scores(
-            *x.tokens.features, x.low, x.high, self.table, self.groups, self.group_state.scales, potentials.unary
+            starts, ids, values, x.low, x.high, self.table, self.groups, self.group_state.scales, potentials.unary
         )
 
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
+        starts, ids, values = self._features(x)
         jit.step(
-            *x.tokens.features, x.low, gradient.unary, self.table, self._sums, self.averaging,
+            starts, ids, values, x.low, gradient.unary, self.table, self._sums, self.averaging,
             self.groups, self._links, self._heads, group_state.rates, group_state.averages,
             group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
@@ -185,8 +185,8 @@ def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.
     if high - low == 1:
         # a product with one row is another routine of BLAS, and rounds in another order
         rows = view[[low, low]]
-    features = kernel.features(rows)
-    return (features.toarray() if sparse.issparse(features) else features)[: high - low]
+    features: Any = kernel.features(rows)
+    return (features.toarray() if hasattr(features, "toarray") else features)[: high - low]
 
 
 def map_bytes(kernels: list[Kernel]) -> int:

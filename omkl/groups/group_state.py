@@ -1,5 +1,8 @@
 """The O(p) side of a model: one scale, norm and average a group, for all banks in one place."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 
 from omkl.exceptions import InputError
@@ -8,13 +11,18 @@ from omkl.groups.mixing import Mixture
 
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
-#: What banks see of the group state, what a checkpoint has of it, and what shards send back.
-_SEEN = (
-    "scales", "square_norms", "square_gradients", "averages", "rates", "bases", "empty", "activated", "deactivated",
-    "residual_scale", "averaged_in",
-)  # fmt: skip
+#: What a checkpoint has of the group state, and what shards send back.
 _SAVED = ("scales", "square_norms", "averages", "empty")
 _CHANGED = ("scales", "residual_scale", "averaged_in", "averages", "total_shrinkage")
+
+
+class OwnsGroups(Protocol):
+    """What the group state asks of a bank."""
+
+    names: list[str]
+
+    def attach(self, group_state: "GroupStateView") -> None:
+        """Take the slice of the group state that belongs to these groups."""
 
 
 class GroupState:
@@ -46,7 +54,7 @@ class GroupState:
         How much proximal steps have taken from each norm, all rounds together.
     """
 
-    def __init__(self, banks):
+    def __init__(self, banks: "Sequence[OwnsGroups]") -> None:
         names = [name for bank in banks for name in bank.names]
         repeated = {name for name in names if names.count(name) > 1}
         if repeated:
@@ -73,7 +81,7 @@ class GroupState:
             bank.attach(GroupStateView(self, first, first + len(bank.names)))
             first += len(bank.names)
 
-    def rebuilt(self, banks):
+    def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
         """State for banks that have gained groups: what is known of the others is kept, new groups are empty."""
         grown = GroupState(banks)
         indices = [grown.names.index(name) for name in self.names]
@@ -84,24 +92,26 @@ class GroupState:
         return grown
 
     @property
-    def norms(self):
+    def norms(self) -> np.ndarray:
         """Group norms ``b_k = s_k ||v_k||`` of the current model."""
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
-    def begin_forward_backward(self, rate, decay=1.0):
+    def begin_forward_backward(self, rate: float, decay: float = 1.0) -> None:
+        """Open a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
         jit.begin_forward_backward(
             self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
-    def begin_dual_averaging(self, weight, base):
+    def begin_dual_averaging(self, weight: float, base: float) -> None:
+        """Open a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
         jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
 
-    def measure(self):
+    def measure(self) -> np.ndarray:
         """Norms of the point that the proximal step starts from, ``base_k ||v_k||``; the array is reused."""
         jit.measure(self.bases, self.square_norms, self._before)
         return self._before
 
-    def rescale(self, after, radius, forgets):
+    def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[int, float]:
         """Give the groups these norms (penalised groups come first), within the ball.
 
         Returns
@@ -117,19 +127,19 @@ class GroupState:
             self.empty, self.activated, self.deactivated, self.total_shrinkage, low, high,
         )  # fmt: skip
 
-    def discount(self, factor):
+    def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average, of which the banks hold the other part."""
         self.averages *= factor
         self.total_weight *= factor
         self.pending_weight *= factor
 
-    def changes(self):
+    def changes(self) -> dict[str, np.ndarray]:
         """What happened to the groups since the group state was new, for :meth:`mix`; no round may follow."""
         self.averages += self.pending_weight * self.scales
         self.pending_weight = 0.0
         return {**{name: getattr(self, name) for name in _CHANGED}, "weight": np.array(self.total_weight)}
 
-    def mix(self, changes, weights, scales):
+    def mix(self, changes: list[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
         """Take the mixed scales and averages of shards; returns how the banks must mix, a :class:`Mixture`.
 
         Parameters
@@ -140,25 +150,26 @@ class GroupState:
         scales : array of shape (S, p)
             What turns each shard's ``v_k`` into what is mixed.
         """
-        parts = (np.array([change[name] for change in changes]) for name in _CHANGED[1:4])
-        mixture = Mixture(weights, scales, *parts, SCALE_RANGE)
+        scaled, averaged_in, averages = (np.array([change[name] for change in changes]) for name in _CHANGED[1:4])
+        mixture = Mixture(weights, scales, scaled, averaged_in, averages, SCALE_RANGE)
         self.scales[:], self.averages[:] = mixture.scales, mixture.averages
         self.total_weight = sum(float(w * change["weight"]) for w, change in zip(weights, changes))
         self.pending_weight = 0.0
         return mixture
 
-    def average_weights(self):
+    def average_weights(self) -> tuple[np.ndarray, float]:
         """``(a_k, W)`` with the current model counted in: the average is ``(a_k v_k + u_k) / W``."""
         return self.averages + self.pending_weight * self.scales, self.total_weight
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """Every number that a checkpoint needs."""
         return {
             **{name: getattr(self, name) for name in _SAVED},
             "weights": np.array([self.total_weight, self.pending_weight]),
         }
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
         for name in _SAVED:
             getattr(self, name)[:] = state[name]
         self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
@@ -167,10 +178,22 @@ class GroupState:
 class GroupStateView:
     """What a bank sees of the group state: its own groups, in views of the same arrays."""
 
+    scales: np.ndarray
+    square_norms: np.ndarray
+    square_gradients: np.ndarray
+    averages: np.ndarray
+    rates: np.ndarray
+    bases: np.ndarray
+    empty: np.ndarray
+    activated: np.ndarray
+    deactivated: np.ndarray
+    residual_scale: np.ndarray
+    averaged_in: np.ndarray
+
     def __init__(self, whole: GroupState, first: int, last: int) -> None:
         self._whole = whole
         self.groups = slice(first, last)
-        for name in _SEEN:
+        for name in GroupStateView.__annotations__:
             setattr(self, name, getattr(whole, name)[self.groups])
 
     def __reduce__(self) -> tuple:

@@ -19,9 +19,6 @@ from omkl.structures import Potentials
 class KernelBank(Bank):
     r"""What is the same in all banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`.
 
-    Subclasses have ``supports``, the vectors :math:`x_i` by view, (S, d), and the arrays (p, S, K) ``coefficients`` of
-    the :math:`A_k` and ``sums`` of their running sums, empty where no average is kept.
-
     Parameters
     ----------
     names : list of str
@@ -37,10 +34,6 @@ class KernelBank(Bank):
         Precision in which kernels are evaluated; coefficients and norms are float64.
     """
 
-    supports: dict[str, np.ndarray]
-    coefficients: np.ndarray
-    sums: np.ndarray
-
     def __init__(
         self, names: list[str], kernels: list[Kernel], views: list[str], n_outputs: int, averaging: bool = False,
         dtype: DTypeLike = np.float64,
@@ -51,11 +44,27 @@ class KernelBank(Bank):
         self.n_outputs = int(n_outputs)
         self.dtype = np.dtype(dtype)
 
+    @property
+    def supports(self) -> dict[str, np.ndarray]:
+        """Support vectors by view, (S, d)."""
+        raise NotImplementedError
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
+        raise NotImplementedError
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
+        raise NotImplementedError
+
     def averaged_coefficients(self) -> np.ndarray:
         """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
         return self._with_average(self.coefficients, self.sums, lambda values: values[:, None, None])
 
     def averaged(self) -> FrozenBank:
+        """The averaged groups, frozen."""
         return FrozenExpansion(
             self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
         )
@@ -79,7 +88,7 @@ class KernelExpansion(KernelBank):
     ) -> None:  # fmt: skip
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.n_support = 0
-        self._supports = {}
+        self._supports: dict[str, np.ndarray] = {}
         self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
         self._sums = np.zeros((len(self.names), 0, self.n_outputs))
         self._scored: tuple = (None, None)
@@ -87,17 +96,14 @@ class KernelExpansion(KernelBank):
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
-        """Support vectors by view, (S, d)."""
         return {view: support[: self.n_support] for view, support in self._supports.items()}
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
         return self._coefficients[:, : self.n_support]
 
     @property
     def sums(self) -> np.ndarray:
-        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty where no average is kept."""
         return self._sums[:, : self.n_support]
 
     @property

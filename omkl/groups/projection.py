@@ -25,6 +25,9 @@ class ProjectionExpansion(BudgetedExpansion):
     *Breaking the curse of kernelization* (2012), section 4.2.
     """
 
+    _factors: np.ndarray
+    _jitters: np.ndarray
+    _order: np.ndarray
     _n_factored = 0
 
     def _reserve(self, capacity: int) -> None:

@@ -60,8 +60,8 @@ class TableBank(Bank):
         """Set from the table what the bank knows of where it is not zero."""
 
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        arrays = self.table, self._sums, since["table"], since["sums"]
-        return table_changes(self._layout(), *map(self._cells, arrays), self.group_state)
+        table, sums, before, before_sums = map(self._cells, (self.table, self._sums, since["table"], since["sums"]))
+        return table_changes(self._layout(), table, sums, before, before_sums, self.group_state)
 
     def mix(self, changes: list[dict[str, np.ndarray]], mixture: Any) -> None:
         mix_table(self._layout(), self._cells(self.table), self._cells(self._sums), changes, mixture)

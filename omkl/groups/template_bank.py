@@ -1,16 +1,18 @@
 """Groups of dependency arcs: feature templates, hashed on the fly."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arc_tables as tables
 from omkl.groups import _jit_templates as jit
 from omkl.groups._jit_arc_features import find_examples
-from omkl.groups.arc_layout import ArcSentence, TemplateLayout
+from omkl.groups.arc_layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.groups.base import Bank
-from omkl.groups.mixing import TableLayout, mix_table, table_changes, with_rows_moved
+from omkl.groups.mixing import Mixture, TableLayout, mix_table, table_changes, with_rows_moved
 from omkl.groups.templates import TemplateSet
 
 #: No pair of views needs more lines than this for each key that was counted for it; mistakes have keys too.
@@ -45,7 +47,10 @@ class ArcTemplateBank(Bank):
         for every key that is met; by default features that meet in a slot share its weight.
     """
 
-    def __init__(self, templates, averaging=False, dtype=np.float32, sizes=None, memory=256, exact=False):
+    def __init__(
+        self, templates: TemplateSet, averaging: bool = False, dtype: DTypeLike = np.float32,
+        sizes: ArrayLike | None = None, memory: float = 256, exact: bool = False,
+    ) -> None:  # fmt: skip
         self.templates = TemplateSet.resolve(templates)
         super().__init__(self.templates.names, averaging)
         self._dtype = np.dtype(dtype)
@@ -62,7 +67,10 @@ class ArcTemplateBank(Bank):
         self._groups = self._layout.groups
 
     @classmethod
-    def plan(cls, templates, examples, memory, averaging=True, dtype=np.float32, exact=False, sample=200_000):
+    def plan(
+        cls, templates: TemplateSet, examples: Sequence[tuple], memory: float, averaging: bool = True,
+        dtype: DTypeLike = np.float32, exact: bool = False, sample: int = 200_000,
+    ) -> "ArcTemplateBank":  # fmt: skip
         """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.
 
         Parameters
@@ -86,15 +94,15 @@ class ArcTemplateBank(Bank):
         return cls(templates, averaging, dtype, sizes, exact=exact)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all parameters."""
         return self.table.nbytes + self._sums.nbytes + self._keys.nbytes
 
-    def n_features(self):
+    def n_features(self) -> int:
         """Number of features whose weight is not zero."""
         return int(np.count_nonzero(self.table))
 
-    def collision_rate(self):
+    def collision_rate(self) -> float:
         """Share of the features that must share a weight with another, from how full the tables are; 0 if exact.
 
         If ``m`` features fall into ``n`` slots at random, a share ``1 - exp(-m / n)`` of the slots is taken.
@@ -111,12 +119,12 @@ class ArcTemplateBank(Bank):
                     features -= slots.size * np.log1p(-min(n / slots.size, 1.0 - 1.0 / slots.size))
         return 1.0 - taken / features if features > 0 else 0.0
 
-    def add_potentials(self, x, potentials):
+    def add_potentials(self, x: ArcSentence, potentials: np.ndarray) -> None:
         n_nodes = len(x) + 1
         nodes, cells = np.array([0, n_nodes]), np.array([0, n_nodes**2])
         self._add_scores(self._layout.keys(x), nodes, len(x), potentials.reshape(-1), cells)
 
-    def potentials_of(self, sentences):
+    def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[np.ndarray]:
         """Potentials of several sentences: a list of arrays (n + 1, n + 1). Faster than one at a time."""
         layout = self._layout
         sizes = np.array([len(x) + 1 for x in sentences])
@@ -133,13 +141,14 @@ class ArcTemplateBank(Bank):
             self._keys, layout.bins(longest), scores, cells,
         )  # fmt: skip
 
-    def step(self, x, gradient):
+    def step(self, x: ArcSentence, gradient: np.ndarray) -> None:
         group_state = self.group_state
         try:
-            jit.step(
+            arguments = (
                 *self._arcs(x, gradient), self.table, self._sums, self.averaging, group_state.rates,
                 group_state.averages, group_state.empty, group_state.square_norms, group_state.square_gradients,
             )  # fmt: skip
+            jit.step(*arguments)
         except OverflowError:
             raise InputError(FULL) from None
         self._stored |= ~group_state.empty
@@ -148,10 +157,11 @@ class ArcTemplateBank(Bank):
         group_state = self.group_state
         activated = group_state.activated & ~self._stored
         if activated.any():
-            jit.activate(*self._arcs(x, gradient), self.table, group_state.rates, activated, group_state.square_norms)
+            arrays = *self._arcs(x, gradient), self.table, group_state.rates, activated, group_state.square_norms
+            jit.activate(*arrays)
             self._stored |= activated
 
-    def _arcs(self, x, gradient):
+    def _arcs(self, x: ArcSentence, gradient: np.ndarray) -> tuple:
         """What the arcs with a gradient are, for the jitted functions."""
         layout = self._layout
         parts = layout.pairs, layout.between, self._bases, self._groups, self._keys, layout.bins(len(x))
@@ -160,7 +170,7 @@ class ArcTemplateBank(Bank):
     def _scale_group(self, k: int, factor: float) -> None:
         if not self._stored[k]:  # nothing was kept of it
             return
-        p, variant = self._layout.place(k)
+        p, variant = self._layout.pair_of(k)
         first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
         self.group_state.square_norms[k] = tables.scale_group(
             self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
@@ -168,10 +178,10 @@ class ArcTemplateBank(Bank):
         )  # fmt: skip
         self._stored[k] = factor != 0.0
 
-    def recompute_norms(self):
+    def recompute_norms(self) -> None:
         tables.squared_norms(self._bases, self._groups, EDGES, self.table, self.group_state.square_norms)
 
-    def averaged(self):
+    def averaged(self) -> "ArcTemplateBank":
         """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
         frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes, exact=self.exact)
         frozen._keys[:] = self._keys
@@ -189,7 +199,7 @@ class ArcTemplateBank(Bank):
         frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
         return frozen
 
-    def restricted(self, templates):
+    def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
         """A bank for some of the templates, with their weights as they are."""
         kept = TemplateLayout(templates)
         pairs = [self._layout.identities.index(identity) for identity in kept.identities]
@@ -206,7 +216,9 @@ class ArcTemplateBank(Bank):
         bank._stored[:] = self._stored[[self.names.index(name) for name in bank.names]]
         return bank
 
-    def strongest(self, k, n, tokens, heads, offsets):
+    def strongest(
+        self, k: int, n: int, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray
+    ) -> list[tuple[float, int, int, int]]:
         """The largest weights of one template, and an arc of a treebank that fires each.
 
         Returns
@@ -216,7 +228,7 @@ class ArcTemplateBank(Bank):
             arc fires are left out.
         """
         layout = self._layout
-        p, variant = layout.place(k)
+        p, variant = layout.pair_of(k)
         first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
         weights = self.group_state.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
         order = np.argsort(-np.abs(weights), axis=None, kind="stable")[: 4 * n]
@@ -230,20 +242,20 @@ class ArcTemplateBank(Bank):
             self._keys[self._bases[p] : self._bases[p + 1]], layout.bins(int(tokens.lengths.max())), variant, wanted,
             found,
         )  # fmt: skip
-        seen = [(float(weights.flat[o]), *place) for o, place in zip(order, found.tolist()) if place[0] >= 0]
-        return seen[:n]
+        pairs = [(o, where) for o, where in zip(order, found.tolist()) if where[0] >= 0]
+        return [(float(weights.flat[o]), sentence, m, between) for o, (sentence, m, between) in pairs[:n]]
 
-    def blueprint(self):
+    def blueprint(self) -> "Callable[[], ArcTemplateBank]":
         return partial(ArcTemplateBank, self.templates, self.averaging, self._dtype, self.sizes, exact=self.exact)
 
-    def changes(self, since):
+    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         changes = table_changes(
             self._table_layout(), self.table, self._sums, since["table"], since["sums"], self.group_state
         )
         claimed = np.flatnonzero(self._keys != since["keys"])
         return {**changes, "stored": self._stored, "claimed": claimed, "keys": self._keys[claimed]}
 
-    def mix(self, changes, mixture):
+    def mix(self, changes: list[dict[str, np.ndarray]], mixture: Mixture) -> None:
         stored = np.any([change["stored"] for change in changes], axis=0)
         if self.exact:
             changes = [self._with_common_lines(change) for change in changes]
@@ -266,7 +278,7 @@ class ArcTemplateBank(Bank):
         owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return TableLayout(owners, self._layout.groups, EDGES)
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         return {
             "sizes": self.sizes,
             "table": self.table,
@@ -275,7 +287,7 @@ class ArcTemplateBank(Bank):
             "keys": self._keys,
         }
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         self.table[:], self._sums[:] = state["table"], state["sums"]
         self._stored[:], self._keys[:] = state["stored"], state["keys"]
 

@@ -16,10 +16,11 @@ In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from omkl.exceptions import InputError
 
@@ -31,7 +32,7 @@ _TOKEN = re.compile(r"([hm])([+-]\d+)?\.(\w+)")
 _FIELD = re.compile(r"form|lower|lemma|upos|xpos|feats|(?:prefix|suffix)[1-9]|[A-Z]\w*")
 
 
-def distance_name(distance):
+def distance_name(distance: int) -> str:
     """The bin of a distance as text.
 
     >>> distance_name(1), distance_name(4), distance_name(99)
@@ -60,18 +61,19 @@ class Template:
     ((-1, 'upos'),)
     """
 
-    head: tuple = ()
-    modifier: tuple = ()
+    head: tuple[tuple[int, str], ...] = ()
+    modifier: tuple[tuple[int, str], ...] = ()
     between: str | None = None
     variant: str = "arc"
     label: str = ""
 
     @classmethod
-    def parse(cls, text, where=""):
+    def parse(cls, text: str, where: str = "") -> "Template":
         """The template that a line of text describes; ``where`` begins the message of an error."""
         label, equals, atoms = text.rpartition("=")
-        tokens = {"h": [], "m": []}
-        between, variants = None, []
+        tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": []}
+        between: str | None = None
+        variants: list[str] = []
         for atom in atoms.split():
             match = _TOKEN.fullmatch(atom)
             if match:
@@ -92,7 +94,7 @@ class Template:
         return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
 
     @property
-    def atoms(self):
+    def atoms(self) -> str:
         """The template as text, without its name."""
         sides = (("h", self.head), ("m", self.modifier))
         parts = [
@@ -103,12 +105,12 @@ class Template:
         return " ".join(parts + [self.variant] * (self.variant != "arc")) or "arc"
 
     @property
-    def name(self):
+    def name(self) -> str:
         """What the group is called: the given name, else the atoms."""
         return self.label or self.atoms
 
     @property
-    def fields(self):
+    def fields(self) -> set[str]:
         """Names of the fields it looks at."""
         return {field for _, field in self.head + self.modifier} | ({self.between} if self.between else set())
 
@@ -139,7 +141,7 @@ class TemplateSet(Sequence):
     h.upos m.upos distance
     """
 
-    def __init__(self, templates):
+    def __init__(self, templates: Iterable[Template | str]) -> None:
         self._templates = [t if isinstance(t, Template) else Template.parse(t) for t in templates]
         if not self._templates:
             raise InputError("There is no template: give at least one.")
@@ -152,7 +154,7 @@ class TemplateSet(Sequence):
                 seen.add(value)
 
     @classmethod
-    def read(cls, path):
+    def read(cls, path: str | Path) -> "TemplateSet":
         """The templates in a text file, one a line; errors name file and line."""
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -165,7 +167,7 @@ class TemplateSet(Sequence):
         return cls(templates)
 
     @classmethod
-    def resolve(cls, templates):
+    def resolve(cls, templates: "str | Path | Iterable[Template | str]") -> "TemplateSet":
         """A set from its name, the path of a file, or an iterable of templates."""
         if isinstance(templates, TemplateSet):
             return templates
@@ -177,13 +179,13 @@ class TemplateSet(Sequence):
             raise InputError(f"templates={templates!r} is neither a file nor one of {', '.join(NAMED_SETS)}.")
         return cls(templates)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._templates)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int | slice) -> Any:
         return TemplateSet(self._templates[i]) if isinstance(i, slice) else self._templates[i]
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, TemplateSet) and self._templates == other._templates
 
     __hash__ = None  # type: ignore[assignment]
@@ -195,25 +197,25 @@ class TemplateSet(Sequence):
         return f"<{len(self)} templates>"
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         """Names of the templates, in order."""
         return [template.name for template in self]
 
     @property
-    def fields(self):
+    def fields(self) -> list[str]:
         """Names of all fields that the templates look at, sorted."""
         return sorted(set().union(*(template.fields for template in self)))
 
     @property
-    def reach(self):
+    def reach(self) -> int:
         """The largest offset from a head or modifier."""
         return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
 
-    def filter(self, pattern):
+    def filter(self, pattern: str) -> "TemplateSet":
         """The templates whose name or atoms match a pattern with ``*`` and ``?``."""
         return TemplateSet([t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)])
 
-    def keep(self, names):
+    def keep(self, names: Iterable[str]) -> "TemplateSet":
         """The templates with these names, in the order of the set."""
         missing = set(names) - set(self.names)
         if missing:

@@ -29,36 +29,37 @@ class Tokens:
         Explicit features, for :class:`~omkl.groups.ExplicitBank`.
     views : dict of str to array (number of tokens, d)
         Dense inputs of kernels, by the name of the view.
-    n_features : int, optional
-        No feature has this id or a higher one; found out by default.
+    n_features : int
+        No feature has this id or a higher one; found out if it is negative.
     """
 
     offsets: np.ndarray
     features: Features | None = None
     views: dict[str, np.ndarray] = field(default_factory=dict)
-    n_features: int | None = None
+    n_features: int = -1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         # jitted loops do not check bounds: a bank compares this with the size of its table
-        if self.n_features is None:
+        if self.n_features < 0:
             self.n_features = 0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
 
     def __len__(self):
         return len(self.offsets) - 1
 
     @property
-    def n_tokens(self):
+    def n_tokens(self) -> int:
+        """Number of tokens of all sequences."""
         return int(self.offsets[-1])
 
-    def sequence(self, s):
+    def sequence(self, s: int) -> "Span":
         """One sequence, as the trainer and the groups take it."""
         return Span(self, self.offsets.item(s), self.offsets.item(s + 1))
 
-    def everything(self):
+    def everything(self) -> "Span":
         """All sequences as one block of tokens: what batch prediction scores at once."""
         return Span(self, 0, self.n_tokens)
 
-    def only(self, sequences):
+    def only(self, sequences: np.ndarray) -> "Tokens":
         """Some of the sequences as tokens of their own, which share no memory with these."""
         lengths = np.diff(self.offsets)[sequences]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -67,12 +68,12 @@ class Tokens:
         if features is not None:
             counts = np.diff(features.starts)[tokens]
             starts = np.concatenate([[0], np.cumsum(counts)])
-            places = np.repeat(features.starts[tokens] - starts[:-1], counts) + np.arange(starts[-1])
-            features = Features(starts, features.ids[places], features.values[places])
+            entries = np.repeat(features.starts[tokens] - starts[:-1], counts) + np.arange(starts[-1])
+            features = Features(starts, features.ids[entries], features.values[entries])
         views = {name: view[tokens] for name, view in self.views.items()}
         return Tokens(offsets, features, views, self.n_features)
 
-    def block(self, first, last):
+    def block(self, first: int, last: int) -> "Tokens":
         """The sequences ``first .. last - 1`` as tokens of their own, sharing memory."""
         low, high = int(self.offsets[first]), int(self.offsets[last])
         features = self.features

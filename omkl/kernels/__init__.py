@@ -16,6 +16,7 @@ from omkl.kernels.functions import (
     as_kernel,
 )
 from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
+from omkl.kernels.gram_matrices import GramMatrices
 from omkl.kernels.lazy import LazyStack
 from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
 from omkl.kernels.slots import SupportSlots
@@ -31,6 +32,7 @@ __all__ = [
     "FeatureMap",
     "FourierFeatures",
     "Gaussian",
+    "GramMatrices",
     "Kernel",
     "KernelStack",
     "Laplacian",

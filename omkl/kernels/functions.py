@@ -208,7 +208,7 @@ class ChiSquared(Kernel):
         _check_width("gamma", gamma)
         super().__init__(normalize, on, explicit)
         self.gamma = gamma
-        self.width_ = None if gamma == "median" else 1.0 / gamma
+        self.width_ = None if gamma == "median" else 1.0 / float(gamma)
 
     def _learn(self, X):
         if np.any(X < 0):

@@ -1,10 +1,11 @@
 """Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
 
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, UniformAverage
-from omkl.online.checkpoint import Checkpoints
+from omkl.online.callbacks import EarlyStopping, ProgressBar
+from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
-from omkl.online.executors import DaskExecutor
-from omkl.online.mixing import ParameterMixing
+from omkl.online.history import to_frame
+from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.predictor import Predictor
 from omkl.online.progressive import ProgressiveValidation
 from omkl.online.schedules import (
@@ -17,30 +18,39 @@ from omkl.online.schedules import (
     Schedule,
 )
 from omkl.online.trainer import Example, OnlineTrainer, Step
+from omkl.online.training_loop import ArraySource, TrainingLoop, TrainingProgress, serial_pass
 
 __all__ = [
+    "ArraySource",
     "Average",
+    "Checkpointer",
     "Checkpoints",
     "Constant",
-    "DaskExecutor",
     "DecayedAverage",
     "DistanceOverGradients",
+    "EarlyStopping",
     "Example",
     "InverseSqrt",
     "InverseTime",
     "LinearDecay",
     "MeanPolyak",
+    "OnlineModel",
+    "OnlineSettings",
     "OnlineTrainer",
-    "ParameterMixing",
     "PolynomialAverage",
     "Predictor",
+    "ProgressBar",
     "ProgressiveValidation",
     "RegretMonitor",
     "Schedule",
     "Step",
+    "TrainingLoop",
+    "TrainingProgress",
     "UniformAverage",
     "lipschitz_constant",
     "optimal_eta0",
     "regret_bound",
+    "serial_pass",
     "solution_radius",
+    "to_frame",
 ]

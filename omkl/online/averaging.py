@@ -7,10 +7,18 @@ from omkl.exceptions import InputError
 class Average(Component):
     """Weights ``w_t >= 0``: the averaged model is ``sum_t w_t theta_t / sum_t w_t``, kept lazily at O(p) a round."""
 
-    #: Rounds after which the weights so far are divided by ``discount``, which a bounded weight needs to grow for ever.
-    period = None
+    @property
+    def period(self) -> int | None:
+        """Rounds after which the weights so far are divided by :attr:`discount`, as a weight that grows for ever needs;
+        None for never."""
+        return None
 
-    def weight(self, t):
+    @property
+    def discount(self) -> float:
+        """What the weights have grown by in a period."""
+        return 1.0
+
+    def weight(self, t: int) -> float:
         """Weight of the model after round ``t = 1, 2, ...``."""
         raise NotImplementedError
 
@@ -20,12 +28,12 @@ class UniformAverage(Average):
 
     aliases = {"uniform": {}}
 
-    def __init__(self, start=1):
+    def __init__(self, start: int = 1) -> None:
         if not start >= 1:
             raise InputError(f"start must be a round >= 1, not {start!r}.")
         self.start = int(start)
 
-    def weight(self, t):
+    def weight(self, t: int) -> float:
         return 1.0 if t >= self.start else 0.0
 
 
@@ -34,12 +42,12 @@ class PolynomialAverage(Average):
 
     aliases = {"polynomial": {}, "quadratic": {"power": 2.0}}
 
-    def __init__(self, power=2.0):
+    def __init__(self, power: float = 2.0) -> None:
         if not power >= 0:
             raise InputError(f"power must be a number >= 0, not {power!r}.")
         self.power = float(power)
 
-    def weight(self, t):
+    def weight(self, t: int) -> float:
         return float(t) ** self.power
 
 
@@ -57,20 +65,18 @@ class DecayedAverage(Average):
 
     aliases = {"decayed": {}}
 
-    def __init__(self, half_life=10_000.0):
+    def __init__(self, half_life: float = 10_000.0) -> None:
         if not 0 < half_life < float("inf"):
             raise InputError(f"half_life must be a finite number of rounds > 0, not {half_life!r}.")
         self.half_life = float(half_life)
 
     @property
-    def period(self):
-        """Rounds after which all weights so far are divided by :attr:`discount`."""
+    def period(self) -> int:
         return max(1, round(40 * self.half_life))
 
     @property
-    def discount(self):
-        """What the weights have grown by in a period."""
+    def discount(self) -> float:
         return 2.0 ** (self.period / self.half_life)
 
-    def weight(self, t):
+    def weight(self, t: int) -> float:
         return 2.0 ** (((t - 1) % self.period) / self.half_life)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from omkl.exceptions import InputError
 from omkl.losses import StructuredLoss
 from omkl.online.schedules import Constant, InverseSqrt, InverseTime, Schedule
-from omkl.online.trainer import Example, OnlineTrainer, Step
+from omkl.online.trainer import OnlineTrainer, Step
 from omkl.regularizers import Regularizer
 from omkl.structures import Potentials, Structure
 
@@ -223,11 +223,13 @@ class RegretMonitor:
     The comparison costs one more pass over the data an epoch, and O(p) a round.
     """
 
-    def on_start(self, trainer: OnlineTrainer, examples: Sequence[Example]) -> None:
+    def on_start(self, trainer: OnlineTrainer, source: Any) -> None:
         """Forget earlier runs; the measured sums start here."""
+        if not hasattr(source, "examples"):
+            raise InputError("RegretMonitor compares with all examples at hand, which a stream does not have.")
         if not trainer.method.forgets:
             raise InputError("RegretMonitor bounds forward-backward splitting: use method='fobos'.")
-        self._examples = examples
+        self._examples = source.examples
         self._cumulative = self._gradients = self._inverse_rates = self._reach = 0.0
         self._last_rate = math.inf
         self._penalty = trainer.penalty()

@@ -7,6 +7,7 @@ starts; everything else of a round is the same.
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.groups import GroupState
 
 
 class ForwardBackward:
@@ -15,22 +16,25 @@ class ForwardBackward:
     name = "fobos"
     forgets = True
 
-    def prepare(self, group_state):
+    def prepare(self, group_state: GroupState) -> None:
         """Nothing is stored for groups at zero, and at the start all are."""
 
-    def begin(self, group_state, rate, weight, decay):
+    def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
         """Open a round: ``theta`` shrinks by ``decay``, and the loss gradient moves it by ``-rate * weight``."""
         group_state.begin_forward_backward(rate * weight, decay)
 
-    def proximal_weight(self, rate, weight, presented):
+    def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
         """Weight of the proximal step of an example, to be multiplied with the regularization strength."""
         return rate * weight
 
-    def mixed_part(self, scales):
+    def mixed_part(self, scales: np.ndarray) -> np.ndarray:
         """What turns the directions of several shards into what is mixed: their scales, for parameters are mixed."""
         return scales
 
-    def open_mix(self, group_state, rate, presented, strength, taken, shrinkage):
+    def open_mix(
+        self, group_state: GroupState, rate: float, presented: float, strength: float, taken: float,
+        shrinkage: np.ndarray,
+    ) -> tuple[float, np.ndarray]:  # fmt: skip
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
 
         Proximal steps of the shards, of the weight ``taken``, have taken ``shrinkage`` from the norms already. It is
@@ -53,32 +57,35 @@ class DualAveraging:
     name = "rda"
     forgets = False
 
-    def prepare(self, group_state):
+    def prepare(self, group_state: GroupState) -> None:
         """Gradients are summed for every group, dead or alive."""
         group_state.empty[:] = False
 
-    def begin(self, group_state, rate, weight, decay):
+    def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
         """Open a round: the gradient adds to the sum, of which the parameters are ``-rate`` times, then shrunk."""
         group_state.begin_dual_averaging(weight, rate)
 
-    def proximal_weight(self, rate, weight, presented):
+    def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
         """Weight of the proximal step after examples of the total weight ``presented``, to be multiplied with the
         regularization strength: the sum of gradients has one of the regularizer beside each of them."""
         return rate * presented
 
-    def mixed_part(self, scales):
+    def mixed_part(self, scales: np.ndarray) -> np.ndarray:
         """Sums of gradients are mixed, and the scales set afresh."""
         return np.ones_like(scales)
 
-    def open_mix(self, group_state, rate, presented, strength, taken, shrinkage):
+    def open_mix(
+        self, group_state: GroupState, rate: float, presented: float, strength: float, taken: float,
+        shrinkage: np.ndarray,
+    ) -> tuple[float, np.ndarray]:  # fmt: skip
         """Open the latest proximal step once more: it starts from the sum of gradients, as always."""
         group_state.bases[:] = rate
         return self.proximal_weight(rate, 1.0, presented) * strength, np.zeros_like(shrinkage)
 
 
-def as_method(name):
+def as_method(name: str) -> ForwardBackward | DualAveraging:
     """The method with this name, ``"fobos"`` or ``"rda"``."""
-    methods = {"fobos": ForwardBackward, "rda": DualAveraging}
+    methods: dict[str, type[ForwardBackward] | type[DualAveraging]] = {"fobos": ForwardBackward, "rda": DualAveraging}
     if name not in methods:
         raise InputError(f"Unknown method {name!r}: choose one of {', '.join(methods)}.")
     return methods[name]()

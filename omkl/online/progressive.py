@@ -1,9 +1,11 @@
 """Progressive validation: on a stream every example is a test first, and learned from after."""
 
+import time
+from typing import Any
+
 import numpy as np
 
-#: Records that are kept; where there are twice as many, neighbours are put together.
-RECORDS = 1000
+from omkl.online.history import flat_record, thinned
 
 
 class ProgressiveValidation:
@@ -16,14 +18,14 @@ class ProgressiveValidation:
     Parameters
     ----------
     every : int
-        Rounds in a record. On long streams records are put together, so that there are never more than
-        2,000: memory stays bounded, and every record covers as many rounds as any other, but for the last.
+        Examples in a record. On long streams records are put together, so that there are never more than
+        2,000: memory stays bounded, and every record covers as many examples as any other, but for the last.
 
     Attributes
     ----------
     records : list of dict
-        ``rounds`` (the last one covered), ``error`` (mean cost per label, word or example of what the model would
-        have predicted), ``loss`` (mean per round), ``norms`` and ``kernel_weights`` by group after these rounds.
+        As the training loop makes them, with ``error``: the mean cost per label, word or example of what the model
+        would have predicted. Where shards have learned the examples there is none.
 
     Examples
     --------
@@ -33,66 +35,63 @@ class ProgressiveValidation:
     >>> order = np.random.default_rng(0).permutation(150)
     >>> meter = ProgressiveValidation(every=50)
     >>> _ = OnlineMKLClassifier(callbacks=[meter]).partial_fit(X[order], y[order])
-    >>> [record["rounds"] for record in meter.records]
+    >>> [record["round"] for record in meter.records]
     [50, 100, 150]
     """
 
-    def __init__(self, every=10_000):
+    def __init__(self, every: int = 10_000) -> None:
         self.every = int(every)
-        self.records = []
+        self.records: list[dict[str, Any]] = []
         self._cost = self._size = self._loss = 0.0
-        self._rounds = 0
+        self._examples = 0
+        self._epoch = 1
+        self._began = time.perf_counter()
 
-    def __call__(self, trainer, record):
-        """Nothing happens at the end of an epoch."""
-
-    def on_round(self, trainer, step):
+    def on_round(self, trainer: Any, step: Any) -> None:
         """Take in one round."""
         predicted = trainer.structure.decode(step.potentials)
         self._cost += trainer.structure.cost(step.gold, predicted)
         self._size += np.size(step.gold)
-        self._loss += step.loss
-        self._rounds += 1
-        if self._rounds >= self.every:
-            self.close(trainer)
+        self._take_in(trainer, 1, step.loss)
 
-    def on_pass(self, trainer, loss, rounds):
-        """Take in rounds that were made elsewhere: only the sum of their losses is known, and records have no error."""
+    def on_block(self, trainer: Any, block: Any) -> None:
+        """Take in examples that were learned elsewhere: only the sum of their losses is known."""
+        if block.in_shards:
+            self._take_in(trainer, block.n_examples, block.loss)
+
+    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
+        """Count epochs."""
+        self._epoch = record["epoch"] + 1
+
+    def _take_in(self, trainer: Any, n_examples: int, loss: float) -> None:
         self._loss += loss
-        self._rounds += rounds
-        if self._rounds >= self.every:
-            self.close(trainer)
+        self._examples += n_examples
+        if self._examples >= self.every:
+            self.close(trainer, self._epoch)
 
-    def close(self, trainer):
-        """Make a record of the rounds since the last one, if there are any."""
-        if self._rounds == 0:
+    def close(self, trainer: Any, epoch: int) -> None:
+        """Make a record of the examples since the last one, if there are any."""
+        if self._examples == 0:
             return
-        error = {"error": self._cost / self._size} if self._size else {}
-        self.records.append(
-            {
-                "rounds": trainer.round,
-                **error,
-                "loss": self._loss / self._rounds,
-                "norms": dict(zip(trainer.group_state.names, trainer.group_state.norms.tolist())),
-                "kernel_weights": trainer.kernel_weights(),
-            }
+        now = time.perf_counter()
+        record = flat_record(
+            trainer, epoch=epoch, examples=self._examples, loss=self._loss / self._examples, seconds=now - self._began
         )
+        if self._size:
+            record["error"] = self._cost / self._size
+        self.records.append(record)
         self._cost = self._size = self._loss = 0.0
-        self._rounds = 0
-        if len(self.records) >= 2 * RECORDS:
-            self.records = [_together(*pair) for pair in zip(self.records[::2], self.records[1::2])]
+        self._examples, self._began = 0, now
+        merged = thinned(self.records)
+        if len(merged) < len(self.records):
+            self.records = merged
             self.every *= 2
 
-    def state(self):
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What a checkpoint needs: JSON values, and no arrays."""
-        return dict(vars(self)), {}
+        return {name: value for name, value in vars(self).items() if name != "_began"}, {}
 
-    def load_state(self, values, arrays):
+    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
         vars(self).update(values)
-
-
-def _together(first, second):
-    """One record of two that cover the same number of rounds."""
-    means = {name: (first[name] + second[name]) / 2 for name in ("error", "loss") if name in first}
-    return {**second, **means}
+        self._began = time.perf_counter()

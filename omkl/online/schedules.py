@@ -1,7 +1,10 @@
 """Learning rates: what Algorithm 1 multiplies the gradient of round t with."""
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
+
+import numpy as np
 
 from omkl._components import Component
 from omkl.exceptions import InputError
@@ -16,22 +19,29 @@ class Schedule(Component):
     #: Whether the trainer shall report gradients and distances to :meth:`observe`.
     adaptive: ClassVar[bool] = False
 
-    def __init__(self, eta0=1.0):
+    def __init__(self, eta0: float = 1.0) -> None:
         if not eta0 > 0 or eta0 == float("inf"):
             raise InputError(f"eta0 must be a finite number > 0, not {eta0!r}.")
         self.eta0 = float(eta0)
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         raise NotImplementedError
 
-    def plan(self, rounds):
+    def observe(self, loss: float, square_gradient: float) -> float | None:
+        """Take in the gradient of a round; returns the rate of the very first step, and None later."""
+        raise NotImplementedError
+
+    def reach(self, distance: float) -> None:
+        """Take in the distance of the model from the origin."""
+
+    def plan(self, rounds: float) -> None:
         """Take in how many rounds there will be, where that is known: rates may end at zero with the last."""
 
-    def fresh(self):
+    def fresh(self) -> "Schedule":
         """A schedule with the same parameters that has seen nothing."""
         return type(self)(**self.parameters())
 
-    def mix(self, states, weights):
+    def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         """Take in what copies of this schedule have seen, each in a pass of its own over a shard.
 
         Parameters
@@ -42,11 +52,11 @@ class Schedule(Component):
             Weights of the shards; they sum to one.
         """
 
-    def state(self):
+    def state(self) -> list[float]:
         """What a checkpoint needs beside the parameters: numbers."""
         return []
 
-    def load_state(self, state):
+    def load_state(self, state: Sequence[float]) -> None:
         """The inverse of :meth:`state`."""
 
 
@@ -55,7 +65,7 @@ class Constant(Schedule):
 
     aliases = {"constant": {}}
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.eta0
 
 
@@ -64,7 +74,7 @@ class InverseSqrt(Schedule):
 
     aliases = {"sqrt": {}, "inverse-sqrt": {}}
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.eta0 / t**0.5
 
 
@@ -76,7 +86,7 @@ class InverseTime(Schedule):
 
     aliases = {"inverse-time": {}}
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.eta0 / t
 
 
@@ -88,24 +98,24 @@ class LinearDecay(Schedule):
 
     aliases = {"linear": {}}
 
-    def __init__(self, eta0=1.0):
+    def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._horizon = math.inf
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.eta0 * self._left(t)
 
-    def _left(self, t):
-        """The share of the rounds that is still to come, round t included; after the last it stays what it was."""
+    def _left(self, t: int) -> float:
+        """The fraction of the rounds that is still to come, round t included; after the last it stays what it was."""
         return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon < math.inf else 1.0
 
-    def plan(self, rounds):
+    def plan(self, rounds: float) -> None:
         self._horizon = float(rounds)
 
-    def state(self):
+    def state(self) -> list[float]:
         return [self._horizon]
 
-    def load_state(self, state):
+    def load_state(self, state: Sequence[float]) -> None:
         (self._horizon,) = (float(value) for value in state)
 
 
@@ -129,37 +139,34 @@ class MeanPolyak(LinearDecay):
     aliases = {"mean-polyak": {}, "polyak": {}}
     adaptive = True
 
-    def __init__(self, eta0=1.0):
+    def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._losses = 0.0
         self._square_gradients = 0.0
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         if self._square_gradients == 0.0:
             return 1.0
         return self.eta0 * self._losses / self._square_gradients * self._left(t)
 
-    def observe(self, loss, square_gradient):
+    def observe(self, loss: float, square_gradient: float) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
         first = self._square_gradients == 0.0 and square_gradient > 0.0
         self._losses += loss if loss > 0.0 or not first else 1.0
         self._square_gradients += square_gradient
         return self.eta0 * self._losses / square_gradient if first else None
 
-    def reach(self, distance):
-        """Nothing depends on the distance."""
-
-    def mix(self, states, weights):
+    def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # a ratio of sums: every round of every shard counts
         losses, square_gradients = self._losses, self._square_gradients
         for _, shard_losses, shard_square_gradients in states:
             self._losses += float(shard_losses) - losses
             self._square_gradients += float(shard_square_gradients) - square_gradients
 
-    def state(self):
+    def state(self) -> list[float]:
         return [*super().state(), self._losses, self._square_gradients]
 
-    def load_state(self, state):
+    def load_state(self, state: Sequence[float]) -> None:
         horizon, self._losses, self._square_gradients = (float(value) for value in state)
         self.plan(horizon)
 
@@ -186,22 +193,22 @@ class DistanceOverGradients(Schedule):
     aliases = {"distance-over-gradients": {}, "dog": {}}
     adaptive = True
 
-    def __init__(self, eta0=1.0):
+    def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._distance = 0.0
         self._square_gradients = 0.0
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         if self._square_gradients == 0.0:
             return 1.0
         return self.eta0 * self._distance / math.sqrt(self._square_gradients)
 
     @property
-    def started(self):
+    def started(self) -> bool:
         """Whether a gradient has been seen."""
         return self._square_gradients > 0.0
 
-    def observe(self, loss, square_gradient):
+    def observe(self, loss: float, square_gradient: float) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
         first = not self.started and square_gradient > 0.0
         self._square_gradients += square_gradient
@@ -211,11 +218,11 @@ class DistanceOverGradients(Schedule):
         self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
         return rate
 
-    def reach(self, distance):
+    def reach(self, distance: float) -> None:
         """Take in the distance of the model from the origin."""
         self._distance = max(self._distance, distance)
 
-    def mix(self, states, weights):
+    def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # one round of all shards is one step along the mean of their gradients, whose square the mean of the squares
         # bounds; iterates of any shard count for the distance
         square_gradients = self._square_gradients
@@ -223,10 +230,10 @@ class DistanceOverGradients(Schedule):
             self._distance = max(self._distance, float(distance))
             self._square_gradients += float(weight) * (float(shard_square_gradients) - square_gradients)
 
-    def state(self):
+    def state(self) -> list[float]:
         """What a checkpoint needs."""
         return [self._distance, self._square_gradients]
 
-    def load_state(self, state):
+    def load_state(self, state: Sequence[float]) -> None:
         """The inverse of :meth:`state`."""
         self._distance, self._square_gradients = (float(value) for value in state)

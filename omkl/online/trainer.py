@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupState, Growable, HasCoordinates, check_ability
-from omkl.online.checkpoint import Course
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
 
@@ -27,6 +25,10 @@ class Step(NamedTuple):
     square_gradient: float
     potentials: object = None
     gold: object = None
+
+    #: How many examples it has learned, and whether callbacks were told of each of them.
+    n_examples = 1
+    in_shards = False
 
 
 class Example(NamedTuple):
@@ -97,7 +99,7 @@ class OnlineTrainer:
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
         self._n_penalized = sum(len(bank.names) for bank in banks)
-        self._coordinate_banks = list(banks)
+        self.penalized_banks = list(banks)
         self._coordinate_step = 0.0
         self._bind_regularizer()
         self._check_coordinates()
@@ -269,7 +271,7 @@ class OnlineTrainer:
     def _shrink_coordinates(self, step):
         self._coordinate_step += step
         if self.round % self.coordinates_every == 0:
-            for bank in self._coordinate_banks:
+            for bank in self.penalized_banks:
                 values = bank.coordinates()
                 for term in self._on_coordinates:
                     values = term.prox(values, self._coordinate_step)
@@ -279,7 +281,7 @@ class OnlineTrainer:
     def _check_coordinates(self):
         if self._on_coordinates:
             check_ability(
-                self._coordinate_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
+                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
                 "hold kernels as explicit features, or choose a regularizer on group norms",
             )  # fmt: skip
             if not self.method.forgets:
@@ -319,100 +321,18 @@ class OnlineTrainer:
         r""":math:`R(\theta)` of the current model."""
         total = sum(term.value(self.norms) for term in self._on_norms)
         for term in self._on_coordinates:
-            total += sum(term.value(bank.coordinates()) for bank in self._coordinate_banks)
+            total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
         return total
+
+    def norm_bound(self, loss_at_zero):
+        """How far from the origin a minimiser of the objective can be, where the mean loss there is this."""
+        return self._bound.norm_bound(loss_at_zero / self.current_strength, len(self.group_names))
 
     def recompute_norms(self):
         """Set every group norm from scratch: the recursion drifts by rounding."""
         for bank in self.banks:
             bank.recompute_norms()
         self.group_state.square_norms[self.group_state.empty] = 0.0
-
-    def fit(self, examples, *, epochs=1, rng=None, callbacks=(), progress=False, keeper=None):
-        """Make ``epochs`` passes over the examples, each in a fresh random order.
-
-        Parameters
-        ----------
-        examples : sequence of Example
-        epochs : int
-        rng : numpy.random.Generator or None
-            Shuffles every epoch; None keeps the given order.
-        callbacks : sequence of callable
-            Called as ``callback(trainer, record)`` after every epoch; a true return value stops training. Where a
-            callback has them, ``on_start(trainer, examples)`` is called first, and ``on_round(trainer, step)`` after
-            every round; a true return value of the latter ends training at once.
-        progress : bool
-            Show a progress bar, if this takes longer than a second and standard error is a terminal.
-        keeper : optional
-            Keeps checkpoints: ``restore(trainer, course, callbacks)`` is called first, and may set where an earlier
-            run had come to; ``write(trainer, course, callbacks)`` after every round for which ``due()`` is true,
-            and ``end(trainer, course, callbacks)`` when the fit is over.
-
-        Returns
-        -------
-        history : list of dict
-            One record an epoch: ``epoch``, ``rounds``, ``rate``, ``loss`` (mean of the losses met in the epoch, each
-            before its update), ``objective`` (that plus ``strength * R`` of the model after it), ``penalty``,
-            ``norms`` and ``kernel_weights`` by group, ``seconds``.
-        """
-        self.schedule.plan(self.round + epochs * len(examples))
-        self.recompute_every = len(examples)
-        for callback in callbacks:
-            getattr(callback, "on_start", _nothing)(self, examples)
-        course = Course()
-        course.note(rng)
-        if keeper is not None:
-            keeper.restore(self, course, callbacks)
-            course.rewind(rng)
-        bar = tqdm(
-            total=epochs * len(examples), initial=(course.epoch - 1) * len(examples) + course.rounds,
-            unit=" examples", delay=1, leave=False, disable=None if progress else True,
-        )  # fmt: skip
-        with bar:
-            while course.epoch <= epochs and not course.finished:
-                order = np.arange(len(examples)) if rng is None else rng.permutation(len(examples))
-                stopped = self._pass(examples, order[course.rounds :], course, bar, callbacks, keeper)
-                record = self._record(course.epoch, course.loss / course.rounds, course.elapsed())
-                course.history.append(record)
-                bar.set_postfix(epoch=course.epoch, loss=f"{record['loss']:.4g}", groups=np.count_nonzero(self.norms))
-                stopped |= any([callback(self, record) for callback in callbacks])
-                course.next_epoch(rng)
-                course.finished = stopped
-        if keeper is not None:
-            keeper.end(self, course, callbacks)
-        return course.history
-
-    def _pass(self, examples, order, course, bar, callbacks, keeper, stride=100):
-        """The rest of an epoch; returns whether a callback ends training."""
-        watchers = [callback.on_round for callback in callbacks if hasattr(callback, "on_round")]
-        for i in order.tolist():
-            x, y, weight = examples[i]
-            step = self.update(x, y, weight)
-            course.loss += step.loss
-            course.rounds += 1
-            if course.rounds % stride == 0:
-                bar.update(stride)
-            if watchers and any([watch(self, step) for watch in watchers]):
-                self.recompute_norms()
-                return True
-            if keeper is not None and keeper.due():
-                keeper.write(self, course, callbacks)
-        bar.update(course.rounds % stride)
-        return False
-
-    def _record(self, epoch, loss, seconds):
-        penalty = self.penalty()
-        return {
-            "epoch": epoch,
-            "rounds": self.round,
-            "rate": self.schedule(self.round),
-            "loss": loss,
-            "penalty": penalty,
-            "objective": loss + self.current_strength * penalty,
-            "norms": dict(zip(self.group_state.names, self.group_state.norms.tolist())),
-            "kernel_weights": self.kernel_weights(),
-            "seconds": seconds,
-        }
 
     def kernel_weights(self):
         """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
@@ -458,7 +378,7 @@ class OnlineTrainer:
     def mix(self, changes, weights):
         """Take the mix of what shards have changed since they had this trainer's state (McDonald et al. 2010).
 
-        See :mod:`omkl.online.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
+        See :mod:`omkl.distributed.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
         """
         self._predictor = None
         group_state = self.group_state
@@ -511,10 +431,6 @@ class OnlineTrainer:
         counters = state["counters"].tolist()
         self.round, self.presented, self._coordinate_step = int(counters[0]), counters[1], counters[2]
         self.schedule.load_state(counters[3:])
-
-
-def _nothing(*_):
-    """Stands in for a hook that a callback does not have."""
 
 
 def _below(state, prefix):

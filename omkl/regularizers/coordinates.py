@@ -149,7 +149,7 @@ class OverlappingGroups(_UnionOfGroups):
         self.exact = bool(exact)
         super().__init__(groups, weights)
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "exact": self.exact}
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:

@@ -5,6 +5,7 @@ Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011,
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -178,7 +179,7 @@ class WeightedSquaredL21(Regularizer):
             raise InputError(f"weights must be finite numbers >= 0, one a group, not {weights!r}.")
         self.dual_radius = math.inf if np.all(self.weights > 0) else 0.0
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         return {"weights": self._by_name or self.weights.tolist()}
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "WeightedSquaredL21":
@@ -210,11 +211,10 @@ class WeightedSquaredL21(Regularizer):
         return prox_weighted_squared_l1(self._checked(norms), self.weights, step)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
-        dual_norms = np.abs(self._checked(dual_norms))
-        free = self.weights == 0
-        if np.any(dual_norms[free] > 0):
+        magnitudes, free = np.abs(self._checked(dual_norms)), self.weights == 0
+        if np.any(magnitudes[free] > 0):
             return math.inf
-        return 0.5 * float(np.max(dual_norms[~free] / self.weights[~free], initial=0.0)) ** 2
+        return 0.5 * float(np.max(magnitudes[~free] / self.weights[~free], initial=0.0)) ** 2
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
         return 0.0 if np.any(self._checked(dual_norms)[self.weights == 0] != 0) else 1.0
@@ -326,8 +326,8 @@ class L21Ball(Regularizer):
         return self.radius * float(np.abs(dual_norms).max(initial=0.0))
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        norms = np.abs(as_vector(norms))
-        return norms / norms.sum() if norms.any() else norms
+        magnitudes = np.abs(as_vector(norms))
+        return magnitudes / magnitudes.sum() if magnitudes.any() else magnitudes
 
     def norm_bound(self, value: float, n_groups: int) -> float:
         return self.radius
@@ -396,14 +396,17 @@ class ScalarPenalty(Regularizer):
         return float(np.sum(self.psi(np.abs(as_vector(norms)))))
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
-        norms = np.abs(as_vector(norms))
-        return np.broadcast_to(np.asarray(self.derivative(norms), dtype=np.float64), norms.shape)
+        return self._array_of(self.derivative, norms)
 
     def curvatures(self, norms: ArrayLike) -> np.ndarray:
         if self.curvature is None:
             return super().curvatures(norms)
-        norms = np.abs(as_vector(norms))
-        return np.broadcast_to(np.asarray(self.curvature(norms), dtype=np.float64), norms.shape)
+        return self._array_of(self.curvature, norms)
+
+    def _array_of(self, function: Callable[[np.ndarray], ArrayLike], norms: ArrayLike) -> np.ndarray:
+        """The function's values, of which a constant one may be a number."""
+        magnitudes: np.ndarray = np.abs(as_vector(norms))
+        return np.broadcast_to(as_vector(function(magnitudes)), magnitudes.shape)
 
     def norm_bound(self, value: float, n_groups: int) -> float:
         # by convexity psi(b) >= p psi_1(sum b / p), and sum b >= ||b||_2; no norm is beyond that of a group alone

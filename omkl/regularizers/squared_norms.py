@@ -62,9 +62,9 @@ class SquaredLq(Regularizer):
         return ratio_or_zero(1.0, self.kernel_weights(norms), np.inf)
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        norms = np.abs(as_vector(norms))
-        total = _lq_norm(norms, self.q)
-        return np.zeros_like(norms) if total == 0.0 else (norms / total) ** (2.0 - self.q)
+        magnitudes: np.ndarray = np.abs(as_vector(norms))
+        total = _lq_norm(magnitudes, self.q)
+        return np.zeros_like(magnitudes) if total == 0.0 else (magnitudes / total) ** (2.0 - self.q)
 
 
 class ElasticNetWeights(Regularizer):
@@ -93,9 +93,8 @@ class ElasticNetWeights(Regularizer):
         self.is_sparse = self.eta > 0
 
     def value(self, norms: ArrayLike) -> float:
-        norms = np.abs(as_vector(norms))
         weights = self.kernel_weights(norms)
-        return 0.5 * float(np.sum(norms[weights > 0] ** 2 / weights[weights > 0]))
+        return 0.5 * float(np.sum(as_vector(norms)[weights > 0] ** 2 / weights[weights > 0]))
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)

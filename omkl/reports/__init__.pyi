@@ -1,3 +1,4 @@
 from .plots import plot_accuracies, plot_curves, plot_group_weights, plot_panels
+from .trees import draw_tree
 
-__all__ = ["plot_accuracies", "plot_curves", "plot_group_weights", "plot_panels"]
+__all__ = ["draw_tree", "plot_accuracies", "plot_curves", "plot_group_weights", "plot_panels"]

@@ -27,14 +27,15 @@ def plot_group_weights(history, path=None, title="Group weights along the epochs
     """
     figure, axes = _figure()
     epochs = [record["epoch"] for record in history]
-    for name in history[-1]["kernel_weights"]:
-        weights = [record["kernel_weights"].get(name, 0.0) for record in history]
-        axes.plot(epochs, weights, marker="o", markersize=3, label=name)
+    columns = [key for key in history[-1] if key.startswith("weight:")]
+    for key in columns:
+        weights = [record.get(key, 0.0) for record in history]
+        axes.plot(epochs, weights, marker="o", markersize=3, label=key.removeprefix("weight:"))
     axes.set_xlabel("epoch")
     axes.set_ylabel("weight")
     axes.set_ylim(bottom=0.0)
     axes.set_title(title)
-    if len(history[-1]["kernel_weights"]) <= 25:
+    if len(columns) <= 25:
         axes.legend(fontsize="small", frameon=False)
     figure.tight_layout()
     if path is not None:

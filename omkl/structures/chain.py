@@ -1,8 +1,10 @@
 """First-order chains: sequence labeling."""
 
-from typing import NamedTuple
+import math
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
@@ -17,6 +19,9 @@ class ChainPotentials(NamedTuple):
 
     unary: np.ndarray
     pairwise: np.ndarray
+
+
+AnyPotentials: TypeAlias = ChainPotentials | tuple[ArrayLike, ArrayLike]
 
 
 class Chain:
@@ -43,49 +48,56 @@ class Chain:
     array([0, 1, 1])
     """
 
-    def __init__(self, n_labels, cost=None, by_position=False):
+    def __init__(self, n_labels: int, cost: ArrayLike | None = None, by_position: bool = False):
         if n_labels < 1:
             raise InputError(f"A chain needs at least one label, not {n_labels}.")
         self.n_labels = int(n_labels)
         self.by_position = bool(by_position)
         self.costs = check_costs(cost, self.n_labels)
 
-    def zeros(self, size):
+    def zeros(self, size: int) -> ChainPotentials:
+        """Potentials of ``size`` positions, all zero."""
         edges = max(size - 1, 1) if self.by_position else 1
         shape = (edges, self.n_labels, self.n_labels)
         return ChainPotentials(np.zeros((size, self.n_labels)), np.zeros(shape))
 
-    def part(self, potentials, low, high):
+    def part(self, potentials: ChainPotentials, low: int, high: int) -> ChainPotentials:
         """The potentials of the sequence at ``low : high`` of concatenated ones."""
         pairwise = potentials.pairwise[low : max(high - 1, low + 1)] if self.by_position else potentials.pairwise
         return ChainPotentials(potentials.unary[low:high], pairwise)
 
-    def decode(self, potentials):
+    def decode(self, potentials: AnyPotentials) -> np.ndarray:
+        """Labels of the highest score, (n,); ties break towards lower labels."""
         unary, pairwise = _three_dimensional(potentials)
         labels = np.empty(len(unary), np.int64)
         jit.viterbi(unary, pairwise, self.costs, labels, 0.0, labels)
         return labels
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
         """Decode the sequences ``offsets[s] : offsets[s+1]`` of concatenated potentials at once."""
         unary, pairwise = _three_dimensional(potentials)
         labels = np.empty(len(unary), np.int64)
         jit.viterbi_many(unary, pairwise, offsets, self.costs, labels)
         return labels
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+    def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
+        """Labels of the highest score plus ``cost_weight`` times their cost, (n,)."""
         unary, pairwise = _three_dimensional(potentials)
         labels = np.empty(len(unary), np.int64)
         jit.viterbi(unary, pairwise, self.costs, gold, cost_weight, labels)
         return labels
 
-    def difference(self, potentials, predicted, gold):
+    def difference(
+        self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray
+    ) -> tuple[float, ChainPotentials]:
+        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         unary, pairwise = _three_dimensional(potentials)
         gradient = ChainPotentials(np.zeros(unary.shape), np.zeros(pairwise.shape))
         gap = jit.difference(unary, pairwise, predicted, gold, *gradient)
         return gap, _shaped_like(potentials, gradient)
 
-    def marginals(self, potentials):
+    def marginals(self, potentials: AnyPotentials) -> tuple[float, ChainPotentials]:
+        """Log-partition function, and the probability of every label and pair of labels."""
         unary, pairwise = _three_dimensional(potentials)
         expected = ChainPotentials(np.empty(unary.shape), np.empty(pairwise.shape))
         log_partition = jit.forward_backward(unary, pairwise, *expected)
@@ -93,29 +105,35 @@ class Chain:
             log_partition = jit.forward_backward_in_logs(unary, pairwise, *expected)
         return log_partition, _shaped_like(potentials, expected)
 
-    def subtract_indicator(self, potentials, output):
+    def subtract_indicator(self, potentials: AnyPotentials, output: np.ndarray) -> None:
+        """Subtract the labelling's :meth:`indicator` in place."""
         jit.add_indicator(*_three_dimensional(potentials), output, -1.0)
 
-    def indicator(self, output):
+    def indicator(self, output: ArrayLike) -> ChainPotentials:
+        """How often each label and pair of labels occurs."""
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
         jit.add_indicator(*counts, labels, 1.0)
         return counts
 
-    def score(self, potentials, output):
+    def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
+        """Sum of the potentials of the labelling."""
         return jit.score_labels(*_three_dimensional(potentials), np.asarray(output, dtype=np.int64))
 
-    def largest_cost(self, size):
-        return size * self.costs.max()
+    def largest_cost(self, size: int) -> float:
+        """The largest cost of any labelling of ``size`` positions."""
+        return size * float(self.costs.max())
 
-    def log_count(self, size):
-        return size * np.log(self.n_labels)
+    def log_count(self, size: int) -> float:
+        """Logarithm of the number of labellings of ``size`` positions."""
+        return size * math.log(self.n_labels)
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
+        """Sum over positions of what it costs to predict the one label where the other is right."""
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
 
 
-def check_costs(cost, n_labels):
+def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
     """A validated (K, K) cost matrix; the Hamming cost for ``None``."""
     if cost is None:
         return 1.0 - np.eye(n_labels)
@@ -127,16 +145,16 @@ def check_costs(cost, n_labels):
     return costs
 
 
-def _three_dimensional(potentials):
+def _three_dimensional(potentials: AnyPotentials) -> ChainPotentials:
     unary, pairwise = potentials
     if type(unary) is not np.ndarray or unary.dtype != np.float64:
         unary = np.ascontiguousarray(unary, dtype=np.float64)
     if type(pairwise) is not np.ndarray or pairwise.dtype != np.float64 or pairwise.ndim != 3:
         pairwise = np.ascontiguousarray(pairwise, dtype=np.float64)
         pairwise = pairwise.reshape(-1, *pairwise.shape[-2:])
-    return unary, pairwise
+    return ChainPotentials(unary, pairwise)
 
 
-def _shaped_like(potentials, result):
+def _shaped_like(potentials: AnyPotentials, result: ChainPotentials) -> ChainPotentials:
     """The result with two-dimensional transitions where the potentials had such."""
     return result if np.ndim(potentials[1]) == 3 else ChainPotentials(result.unary, result.pairwise[0])

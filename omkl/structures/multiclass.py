@@ -1,8 +1,10 @@
 """One label for one input: the structures that make the trainer serve plain classification too."""
 
-from typing import NamedTuple
+import math
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures._jit_multiclass import best_label, softmax
@@ -13,6 +15,9 @@ class UnaryPotentials(NamedTuple):
     """``unary`` (1, K): the score of each label; (1, 1) for :class:`Binary`, the scalar potential z."""
 
     unary: np.ndarray
+
+
+AnyPotentials: TypeAlias = UnaryPotentials | ArrayLike
 
 
 class Multiclass:
@@ -31,29 +36,34 @@ class Multiclass:
     1
     """
 
-    def __init__(self, n_labels, cost=None):
+    def __init__(self, n_labels: int, cost: ArrayLike | None = None):
         if n_labels < 1:
             raise InputError(f"A multiclass structure needs at least one label, not {n_labels}.")
         self.n_labels = int(n_labels)
         self.costs = check_costs(cost, self.n_labels)
 
-    def zeros(self, size=1):
+    def zeros(self, size: int = 1) -> UnaryPotentials:
+        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, self.n_labels)))
 
-    def part(self, potentials, low, high):
+    def part(self, potentials: UnaryPotentials, low: int, high: int) -> UnaryPotentials:
         """The potentials of the input at ``low`` of several ones."""
         return UnaryPotentials(potentials.unary[low:high])
 
-    def decode(self, potentials):
+    def decode(self, potentials: AnyPotentials) -> int:
+        """The label of the highest score, the lowest of equals."""
         return best_label(_scores(potentials), self.costs, 0, 0.0)
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
+        """The labels of several inputs at once."""
         return potentials.unary.argmax(axis=1)
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+    def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
+        """The label of the highest score plus ``cost_weight`` times its cost."""
         return best_label(_scores(potentials), self.costs, gold, cost_weight)
 
-    def difference(self, potentials, predicted, gold):
+    def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
+        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         scores = _scores(potentials)
         gradient = self.zeros()
         if predicted != gold:
@@ -61,28 +71,35 @@ class Multiclass:
             gradient.unary[0, gold] = -1.0
         return scores[predicted] - scores[gold], gradient
 
-    def marginals(self, potentials):
+    def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
+        """Log-partition function and the expected indicator."""
         expected = self.zeros()
         return softmax(_scores(potentials), expected.unary[0]), expected
 
-    def subtract_indicator(self, potentials, output):
+    def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
+        """Subtract the label's :meth:`indicator` in place."""
         potentials.unary[0, output] -= 1.0
 
-    def indicator(self, output):
+    def indicator(self, output: int) -> UnaryPotentials:
+        """Potentials whose product with others is the score of the label: 1 for the label itself."""
         counts = self.zeros()
         counts.unary[0, output] = 1.0
         return counts
 
-    def score(self, potentials, output):
+    def score(self, potentials: AnyPotentials, output: int) -> float:
+        """Score of one label."""
         return float(_scores(potentials)[output])
 
-    def largest_cost(self, size=1):
-        return self.costs.max()
+    def largest_cost(self, size: int = 1) -> float:
+        """The largest cost of any label."""
+        return float(self.costs.max())
 
-    def log_count(self, size=1):
-        return np.log(self.n_labels)
+    def log_count(self, size: int = 1) -> float:
+        """Logarithm of the number of labels."""
+        return math.log(self.n_labels)
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: int, predicted: int) -> float:
+        """What it costs to predict the one label where the other is right."""
         return float(self.costs[gold, predicted])
 
 
@@ -98,49 +115,61 @@ class Binary:
 
     n_labels = 2
 
-    def zeros(self, size=1):
+    def zeros(self, size: int = 1) -> UnaryPotentials:
+        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, 1)))
 
-    def decode(self, potentials):
+    def decode(self, potentials: AnyPotentials) -> int:
+        """1 where z > 0, else 0."""
         return int(_number(potentials) > 0.0)
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
+        """The labels of several inputs at once."""
         return (potentials.unary[:, 0] > 0.0).astype(np.int64)
 
-    def loss_augmented(self, potentials, gold, cost_weight=1.0):
+    def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
+        """The label of the highest score plus ``cost_weight`` times its cost."""
         z = _number(potentials)
         # the other label wins if its score exceeds the gold one's minus the cost, that is y z < cost
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
 
-    def difference(self, potentials, predicted, gold):
+    def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
+        """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         sign = float(predicted) - float(gold)
         return sign * _number(potentials), UnaryPotentials(np.array([[sign]]))
 
-    def marginals(self, potentials):
+    def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
+        """Log-partition function and the expected indicator."""
         z = _number(potentials)
         return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(np.array([[0.5 * np.tanh(0.5 * z)]]))
 
-    def subtract_indicator(self, potentials, output):
+    def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
+        """Subtract the label's :meth:`indicator` in place."""
         potentials.unary[0, 0] -= output - 0.5
 
-    def indicator(self, output):
+    def indicator(self, output: int) -> UnaryPotentials:
+        """Potentials whose product with others is the score of the label: 1/2 or -1/2."""
         return UnaryPotentials(np.array([[output - 0.5]]))
 
-    def score(self, potentials, output):
+    def score(self, potentials: AnyPotentials, output: int) -> float:
+        """Score of one label."""
         return float((output - 0.5) * _number(potentials))
 
-    def largest_cost(self, size=1):
+    def largest_cost(self, size: int = 1) -> float:
+        """Cost of the wrong label."""
         return 1.0
 
-    def log_count(self, size=1):
-        return np.log(2.0)
+    def log_count(self, size: int = 1) -> float:
+        """Logarithm of the number of labels."""
+        return math.log(2.0)
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: int, predicted: int) -> float:
+        """1 where the label is wrong, else 0."""
         return float(gold != predicted)
 
 
-def _scores(potentials):
+def _scores(potentials: AnyPotentials) -> np.ndarray:
     """The vector of scores in :class:`UnaryPotentials` or in a plain array."""
     if type(potentials) is UnaryPotentials:
         return potentials.unary[0]
@@ -149,6 +178,6 @@ def _scores(potentials):
     return np.asarray(potentials, dtype=np.float64)
 
 
-def _number(potentials):
+def _number(potentials: AnyPotentials) -> float:
     """The one score of a binary structure, as a float: much faster to reckon with than an entry of an array."""
     return potentials.unary.item(0) if type(potentials) is UnaryPotentials else float(_scores(potentials)[0])

@@ -17,23 +17,26 @@ class Scalar:
     0.25
     """
 
-    def zeros(self, size=1):
+    def zeros(self, size: int = 1) -> UnaryPotentials:
+        """Potentials of ``size`` inputs, all zero."""
         return UnaryPotentials(np.zeros((size, 1)))
 
-    def decode(self, potentials):
+    def decode(self, potentials: UnaryPotentials) -> float:
+        """The number itself."""
         return float(potentials.unary[0, 0])
 
-    def decode_many(self, potentials, offsets):
+    def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
+        """The numbers of several inputs at once."""
         return potentials.unary[:, 0]
 
-    def prediction(self, potentials):
+    def prediction(self, potentials: UnaryPotentials) -> np.ndarray:
         """The number as losses take it, an array of shape (1,)."""
         return potentials.unary[:, 0]
 
-    def as_potentials(self, slope):
+    def as_potentials(self, slope: np.ndarray) -> UnaryPotentials:
         """The gradient in potentials of a loss with this derivative, an array of shape (1,)."""
         return UnaryPotentials(slope[:, None])
 
-    def cost(self, gold, predicted):
+    def cost(self, gold: float, predicted: float) -> float:
         """Squared error."""
         return float((gold - predicted) ** 2)

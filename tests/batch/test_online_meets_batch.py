@@ -53,7 +53,7 @@ def test_many_passes_end_at_the_certified_optimum(data, C, intercept):
             epochs=epochs, eta0=1.0, schedule="sqrt", average=None, fit_intercept=intercept, verbose=False,
             random_state=0,
         ).fit(X, y)  # fmt: skip
-        norms = np.array([online.history_[-1]["norms"][name] for name in COLUMNS])
+        norms = np.array([online.history_[-1][f"norm:{name}"] for name in COLUMNS])
         excess.append(problem.primal(online.decision_function(X), norms) / optimum.primal - 1.0)
     assert -1e-6 <= excess[1] < 0.005
     assert excess[1] < 0.2 * excess[0]
@@ -74,5 +74,5 @@ def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, expl
         regularizer=problem.regularizer, C=problem.C, epochs=1500, eta0=0.2, schedule="linear", average=None,
         verbose=False, random_state=0,
     ).fit(X, problem.y)  # fmt: skip
-    reached = problem.primal(online.predict(X), np.array([online.history_[-1]["norms"][group] for group in columns]))
+    reached = problem.primal(online.predict(X), np.array([online.history_[-1][f"norm:{group}"] for group in columns]))
     assert -1e-6 <= reached / optimum - 1.0 < 0.01

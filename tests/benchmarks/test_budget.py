@@ -54,7 +54,7 @@ def test_stream(benchmark, case, d, policy):
     X, y = clusters(1500 + 6 * n, d, seed=1)
     model = OnlineMKLClassifier(CASES[case], budget=BUDGET, budget_maintenance=policy, random_state=0)
     model.partial_fit(X[:1500], y[:1500], classes=np.arange(7))
-    (bank,) = [bank for bank in model._trainer.banks if hasattr(bank, "budget")]
+    (bank,) = [bank for bank in model.model_.trainer.banks if hasattr(bank, "budget")]
     assert bank.n_support == BUDGET
     blocks = iter(np.split(np.arange(1500, len(y)), 6))
     admitted, seconds = bank._n_admitted, []

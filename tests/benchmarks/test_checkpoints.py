@@ -54,7 +54,7 @@ def test_a_checkpoint_a_minute_of_a_parser(benchmark, tmp_path):
     """At the default memory: what one checkpoint takes, as a share of a minute."""
     parser = DependencyParser(epochs=1, verbose=False, random_state=0).fit(synthetic_treebank(300, random_state=0))
     checkpoints = Checkpoints(tmp_path / "run")
-    state = parser._trainer.state()
+    state = parser.model_.trainer.state()
     benchmark.pedantic(checkpoints.write, ({}, state), rounds=5, iterations=1, warmup_rounds=1)
     size = sum(array.nbytes for array in state.values())
     share = benchmark.stats.stats.min / (60.0 + benchmark.stats.stats.min)

@@ -108,10 +108,12 @@ def test_batch_on_factors(benchmark, n_samples, loss):
     X = rng.normal(size=(2 * n_samples, 6))
     y = np.sign(X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.3 * rng.normal(size=len(X)))
     train, test = slice(0, n_samples), slice(n_samples, None)
-    MKLClassifier(["gaussian", "gaussian:features=10"], loss).fit(X[:300], y[:300])
+    MKLClassifier(["gaussian", "gaussian:features=10"], loss=loss).fit(X[:300], y[:300])
     widths = np.geomspace(0.5, 30, 10).round(2)
     for settings in ("", f",features={n_samples // 16}", f",features={n_samples // 16},map=nystrom"):
-        model = MKLClassifier([f"gaussian:sigma2={width}{settings}" for width in widths], loss, C=1.0, verbose=False)
+        model = MKLClassifier(
+            [f"gaussian:sigma2={width}{settings}" for width in widths], loss=loss, C=1.0, verbose=False
+        )
         started = time.process_time()
         if settings.endswith("nystrom"):
             benchmark.pedantic(model.fit, (X[train], y[train]), rounds=1)

@@ -8,8 +8,9 @@ from distributed import Client, LocalCluster
 
 from omkl import DependencyParser
 from omkl.data import read_treebank
+from omkl.distributed.mixing import blueprint, pass_over_shard
 from omkl.estimators.arcs import ArcExamples
-from omkl.online.mixing import blueprint, pass_over_shard
+from omkl.online.history import values_of
 
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 EPOCHS = 2
@@ -50,7 +51,7 @@ def test_epoch_of_two_workers(benchmark, treebank):
     print()
     for n_workers, history in found.items():
         record = min(history[1:], key=lambda record: record["seconds"])
-        passed, cpu = np.array(record["shard_seconds"]).T
+        passed, cpu = (np.array(list(values_of(record, kind).values())) for kind in ("seconds", "cpu_seconds"))
         other = record["seconds"] - passed.max() - record["mixing_seconds"]
         print(
             f"{n_workers} workers: {record['seconds']:.1f} s an epoch: passes {np.round(passed, 1)} s (of CPU "
@@ -58,7 +59,7 @@ def test_epoch_of_two_workers(benchmark, treebank):
             f"{record['bytes'] / 1e6:.0f} MB came back"
         )
     fastest = {n: min(record["seconds"] for record in history[1:]) for n, history in found.items()}
-    cpu = {n: min(max(c for _, c in r["shard_seconds"]) for r in history[1:]) for n, history in found.items()}
+    cpu = {n: min(max(values_of(r, "cpu_seconds").values()) for r in history[1:]) for n, history in found.items()}
     print(f"two workers / one: {fastest[2] / fastest[1]:.2f} of the seconds, {cpu[2] / cpu[1]:.2f} of the CPU seconds")
 
 
@@ -66,7 +67,7 @@ def test_mixing_beside_copying(benchmark, treebank):
     """Tables of 93 MB: finding what two shards of a thousand sentences have moved, and mixing it."""
     parser = DependencyParser(regularizer="l2", labeled=False, epochs=1, random_state=0, verbose=False)
     parser.fit(treebank[:2000])
-    trainer, examples = parser._trainer, ArcExamples.of(treebank[:2000], parser.templates_)
+    trainer, examples = parser.model_.trainer, ArcExamples.of(treebank[:2000], parser.templates_)
     state = {name: np.array(array) for name, array in trainer.state().items()}
     make, order = blueprint(trainer), np.arange(1000)
     shards = [examples.part(np.arange(j, 2000, 2)) for j in range(2)]

@@ -55,7 +55,7 @@ def test_training(benchmark, treebanks):
         parser = DependencyParser(regularizer="l2", epochs=2, labeled=False, random_state=0, verbose=False)
         started = time.process_time()
         parser.fit(part)
-        found.update(seconds=(time.process_time() - started) / 2, bank=parser._trainer.banks[0])
+        found.update(seconds=(time.process_time() - started) / 2, bank=parser.model_.trainer.banks[0])
 
     benchmark.pedantic(run, rounds=2)
     share = part.n_words / train.n_words
@@ -89,7 +89,7 @@ def test_parsing(benchmark, treebanks, keep):
     scoring = time.process_time() - started
     started = time.process_time()
     for score in scores:
-        parser._trainer.structure.decode(score)
+        parser.model_.trainer.structure.decode(score)
     decoding = time.process_time() - started
     floor = n_lines(bank, test.lengths) * seconds_a_line(bank.table)
     print(

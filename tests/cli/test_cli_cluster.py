@@ -29,7 +29,7 @@ def train(treebank, output, *options):
 def serial(treebank):
     path = treebank.with_name("serial.npz")
     assert train(treebank, path, "--shards", "2", "--quiet") == 0
-    return omkl.load(path)._trainer.state()
+    return omkl.load(path).model_.trainer.state()
 
 
 @pytest.mark.parametrize("where", ["--workers", "--scheduler"])
@@ -44,7 +44,7 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
         ) as cluster:
             assert train(treebank, out, "--scheduler", cluster.scheduler_address, "--shards", "2") == 0
     assert "epoch   2: loss" in capsys.readouterr().out
-    for name, array in omkl.load(out)._trainer.state().items():
+    for name, array in omkl.load(out).model_.trainer.state().items():
         assert_array_equal(array, serial[name], err_msg=name)
 
 
@@ -53,8 +53,8 @@ def test_one_worker_makes_the_parser_that_plain_training_does(treebank, tmp_path
     assert train(treebank, tmp_path / "m.npz", "--workers", "1") == 0
     plain, found = omkl.load(tmp_path / "plain.npz"), omkl.load(tmp_path / "m.npz")
     assert len(found.history_[0]["shard_losses"]) == 1
-    for name, array in found._trainer.state().items():
-        assert_array_equal(array, plain._trainer.state()[name], err_msg=name)
+    for name, array in found.model_.trainer.state().items():
+        assert_array_equal(array, plain.model_.trainer.state()[name], err_msg=name)
 
 
 def test_a_scheduler_that_cannot_be_reached_is_one_sentence(treebank, tmp_path, capsys):

@@ -185,3 +185,25 @@ def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
         printed = capsys.readouterr().out
         assert "relative duality gap" in printed
         assert shown in printed
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_columns_are_found_by_their_names(tmp_path, stream):
+    """A model trained on a file predicts the same where the columns come in another order, or says what is missing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = (X[:, 0] > 0).astype(int)
+    files = {"same": "abcy", "turned": "cybxa", "short": "aby"}
+    for name, columns in files.items():
+        values = dict(zip("abcyx", [*X.T, y, y]))
+        rows = zip(*(values[column].tolist() for column in columns))
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]))
+    model, target = str(tmp_path / "m.npz"), ["--target", "y", "--quiet"]
+    training = ["-o", model, "--epochs", "9", "--random-state", "0", *target, *stream]
+    assert main(["train", "classifier", str(tmp_path / "same.csv"), *training]) == 0
+    for name in ("same", "turned"):
+        report = str(tmp_path / f"{name}.json")
+        assert main(["evaluate", model, str(tmp_path / f"{name}.csv"), "--json", report, *target]) == 0
+    assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
+    assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
+    assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2

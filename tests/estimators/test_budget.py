@@ -21,7 +21,7 @@ def iris():
 
 
 def budgeted_bank(model):
-    (bank,) = [bank for bank in model._trainer.banks if isinstance(bank, tuple(POLICIES.values()))]
+    (bank,) = [bank for bank in model.model_.trainer.banks if isinstance(bank, tuple(POLICIES.values()))]
     return bank
 
 
@@ -39,7 +39,7 @@ def test_a_fit_on_arrays_is_a_stream_of_its_examples(policy, iris):
         assert isinstance(bank, POLICIES[policy])
         assert bank.names == ["dual", "gaussian", "b1"]
         assert bank.n_support == 15
-    fitted._trainer.recompute_norms(), streamed._trainer.recompute_norms()
+    fitted.model_.trainer.recompute_norms(), streamed.model_.trainer.recompute_norms()
     assert_array_equal(fitted.decision_function(X), streamed.decision_function(X))
     assert fitted.kernel_weights_ == streamed.kernel_weights_
 

@@ -70,7 +70,7 @@ def test_same_seed_same_bits_and_paths_are_treebanks(grammar, tmp_path):
     path = tmp_path / "train.conllu.gz"
     write_treebank(path, train[:150])
     first, second = parser().fit(train[:150]), parser().fit(path)
-    assert np.array_equal(first._trainer.banks[0].table, second._trainer.banks[0].table)
+    assert np.array_equal(first.model_.trainer.banks[0].table, second.model_.trainer.banks[0].table)
     third = parser().fit([str(path)])
     assert [list(heads) for heads in third.predict(test)] == [list(heads) for heads in first.predict(list(test))]
 

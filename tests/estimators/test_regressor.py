@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import omkl
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian
+from omkl.online.history import values_of
 
 LOSSES = ["squared", "huber:delta=30", "epsilon-insensitive:epsilon=5"]
 
@@ -50,7 +51,7 @@ def test_with_one_kernel_and_a_ridge_it_is_kernel_ridge_regression(diabetes, cac
         return 0.5 * np.sum((y - predicted) ** 2) + square_norm / (2 * C)
 
     optimum = objective(exact.predict(kernel(X)), exact.dual_coef_ @ kernel(X) @ exact.dual_coef_)
-    reached = objective(model.predict(X), sum(norm**2 for norm in model.history_[-1]["norms"].values()))
+    reached = objective(model.predict(X), sum(norm**2 for norm in values_of(model.history_[-1], "norm").values()))
     assert optimum <= reached * (1 + 1e-9)
     assert reached < 1.001 * optimum
     assert_allclose(model.predict(X), exact.predict(kernel(X)), atol=0.05 * y.std())
@@ -175,8 +176,8 @@ def test_no_iterate_leaves_the_ball_that_holds_the_solution(diabetes):
     X, y = diabetes
     model = omkl.OnlineMKLRegressor(C=0.1, radius="auto", fit_intercept=False, epochs=3, random_state=0).fit(X, y)
     # the mean loss of predicting 0 bounds the penalty of the solution, C * sum(y^2 / 2)
-    assert_allclose(model._trainer.radius, np.sqrt(2 * 0.1 * np.sum(y**2) / 2))
-    assert np.linalg.norm(model._trainer.norms) <= model._trainer.radius
+    assert_allclose(model.model_.trainer.radius, np.sqrt(2 * 0.1 * np.sum(y**2) / 2))
+    assert np.linalg.norm(model.model_.trainer.norms) <= model.model_.trainer.radius
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, Sequ
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.online import ProgressiveValidation
+from omkl.online.history import values_of
 
 
 class Killed(BaseException):
@@ -105,8 +106,8 @@ def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng
         fitted = type(estimator)(**estimator.get_params()).set_params(epochs=1).fit(stream, **options)
         for block in stream.blocks(0):
             looped.partial_fit(*((block.X,) if block.y is None else block), **options)
-        for key, value in fitted._trainer.state().items():
-            assert_array_equal(value, looped._trainer.state()[key], err_msg=key)
+        for key, value in fitted.model_.trainer.state().items():
+            assert_array_equal(value, looped.model_.trainer.state()[key], err_msg=key)
 
     for attempt in itertools.count():
         model = type(estimator)(**estimator.get_params())
@@ -115,7 +116,7 @@ def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng
             model.fit(stream, **options, checkpoint=tmp_path / "run", checkpoint_every="1 rounds", resume=attempt > 0)
             break
         except Killed:
-            assert not hasattr(model, "_trainer")
+            assert not hasattr(model, "model_")
     model.save(tmp_path / "resumed.npz")
     assert (tmp_path / "straight.npz").read_bytes() == (tmp_path / "resumed.npz").read_bytes()
     assert attempt > 0
@@ -132,9 +133,9 @@ def test_arrays_in_the_given_order_are_learned_as_a_stream_is_bit_for_bit(kernel
     for _ in range(3):
         for low in range(0, len(y), 111):
             pieces.partial_fit(X[low : low + 111], y[low : low + 111], classes=[0, 1, 2])
-    for key, value in at_once._trainer.state().items():
-        assert_array_equal(value, streamed._trainer.state()[key], err_msg=key)
-        assert_array_equal(value, pieces._trainer.state()[key], err_msg=key)
+    for key, value in at_once.model_.trainer.state().items():
+        assert_array_equal(value, streamed.model_.trainer.state()[key], err_msg=key)
+        assert_array_equal(value, pieces.model_.trainer.state()[key], err_msg=key)
 
 
 def test_growing_labels_learn_what_declared_ones_do(rng):
@@ -244,18 +245,18 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
         wrong.append(model.predict([x])[0] != label)
         model.partial_fit([x], [label])
     assert_allclose([record["error"] for record in meter.records], np.reshape(wrong, (3, 100)).mean(axis=1))
-    assert [record["rounds"] for record in meter.records] == [100, 200, 300]
-    assert_allclose(sum(meter.records[-1]["kernel_weights"].values()), 1.0)
+    assert [record["round"] for record in meter.records] == [100, 200, 300]
+    assert_allclose(sum(values_of(meter.records[-1], "weight").values()), 1.0)
 
 
 def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
-    monkeypatch.setattr("omkl.online.progressive.RECORDS", 4)
+    monkeypatch.setattr("omkl.online.history.RECORDS", 4)
     X, y = points(rng)
     fine, bounded = ProgressiveValidation(every=1), ProgressiveValidation(every=1)
     monkeypatch.setattr(fine, "records", type("Endless", (list,), {"__len__": lambda self: 0})())
     OnlineMKLClassifier(["linear"], callbacks=[bounded, fine]).partial_fit(X[:256], y[:256])
     assert 4 <= len(bounded.records) < 8
-    covered = np.diff([0] + [record["rounds"] for record in bounded.records])
+    covered = np.diff([0] + [record["round"] for record in bounded.records])
     assert len(set(covered)) == 1
     losses = np.array([record["loss"] for record in fine.records])
     assert_allclose([record["loss"] for record in bounded.records], losses.reshape(-1, covered[0]).mean(axis=1))
@@ -289,5 +290,5 @@ def test_one_shard_of_a_stream_is_no_shard(rng, monkeypatch):
     stream = Stream.from_arrays(X, y, 50)
     alone = OnlineMKLClassifier(KERNELS, epochs=1).fit(stream, classes=[0, 1, 2])
     one = OnlineMKLClassifier(KERNELS, epochs=1).fit(stream, classes=[0, 1, 2], shards=1)
-    for key, value in alone._trainer.state().items():
-        assert_array_equal(value, one._trainer.state()[key])
+    for key, value in alone.model_.trainer.state().items():
+        assert_array_equal(value, one.model_.trainer.state()[key])

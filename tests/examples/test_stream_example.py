@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from omkl.online.history import values_of
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stream_mkl.py"
 
 
@@ -17,7 +19,7 @@ def test_the_weights_follow_the_drift(options, tmp_path):
     subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
     found = json.loads((tmp_path / "stream_mkl.json").read_text())
     for model in found["models"]:
-        weights = [record["kernel_weights"] for record in model["records"]]
+        weights = [values_of(record, "weight") for record in model["records"]]
         assert max(weights[len(weights) // 2 - 1], key=weights[len(weights) // 2 - 1].get) == "vector 1"
         assert weights[-1]["vector 2"] > weights[-1]["vector 3"]
     assert (tmp_path / "stream_mkl.png").stat().st_size > 10_000

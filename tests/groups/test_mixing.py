@@ -5,15 +5,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.data import synthetic_treebank
+from omkl.distributed import ParameterMixing
+from omkl.distributed.mixing import blueprint
 from omkl.estimators.arcs import ArcExamples
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
 from omkl.losses import StructuredHinge
-from omkl.online import InverseSqrt, OnlineTrainer, ParameterMixing, PolynomialAverage
-from omkl.online.mixing import blueprint
+from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree
+
+from ..passes import fit
 
 TEMPLATES = TemplateSet(["h.upos m.upos", "h.upos m.upos distance", "h.form m.form direction", "h.upos between.upos"])
 SETTINGS = {
@@ -48,7 +51,7 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, e
     if narrow:
         monkeypatch.setattr(group_state, "SCALE_RANGE", (0.9, 1.1))
     trainer = make_trainer(dtype, exact, 2000 if exact else 60, **SETTINGS[name])
-    ParameterMixing(3).fit(trainer, examples)  # shards do not start from nothing
+    fit(trainer, examples, make_pass=ParameterMixing(3))  # shards do not start from nothing
     sizes, n_shards = np.array([8, 8, 7, 7]), 4
     weights = sizes / sizes.sum()
     means, averages, total, changes = 0.0, 0.0, 0.0, []
@@ -78,8 +81,8 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, e
 @pytest.mark.parametrize("name", SETTINGS)
 def test_one_shard_is_the_serial_algorithm(examples, exact, name):
     serial, mixed = (make_trainer(np.float32, exact, 2000, **SETTINGS[name]) for _ in range(2))
-    serial.fit(examples, epochs=3, rng=np.random.default_rng(0))
-    ParameterMixing(1).fit(mixed, examples, epochs=3, rng=np.random.default_rng(0))
+    fit(serial, examples, epochs=3, rng=np.random.default_rng(0))
+    fit(mixed, examples, epochs=3, rng=np.random.default_rng(0), make_pass=ParameterMixing(1))
     for key, array in serial.state().items():
         assert_array_equal(array, mixed.state()[key], err_msg=key, strict=True)
 
@@ -91,11 +94,12 @@ def test_exact_keys_of_all_shards_need_room(examples):
     needed = []
     for chosen in (np.arange(0, 30, 2), np.arange(1, 30, 2), np.arange(30)):
         trainer = blueprint(roomy)()
-        trainer.fit(examples.part(chosen))
+        fit(trainer, examples.part(chosen))
         needed.append(np.add.reduceat(trainer.banks[0]._keys != 0, bases[:-1]).max() + 1)
-    ParameterMixing(2).fit(make_trainer(np.float32, True, int(needed[2]) + 50, Ridge(), 0.01), examples)
+    fit(make_trainer(np.float32, True, int(needed[2]) + 50, Ridge(), 0.01), examples, make_pass=ParameterMixing(2))
+    small = make_trainer(np.float32, True, int(max(needed[:2])), Ridge(), 0.01)
     with pytest.raises(InputError, match="table of exact keys is full"):
-        ParameterMixing(2).fit(make_trainer(np.float32, True, int(max(needed[:2])), Ridge(), 0.01), examples)
+        fit(small, examples, make_pass=ParameterMixing(2))
 
 
 def test_rows_are_moved_with_their_values():

@@ -20,6 +20,8 @@ from omkl.online import (
 from omkl.regularizers import L1, L21, SparseGroup
 from omkl.structures import Chain, Multiclass
 
+from ..passes import fit
+
 
 @pytest.mark.parametrize(
     ("schedule", "rates"),
@@ -60,7 +62,7 @@ def trained(schedule, epochs):
             pass
 
     examples = [Example(np.zeros((1, 0)), y, 1.0) for y in (0, 1, 0, 2, 0)]
-    trainer.fit(examples, epochs=epochs, callbacks=[Watch()])
+    fit(trainer, examples, epochs=epochs, callbacks=[Watch()])
     return rates
 
 

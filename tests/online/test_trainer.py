@@ -25,8 +25,11 @@ from omkl.online import (
     UniformAverage,
     regret_bound,
 )
+from omkl.online.history import values_of
 from omkl.regularizers import L1, L21, L21Ball, Ridge, SparseGroup, SquaredL21, TreeGroups
 from omkl.structures import Binary, Chain, Multiclass
+
+from ..passes import fit
 
 GROUPS = [[0, 1], [2, 3], [4, 5], [6, 7]]
 NAMES = ["a", "b", "c", "d"]
@@ -83,7 +86,7 @@ def batch_optimum(data, penalty, strength, loss):
 def test_the_averaged_model_approaches_the_batch_optimum(data, name, loss):
     regularizer, penalty = PENALTIES[name]
     trainer = data.trainer(regularizer, 0.05, InverseSqrt(0.5), loss, UniformAverage(start=3000))
-    trainer.fit(data.examples, epochs=250, rng=np.random.default_rng(0))
+    fit(trainer, data.examples, epochs=250, rng=np.random.default_rng(0))
     optimum = batch_optimum(data, penalty, 0.05, loss)
     w = trainer.banks[0].averaged_table()[:, 0]
     margins = (2 * data.gold - 1) * (data.X @ w)
@@ -96,7 +99,7 @@ def test_the_averaged_model_approaches_the_batch_optimum(data, name, loss):
 def test_dual_averaging_reaches_the_same_optimum_with_groups_truly_zero(data, regularizer):
     penalty = PENALTIES["mkl" if isinstance(regularizer, SquaredL21) else "group lasso"][1]
     trainer = data.trainer(regularizer, 0.3, InverseSqrt(1.0), method="rda")
-    trainer.fit(data.examples, epochs=400, rng=np.random.default_rng(0))
+    fit(trainer, data.examples, epochs=400, rng=np.random.default_rng(0))
     optimum = batch_optimum(data, penalty, 0.3, StructuredHinge())
     assert trainer.mean_loss(data.examples) + 0.3 * trainer.penalty() <= optimum * 1.03
     assert trainer.norms[0] > 0
@@ -110,7 +113,7 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
         # features times c and strength times c^2 is the same problem in other units
         strength = 0.05 * scale**2
         trainer = data.trainer(Ridge(), strength, DistanceOverGradients(), averaging=PolynomialAverage(2))
-        trainer.fit(scaled.examples, epochs=100, rng=np.random.default_rng(0))
+        fit(trainer, scaled.examples, epochs=100, rng=np.random.default_rng(0))
         w = trainer.banks[0].averaged_table()[:, 0]
         losses = np.maximum(0, 1 - (2 * data.gold - 1) * (scale * data.X @ w))
         optimum = batch_optimum(data, PENALTIES["ridge"][1], 0.05, StructuredHinge())
@@ -121,7 +124,7 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
 def test_a_strongly_convex_loss_reaches_the_optimum_with_rates_of_one_over_sigma_t(data, regularizer):
     sigma, strength = 0.2, 0.0 if regularizer is None else 0.05
     trainer = data.trainer(regularizer, strength, InverseTime(1 / sigma), l2=sigma)
-    trainer.fit(data.examples, epochs=60, rng=np.random.default_rng(0))
+    fit(trainer, data.examples, epochs=60, rng=np.random.default_rng(0))
     penalty = PENALTIES["mkl"][1]
     optimum = batch_optimum(
         data, lambda w: strength * penalty(w) + sigma / 2 * cp.sum_squares(w), 1.0, StructuredHinge()
@@ -136,7 +139,7 @@ def test_the_l2_part_of_the_loss_refuses_what_it_is_not_defined_for(data):
     with pytest.raises(InputError, match="forward-backward"):
         data.trainer(None, l2=0.1, method="rda")
     with pytest.raises(InputError, match=r"below 1.*inverse-time"):
-        data.trainer(None, l2=2.0, schedule=Constant(1.0)).fit(data.examples)
+        fit(data.trainer(None, l2=2.0, schedule=Constant(1.0)), data.examples)
 
 
 def test_noise_dies_again_and_again_and_the_informative_group_never(data):
@@ -151,8 +154,12 @@ def test_noise_dies_again_and_again_and_the_informative_group_never(data):
             return False
 
     census = Census()
-    data.trainer(SquaredL21(), 0.5, InverseSqrt(0.3)).fit(
-        data.examples, epochs=30, rng=np.random.default_rng(0), callbacks=[census]
+    fit(
+        data.trainer(SquaredL21(), 0.5, InverseSqrt(0.3)),
+        data.examples,
+        epochs=30,
+        rng=np.random.default_rng(0),
+        callbacks=[census],
     )
     assert census.dead[0] == 0
     assert census.dead[3] > 20
@@ -166,7 +173,7 @@ def test_the_ball_bounds_every_iterate(data):
 
 def test_radius_projects_all_parameters_together(data):
     trainer = data.trainer(None, radius=0.25)
-    trainer.fit(data.examples, epochs=3)
+    fit(trainer, data.examples, epochs=3)
     assert_allclose(np.linalg.norm(trainer.group_state.norms), 0.25)
 
 
@@ -186,7 +193,7 @@ def test_coordinates_every_n_rounds_shrinks_by_the_accumulated_weight(data):
     every = data.trainer(L1(), 0.05, Constant(1e-4))
     rarely = data.trainer(L1(), 0.05, Constant(1e-4), coordinates_every=10)
     for trainer in (every, rarely):
-        trainer.fit(data.examples, epochs=2)
+        fit(trainer, data.examples, epochs=2)
     assert_allclose(every.banks[0].coordinates(), rarely.banks[0].coordinates(), atol=1e-4)
 
 
@@ -209,7 +216,7 @@ def test_divergence_is_reported_with_the_round(data):
     data.tokens.features.values[:] *= 1e200
     trainer = data.trainer(None, schedule=Constant(1e200))
     with pytest.raises(DivergenceError, match=r"round 2.*smaller eta0"), np.errstate(all="ignore"):
-        trainer.fit(data.examples)
+        fit(trainer, data.examples)
 
 
 def trainers_for_state(data, method, schedule):
@@ -252,7 +259,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
     states = []
     for seed in (1, 1, 2):
         trainer = data.trainer(SquaredL21())
-        trainer.fit(data.examples, epochs=3, rng=np.random.default_rng(seed))
+        fit(trainer, data.examples, epochs=3, rng=np.random.default_rng(seed))
         states.append(trainer.banks[0].table.copy())
     assert_array_equal(states[0], states[1])
     assert (states[0] != states[2]).any()
@@ -260,20 +267,20 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
 
 def test_history_tells_loss_objective_norms_and_weights(data):
     trainer = data.trainer(SquaredL21(), 0.1)
-    history = trainer.fit(data.examples, epochs=4, rng=np.random.default_rng(0))
+    history = fit(trainer, data.examples, epochs=4, rng=np.random.default_rng(0))
     assert [record["epoch"] for record in history] == [1, 2, 3, 4]
     last = history[-1]
-    assert last["rounds"] == 4 * len(data.examples)
-    assert_allclose(last["objective"], last["loss"] + 0.1 * 0.5 * sum(last["norms"].values()) ** 2)
-    assert_allclose(sum(last["kernel_weights"].values()), 1.0)
-    assert last["kernel_weights"]["a"] == max(last["kernel_weights"].values())
+    assert last["round"] == 4 * len(data.examples)
+    assert_allclose(last["objective"], last["loss"] + 0.1 * 0.5 * sum(values_of(last, "norm").values()) ** 2)
+    assert_allclose(sum(values_of(last, "weight").values()), 1.0)
+    assert last["weight:a"] == max(values_of(last, "weight").values())
     assert history[-1]["loss"] < history[0]["loss"]
 
 
 def test_a_callback_stops_training(data):
     seen = []
-    history = data.trainer(Ridge()).fit(
-        data.examples, epochs=9, callbacks=[lambda t, r: seen.append(r) or r["epoch"] == 3]
+    history = fit(
+        data.trainer(Ridge()), data.examples, epochs=9, callbacks=[lambda t, r: seen.append(r) or r["epoch"] == 3]
     )
     assert len(history) == len(seen) == 3
 
@@ -292,7 +299,7 @@ def test_weights_scale_the_gradient(data):
 @pytest.mark.parametrize("regularizer", [SquaredL21(), Ridge()], ids=repr)
 def test_measured_regret_stays_below_its_bound(data, schedule, regularizer):
     trainer = data.trainer(regularizer, 0.05, schedule)
-    history = trainer.fit(data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[RegretMonitor()])
+    history = fit(trainer, data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[RegretMonitor()])
     for record in history:
         assert record["regret"] <= record["regret_bound"]
     assert history[-1]["regret_bound"] < history[0]["regret_bound"]
@@ -302,11 +309,11 @@ def test_measured_regret_stays_below_its_bound(data, schedule, regularizer):
 def test_measured_regret_stays_below_the_closed_bound(data, schedule):
     trainer = data.trainer(SquaredL21(), 0.05, schedule, radius=3.0)
     monitor = RegretMonitor()
-    history = trainer.fit(data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[monitor])
+    history = fit(trainer, data.examples, epochs=8, rng=np.random.default_rng(0), callbacks=[monitor])
     lipschitz = np.linalg.norm(data.X, axis=1).max()
     for record in history:
-        rounds = record["rounds"]
-        norm = np.sqrt(sum(v**2 for v in record["norms"].values()))
+        rounds = record["round"]
+        norm = np.sqrt(sum(v**2 for v in values_of(record, "norm").values()))
         distance = norm if isinstance(schedule, Constant) else 2 * 3.0
         assert record["regret"] * rounds <= regret_bound(schedule, rounds, lipschitz, distance=distance)
 

@@ -11,6 +11,8 @@ from omkl.online import Example, InverseSqrt, OnlineTrainer
 from omkl.regularizers import SquaredL21
 from omkl.structures import NonProjectiveTree, ProjectiveTree
 
+from ..passes import fit
+
 N_TAGS = 4
 TRUE_WEIGHTS = np.random.default_rng(0).normal(size=(N_TAGS + 1) ** 2)
 
@@ -63,7 +65,7 @@ def test_the_trainer_learns_to_parse_and_which_features_matter(structure, loss):
         [ArcBank("pairs", (N_TAGS + 1) ** 2), ArcBank("noise", 50)], structure, loss, SquaredL21(),
         strength=1e-3, schedule=InverseSqrt(0.5),
     )  # fmt: skip
-    trainer.fit(list(sentences(structure, 60, 1)), epochs=8, rng=np.random.default_rng(0))
+    fit(trainer, list(sentences(structure, 60, 1)), epochs=8, rng=np.random.default_rng(0))
     lost = lost_untrained = 0.0
     for x, gold, _ in sentences(structure, 60, 2):
         # many trees are as good as the gold one: compare what they truly score

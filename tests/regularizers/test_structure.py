@@ -277,6 +277,16 @@ def test_a_users_own_class_is_found_by_its_name():
     assert isinstance(resolve(Regularizer, "huberized", "regularizer"), Huberized)
 
 
+def test_a_name_that_is_taken_is_refused_but_a_class_can_be_defined_anew():
+    with pytest.raises(InputError, match=r"'mkl' is that of .*SquaredL21: choose another"):
+        type("Mine", (Ridge,), {"aliases": {"mine": {}, "mkl": {}}})
+    assert type(resolve(Regularizer, "mkl", "regularizer")) is SquaredL21
+    with pytest.raises(InputError, match="Unknown regularizer 'mine'"):
+        resolve(Regularizer, "mine", "regularizer")
+    versions = [type("Again", (Ridge,), {"aliases": {"again": {}}, "version": version}) for version in (1, 2)]
+    assert type(resolve(Regularizer, "again", "regularizer")) is versions[1]
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -42,7 +42,7 @@ class Solver(Component):
     """
 
     #: The regularizer that the method is for, where the user names none.
-    natural_regularizer: ClassVar[str] = "block1"
+    natural_regularizer: ClassVar[str] = "mkl"
 
     def solve(
         self,

@@ -70,7 +70,7 @@ def solve_by_working_sets(
         if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
             break
         state = subproblem.state()
-        over = search.certify(subproblem.rho, subproblem.model(), *state, subproblem)
+        over = search.certify(subproblem.rho, subproblem.model(), *state, subproblem=subproblem)
     certificate = search.recomputed()
     history = monitor.history
     return Solution(
@@ -84,8 +84,8 @@ class _Search:
 
     def __init__(self, problem: Problem, monitor: GapMonitor):
         self.problem, self.monitor = problem, monitor
-        self.certificate: Certificate | None = None
-        self.model: Expansion | None = None
+        self.certificate: Certificate = None  # type: ignore[assignment]  # until the start is certified
+        self.model: Expansion = None  # type: ignore[assignment]
         self._least, self._norms_of = np.inf, DualNorms(problem)
 
     def target(self, share: float) -> float:

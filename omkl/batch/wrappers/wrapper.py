@@ -106,7 +106,6 @@ class Wrapper(Solver):
         loss, its ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the squared loss.
     """
 
-    natural_regularizer = "mkl"
     #: Outer iterations at most, unless the caller says otherwise.
     max_iter = 1000
 

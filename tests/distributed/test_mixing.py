@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from omkl.distributed import ParameterMixing
+from omkl.distributed.mixing import blueprint, pass_over_shard
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
@@ -29,14 +31,14 @@ from omkl.online import (
     LinearDecay,
     MeanPolyak,
     OnlineTrainer,
-    ParameterMixing,
     PolynomialAverage,
     RegretMonitor,
     UniformAverage,
 )
-from omkl.online.mixing import blueprint, pass_over_shard
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 from omkl.structures import Binary, Chain
+
+from ..passes import fit
 
 K, D = 3, 4
 KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
@@ -197,7 +199,7 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
         sizes = np.array([len(range(j, len(data), n_shards)) for j in range(n_shards)])
         weights = sizes / sizes.sum() if weighting == "size" else np.full(n_shards, 1 / n_shards)
         for _ in range(3):
-            ParameterMixing(n_shards, weighting=weighting).fit(trainer, data)
+            fit(trainer, data, make_pass=ParameterMixing(n_shards, weighting=weighting))
             naive = naive_epoch(naive, data, n_shards, weights, options)
             check_against_naive(trainer, naive, data)
             assert trainer.round == naive.round
@@ -208,7 +210,7 @@ def test_what_travels_survives_folds_deaths_and_rebirths(monkeypatch):
     monkeypatch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
     data = Sequences(explicit=True)
     trainer = make_trainer(True, SETTINGS["sparse mkl: groups die and come back"], UniformAverage())
-    ParameterMixing(2).fit(trainer, data, epochs=2)
+    fit(trainer, data, epochs=2, make_pass=ParameterMixing(2))
     alive = ~trainer.group_state.empty
     state = trainer.state()
     change = pass_over_shard(blueprint(trainer), False, state, data, np.arange(11), lambda *_: None)
@@ -224,12 +226,12 @@ def test_one_shard_is_the_serial_algorithm(explicit, setting, schedule):
     """The same bits, in every array of the training state and in the history."""
     data = Sequences(explicit)
     serial, mixed = (make_trainer(explicit, SETTINGS[setting], PolynomialAverage(), schedule()) for _ in range(2))
-    expected = serial.fit(data, epochs=4, rng=np.random.default_rng(5))
-    found = ParameterMixing(1).fit(mixed, data, epochs=4, rng=np.random.default_rng(5))
+    expected = fit(serial, data, epochs=4, rng=np.random.default_rng(5))
+    found = fit(mixed, data, epochs=4, rng=np.random.default_rng(5), make_pass=ParameterMixing(1))
     assert_same_state(mixed.state(), serial.state())
     for one, other in zip(found, expected):
-        assert {name: value for name, value in one.items() if name in other and name != "seconds"} == {
-            name: value for name, value in other.items() if name != "seconds"
+        assert {name: value for name, value in one.items() if name in other and "seconds" not in name} == {
+            name: value for name, value in other.items() if "seconds" not in name
         }
 
 
@@ -251,11 +253,11 @@ def test_dense_banks_are_mixed_alike():
     for j in range(2):
         chosen = np.arange(j, len(data), 2)
         alone = blueprint(trainer)()
-        alone.fit(data.part(chosen))
+        fit(alone, data.part(chosen))
         for i, bank in enumerate(alone.banks):
             means[i] += len(chosen) / len(data) * alone.group_state.scales[i] * bank.table
             averages[i] += len(chosen) / len(data) * len(chosen) * bank.averaged().table
-    ParameterMixing(2).fit(trainer, data)
+    fit(trainer, data, make_pass=ParameterMixing(2))
     for i, bank in enumerate(trainer.banks):
         assert_allclose(trainer.group_state.scales[i] * bank.table, means[i], atol=1e-12)
         assert_allclose(bank.averaged().table * trainer.group_state.total_weight, averages[i], atol=1e-12)
@@ -295,7 +297,7 @@ def test_mixing_ends_where_serial_training_does(regularizer):
     objectives = []
     for n_shards in (1, 4):
         trainer = data.trainer(regularizer, 0.1, InverseSqrt(0.5))
-        ParameterMixing(n_shards).fit(trainer, data, epochs=150, rng=np.random.default_rng(0))
+        fit(trainer, data, epochs=150, rng=np.random.default_rng(0), make_pass=ParameterMixing(n_shards))
         objectives.append(trainer.mean_loss(data) + 0.1 * trainer.penalty())
     assert_allclose(objectives[1], objectives[0], rtol=0.02)
 
@@ -313,7 +315,7 @@ def test_group_sparsity_survives_mixing(monkeypatch):
         mixed.append(np.count_nonzero(trainer.norms))
 
     monkeypatch.setattr(trainer, "mix", watch)
-    ParameterMixing(4).fit(trainer, data, epochs=20, rng=np.random.default_rng(0))
+    fit(trainer, data, epochs=20, rng=np.random.default_rng(0), make_pass=ParameterMixing(4))
     assert np.mean(mixed[5:]) < 0.5 * np.mean(anywhere[5:])
     dead = trainer.norms == 0
     assert not dead[0]
@@ -325,7 +327,7 @@ def test_dual_averaging_keeps_the_same_groups_in_shards():
     alive = []
     for n_shards in (1, 4):
         trainer = data.trainer(L21(), 0.05, InverseSqrt(0.5), method="rda")
-        ParameterMixing(n_shards).fit(trainer, data, epochs=20, rng=np.random.default_rng(0))
+        fit(trainer, data, epochs=20, rng=np.random.default_rng(0), make_pass=ParameterMixing(n_shards))
         alive.append(trainer.norms > 0)
     assert_array_equal(alive[0], alive[1])
     assert 0 < alive[0].sum() < 5
@@ -341,7 +343,7 @@ def test_what_no_shard_moves_does_not_travel():
     trainer = OnlineTrainer(
         [bank], Binary(), StructuredHinge(), Ridge(), strength=0.1, schedule=InverseSqrt(), average=UniformAverage()
     )
-    history = ParameterMixing(2).fit(trainer, data, epochs=3)
+    history = fit(trainer, data, epochs=3, make_pass=ParameterMixing(2))
     touched = len(np.unique(rows.indices))
     assert history[-1]["bytes"] < 2 * (n / 8 + 16 * touched + 1000)
 
@@ -361,8 +363,8 @@ def test_adaptive_schedules_take_in_all_shards():
 def test_rates_end_with_the_last_round_of_the_shards():
     data = Sequences(explicit=True)
     trainer = make_trainer(True, SETTINGS["mkl"], None, LinearDecay(0.5))
-    history = ParameterMixing(2).fit(trainer, data, epochs=3)
-    assert [record["rounds"] for record in history] == [6, 12, 18]
+    history = fit(trainer, data, epochs=3, make_pass=ParameterMixing(2))
+    assert [record["round"] for record in history] == [6, 12, 18]
     assert_allclose(history[-1]["rate"], 0.5 / 18)
 
 
@@ -374,11 +376,14 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
         seen.append(record)
         return record["epoch"] == 2
 
-    history = ParameterMixing(3).fit(make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[stop])
+    history = fit(
+        make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[stop], make_pass=ParameterMixing(3)
+    )
     assert history == seen
     assert len(history) == 2
-    assert_allclose(np.mean(history[-1]["shard_losses"], axis=0), history[-1]["loss"], rtol=0.5)
-    assert_allclose(np.dot(history[-1]["shard_losses"], [4, 4, 3]) / 11, history[-1]["loss"])
+    losses = [history[-1][f"loss:shard{j}"] for j in (1, 2, 3)]
+    assert_allclose(np.mean(losses), history[-1]["loss"], rtol=0.5)
+    assert_allclose(np.dot(losses, [4, 4, 3]) / 11, history[-1]["loss"])
 
 
 class Passes:
@@ -390,17 +395,19 @@ class Passes:
     def on_round(self, trainer, step):
         raise AssertionError("rounds of shards are made elsewhere")
 
-    def on_pass(self, trainer, loss, rounds):
-        self.seen.append((trainer.round, loss, rounds))
+    def on_block(self, trainer, block):
+        self.seen.append((trainer.round, block.loss, block.n_examples))
         return len(self.seen) == 2
 
     def __call__(self, trainer, record):
         pass
 
 
-def test_callbacks_are_told_of_passes_in_place_of_rounds():
+def test_callbacks_are_told_of_blocks_in_place_of_rounds():
     data, watch = Sequences(explicit=True), Passes()
-    history = ParameterMixing(2).fit(make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[watch])
+    history = fit(
+        make_trainer(True, SETTINGS["mkl"], None), data, epochs=9, callbacks=[watch], make_pass=ParameterMixing(2)
+    )
     assert [(rounds, n) for rounds, _, n in watch.seen] == [(6, 11), (12, 11)]
     assert_allclose([loss / 11 for _, loss, _ in watch.seen], [record["loss"] for record in history])
 
@@ -410,7 +417,7 @@ def test_callbacks_that_need_every_round_are_refused(n_shards):
     data = Sequences(explicit=True)
     trainer = make_trainer(True, SETTINGS["mkl"], None)
     with pytest.raises(InputError, match="RegretMonitor looks at single rounds, which shards make elsewhere"):
-        ParameterMixing(n_shards).fit(trainer, data, callbacks=[RegretMonitor()])
+        fit(trainer, data, callbacks=[RegretMonitor()], make_pass=ParameterMixing(n_shards))
 
 
 def test_bad_input_is_refused():
@@ -420,10 +427,10 @@ def test_bad_input_is_refused():
     with pytest.raises(InputError, match="weighting"):
         ParameterMixing(2, weighting="errors")
     with pytest.raises(InputError, match="11 examples do not make 12 shards"):
-        ParameterMixing(12).fit(make_trainer(True, SETTINGS["mkl"], None), data)
+        fit(make_trainer(True, SETTINGS["mkl"], None), data, make_pass=ParameterMixing(12))
     bank = CachedKernelBank(["linear"], [KERNELS["linear"]], ["x"], data.tokens, K)
     trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), L21(), strength=0.1, schedule=InverseSqrt())
     with pytest.raises(InputError, match="CachedKernelBank"):
-        ParameterMixing(2).fit(trainer, data)
+        fit(trainer, data, make_pass=ParameterMixing(2))
     with pytest.raises(InputError, match=r"dask\.distributed\.Client"):
         ParameterMixing.over("tcp://127.0.0.1:8786")

@@ -12,12 +12,15 @@ from numpy.testing import assert_array_equal
 
 from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import handwritten_dates, synthetic_treebank
+from omkl.distributed import DaskExecutor, ParameterMixing
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.losses import StructuredHinge
-from omkl.online import DaskExecutor, Example, InverseSqrt, OnlineTrainer, ParameterMixing, UniformAverage
+from omkl.online import Example, InverseSqrt, OnlineTrainer, UniformAverage
 from omkl.regularizers import SquaredL21
 from omkl.structures import Binary
+
+from ..passes import fit
 
 distributed = pytest.importorskip("distributed")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -35,7 +38,7 @@ def client():
 
 
 def assert_same_state(found, expected):
-    found, expected = found._trainer.state(), expected._trainer.state()
+    found, expected = found.model_.trainer.state(), expected.model_.trainer.state()
     assert found.keys() == expected.keys()
     for name, array in found.items():
         assert_array_equal(array, expected[name], err_msg=name, strict=True)
@@ -48,9 +51,9 @@ def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
     here.fit(treebank, shards=2)
     there.fit(treebank, client=client)
     assert_same_state(there, here)
-    for name, array in here._relations.trainer.state().items():
-        assert_array_equal(array, there._relations.trainer.state()[name], err_msg=name)
-    assert [record["shard_losses"] for record in there.history_] == [r["shard_losses"] for r in here.history_]
+    for name, array in here.model_.codec.relations.trainer.state().items():
+        assert_array_equal(array, there.model_.codec.relations.trainer.state()[name], err_msg=name)
+    assert [record["loss:shard2"] for record in there.history_] == [r["loss:shard2"] for r in here.history_]
 
 
 def test_one_worker_makes_the_parser_that_plain_training_does(client):
@@ -115,7 +118,7 @@ def train(data, executor=None):
         average=UniformAverage(),
     )  # fmt: skip
     mixing = ParameterMixing(2) if executor is None else ParameterMixing(2, executor)
-    mixing.fit(trainer, data, epochs=3, rng=np.random.default_rng(0))
+    fit(trainer, data, epochs=3, rng=np.random.default_rng(0), make_pass=mixing)
     return trainer.state()
 
 

@@ -1,0 +1,215 @@
+r"""Iterative parameter mixing: one model from shards that are trained side by side.
+
+Every epoch, all shards start from the same training state, make one online pass each, and send back what changed; the
+mix is the average of their parameters, weighted by the shards' sizes, in a fixed order. Averaging revives every group
+that is alive in any shard, so a proximal step follows, and restores group sparsity.
+
+How counters are mixed. A *round* is one step of every shard side by side: S shards of N examples make ``N / S`` rounds
+an epoch, and the horizon of rates that end with the last round is ``epochs * N / S``. The mean of S shards has gone
+along the mean of S gradients at each of these rounds, as a mini-batch of S examples would: what rates decay with is how
+often the model moved, not how many examples it saw. Dual averaging needs it so, too: the mean of the shards' sums of
+gradients is a sum over as many rounds. How the state of a schedule is mixed is told by its ``mix``.
+
+Regularizers on coordinates (l1, trees) shrink in the shards' passes only: a coordinate of the mix is zero where it is
+zero in every shard.
+
+References
+----------
+McDonald, Hall, Mann (2010), Distributed training strategies for the structured perceptron.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl.distributed.cluster import workers_of
+from omkl.distributed.executors import DaskExecutor, SerialExecutor
+from omkl.exceptions import InputError
+from omkl.groups import Mixable, check_ability
+from omkl.online import OnlineTrainer, Step, serial_pass
+
+WEIGHTINGS = ("size", "uniform")
+
+
+class MixedPass(NamedTuple):
+    """A block that shards have learned: the sum of its losses, its examples, and what the epoch's record needs."""
+
+    loss: float
+    n_examples: int
+    record: dict[str, Any]
+
+    in_shards = True
+
+
+class ParameterMixing:
+    """Learns blocks in shards, in one process or many: the bits are the same. A ``make_pass`` of the training loop.
+
+    Parameters
+    ----------
+    n_shards : int
+    executor : callable
+        Makes, from the list of shards, what runs a pass over each: :class:`~omkl.distributed.SerialExecutor` or
+        a :class:`~omkl.distributed.DaskExecutor` with a client.
+    weighting : {"size", "uniform"}
+        Whether a shard counts by its number of examples, or all count the same.
+    """
+
+    def __init__(self, n_shards, executor=SerialExecutor, weighting="size"):
+        if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
+            raise InputError(f"shards must be a whole number > 0, not {n_shards!r}.")
+        if weighting not in WEIGHTINGS:
+            raise InputError(f"weighting must be one of {', '.join(WEIGHTINGS)}, not {weighting!r}.")
+        self.n_shards = int(n_shards)
+        self.executor = executor
+        self.weighting = weighting
+        self._examples = None  # those that the executor holds
+
+    @classmethod
+    def over(cls, client=None, shards=None):
+        """What ``fit(..., client=client, shards=shards)`` of an estimator asks for; None for plain training.
+
+        With a Dask client there are as many shards as workers by default; shards alone are trained here, one after
+        the other.
+        """
+        if client is None:
+            return None if shards is None or cls(shards).n_shards == 1 else cls(shards)
+        for_client = partial(DaskExecutor, client)
+        return cls(len(workers_of(client)) if shards is None else shards, for_client)
+
+    def __call__(
+        self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, report: Callable
+    ) -> Iterator[MixedPass | Step]:
+        """Learn a block, as a :class:`~omkl.online.TrainingLoop` asks for it.
+
+        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in an order of its own. With one shard the bits are
+        those of :func:`~omkl.online.serial_pass`; fewer examples than shards, as the last ones of a stream, are
+        learned here, one after the other.
+
+        Parameters
+        ----------
+        trainer : OnlineTrainer
+        examples : sequence of Example
+            With ``part(indices)``, which makes a sequence of its own of some of them.
+        orders : callable
+            ``orders(sizes)`` gives an order of each shard.
+        done : int
+            0, but for examples that are learned here.
+        report : callable
+            ``report(n_examples, loss)`` is told now and then how far all shards together have come.
+        """
+        if len(examples) < self.n_shards:
+            yield from serial_pass(trainer, examples, orders, done, report)
+            return
+        started = time.perf_counter()
+        if self._examples is not examples:
+            parts = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
+            self._examples, self._sizes, self._executor = examples, list(map(len, parts)), self.executor(parts)
+        sizes, reports = self._sizes, _Reports(report)
+        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
+        changes = self._executor.run(task, trainer.state(), orders(sizes), reports)
+        passed = time.perf_counter()
+        self._mix(trainer, changes, np.array(sizes))
+        now = time.perf_counter()
+        losses = [float(change["loss"]) for change in changes]
+        yield MixedPass(sum(losses), sum(sizes), _record(changes, losses, sizes, now - started, now - passed))
+
+    def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
+        """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
+        for callback in callbacks:
+            if hasattr(callback, "on_round") and not hasattr(callback, "on_block"):
+                raise InputError(
+                    f"{type(callback).__name__} looks at single rounds, which shards make elsewhere: leave client= "
+                    "and shards= out, or give it on_block(trainer, block), which is called after every mix."
+                )
+        if source.n_examples is not None and self.n_shards > source.n_examples:
+            raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
+        check_ability(
+            trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
+        )
+        if getattr(trainer.average, "period", None):
+            raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
+
+    def _mix(self, trainer, changes, sizes):
+        if self.n_shards == 1:
+            trainer.load_state(changes[0])
+            trainer.recompute_norms()
+        else:
+            sizes = sizes if self.weighting == "size" else np.ones(self.n_shards)
+            trainer.mix(changes, sizes / sizes.sum())
+
+
+def blueprint(trainer):
+    """What makes an untrained trainer like this one: small, and sent to other machines."""
+    banks = [bank.blueprint() for bank in trainer.banks]
+    n = len(trainer.penalized_banks)
+    return partial(
+        _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
+        strength=trainer.strength, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
+        coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
+    )  # fmt: skip
+
+
+def _built(banks, unpenalized, structure, loss, regularizer, schedule, **settings):
+    banks, unpenalized = [make() for make in banks], [make() for make in unpenalized]
+    return OnlineTrainer(banks, structure, loss, regularizer, schedule=schedule, unpenalized=unpenalized, **settings)
+
+
+def pass_over_shard(make_trainer, alone, state, shard, order, report):
+    """One online pass over a shard, a pure function: what it returns depends on its arguments alone.
+
+    Parameters
+    ----------
+    make_trainer : callable
+        See :func:`blueprint`.
+    alone : bool
+        Whether there is no other shard.
+    state : dict of str to array
+        What all shards start from; see :meth:`omkl.online.OnlineTrainer.state`.
+    shard : sequence of Example
+    order : int array
+    report : callable
+        Told, every so often, how many examples are done and the sum of their losses.
+
+    Returns
+    -------
+    dict of str to array
+        What changed, or all of the state where the shard is alone; with the sum of the losses, and the seconds that
+        passed and those of CPU.
+    """
+    started, cpu_started = time.perf_counter(), time.process_time()
+    trainer = make_trainer()
+    trainer.load_state(state)
+    if alone:
+        trainer.recompute_every = len(order)
+    loss = 0.0
+    for count, i in enumerate(order.tolist(), 1):
+        loss += trainer.update(*shard[i]).loss
+        report(count, loss)
+    changes = trainer.state() if alone else trainer.changes(state)
+    seconds = time.perf_counter() - started, time.process_time() - cpu_started
+    return {**changes, "loss": np.array(loss), "seconds": np.array(seconds)}
+
+
+def _record(changes, losses, sizes, seconds, mixing_seconds):
+    """What a mix adds to the record of an epoch."""
+    record = {"shards": len(sizes)}
+    for j, (change, loss, n) in enumerate(zip(changes, losses, sizes), 1):
+        passed, cpu = change["seconds"].tolist()
+        record |= {f"loss:shard{j}": loss / n, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
+    sent = sum(array.nbytes for change in changes for array in change.values())
+    return {**record, "pass_seconds": seconds, "mixing_seconds": mixing_seconds, "bytes": sent}
+
+
+class _Reports:
+    """Sums up what the shards report of the block at hand."""
+
+    def __init__(self, report):
+        self._report = report
+        self._done = {}
+
+    def __call__(self, shard, count, loss):
+        self._done[shard] = count, loss
+        self._report(*map(sum, zip(*self._done.values())))

@@ -1,0 +1,234 @@
+"""The codec of all models that see tokens: inputs through an encoder, outputs through their codes, banks for both."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl._checks import check_number
+from omkl.estimators.encoding import Encoder
+from omkl.estimators.examples import Examples
+from omkl.estimators.runs import fingerprint
+from omkl.exceptions import InputError
+from omkl.groups import (
+    CachedKernelBank,
+    ExplicitBank,
+    FeatureMapBank,
+    KernelExpansion,
+    ProjectionExpansion,
+    RemovalExpansion,
+    SparseCachedBank,
+    Tokens,
+)
+from omkl.kernels import Precomputed
+from omkl.online import OnlineTrainer, Predictor
+from omkl.persistence import Packer, Unpacker
+
+#: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
+DOUBLE_UP_TO = 2**26
+#: How a budget is kept, by the name of it.
+BUDGETED = {"removal": RemovalExpansion, "projection": ProjectionExpansion}
+
+
+class TokenData(NamedTuple):
+    """Tokens as they were read: one flat collection, the offsets of the sequences, labels of all tokens, weights of
+    the sequences, the inputs that kernels learn their widths from (all of them by default), and names of columns."""
+
+    inputs: Any
+    offsets: np.ndarray
+    labels: Sequence
+    weights: np.ndarray | None = None
+    distinct: Any = None
+    names: Sequence[str] | None = None
+
+
+class TokenCodec:
+    """Tokens and their outputs as examples; see :class:`~omkl.online.model.Codec`.
+
+    Parameters
+    ----------
+    outputs : ChainOutputs, ClassOutputs or NumberOutputs
+    estimator : SequenceLabeler, OnlineMKLClassifier or OnlineMKLRegressor
+        For its parameters ``kernels``, ``budget``, ``budget_maintenance``, ``cache_size`` and ``dtype``.
+
+    Attributes
+    ----------
+    encoder : Encoder
+    known : Labels or Targets
+        The codes of outputs.
+    structure : Structure
+    longest : int
+        Length of the longest of the first sequences, for transitions by position.
+    """
+
+    def __init__(self, outputs: Any, estimator: Any) -> None:
+        check_number("cache_size", estimator.cache_size, above=-1)
+        if estimator.budget is not None:
+            check_number("budget", estimator.budget, above=0, integer=True)
+        if estimator.budget_maintenance not in BUDGETED:
+            raise InputError(
+                f"budget_maintenance must be one of {', '.join(BUDGETED)}, not {estimator.budget_maintenance!r}."
+            )
+        if estimator.dtype not in ("auto", "float32", "float64", np.float32, np.float64):
+            raise InputError(f'dtype must be "auto", "float32" or "float64", not {estimator.dtype!r}.')
+        self._outputs = outputs
+        self._budget, self._maintenance = estimator.budget, estimator.budget_maintenance
+        self._cache_size, self._dtype = estimator.cache_size, estimator.dtype
+        self.encoder = Encoder(estimator.kernels)
+
+    # ---- encoding -----------------------------------------------------------------------------------------------
+
+    def start(self, data: TokenData) -> Examples:
+        """Learn kernel widths, keys and outputs from first data, and encode them."""
+        self.known = self._outputs.learn(data.labels, data.weights)
+        self.encoder.fit(data.inputs if data.distinct is None else data.distinct, data.names)
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
+        self.structure = self._outputs.structure(self.known)
+        self.longest = int(np.diff(data.offsets).max())
+        gold = self.known.encode(data.labels, "declare all classes, with classes=.")
+        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, single=self._outputs.single)
+
+    def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
+        """Encode later data; the trainer gains the labels, features and keys new to it."""
+        if self.known.grows and self.known.add(data.labels):
+            self.structure = self._outputs.structure(self.known)
+            trainer.grow_outputs(self.structure)
+        advice = 'declare all classes at the first call, with classes=, or ask for "growing" ones.'
+        gold = self.known.encode(data.labels, advice)
+        try:
+            tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
+        finally:
+            # also when a bad token stops the encoding half-way: no feature may be known that has no parameters
+            self._grow(trainer)
+        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, single=self._outputs.single)
+
+    def _grow(self, trainer: OnlineTrainer) -> None:
+        if self.encoder.vocabulary is not None:
+            bank = trainer.banks[0]
+            new_names = self.encoder.explicit_names[len(bank.names) :]
+            if new_names:
+                bank.add_groups(new_names)
+                trainer.regroup()
+            bank.grow(self.encoder.explicit_groups(bank.n_features))
+
+    def facts(self, examples: Examples) -> dict[str, Any]:
+        """What a checkpoint notes of the data, the plainest first."""
+        tokens = examples.tokens
+        learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
+        arrays = [tokens.offsets, *(tokens.features or ()), *tokens.views.values(), examples.gold, examples.given]
+        return {
+            "number of examples": len(tokens),
+            "number of tokens": tokens.n_tokens,
+            "content of the data": fingerprint([*arrays, learned]),
+        }
+
+    # ---- banks --------------------------------------------------------------------------------------------------
+
+    @property
+    def order(self) -> list[str]:
+        """Names of the groups in the order in which the user gave them: kernels, then keys as they were met."""
+        return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
+
+    def banks(
+        self, averaging: bool, training: Examples | None = None, in_shards: bool = False
+    ) -> tuple[list[Any], list[Any]]:
+        """Untrained banks, regularized ones and free ones; with ``training``, kernels are cached over that set.
+
+        In shards kernels cannot be cached: the support goes from shard to shard.
+        """
+        encoder = self.encoder
+        cached = training is not None and not in_shards and self._cache_size > 0
+        tokens = training.tokens if training is not None and cached else None
+        memory = int(self._cache_size * 1e6)
+        banks: list[Any] = []
+        n_outputs = self.structure.zeros(1).unary.shape[1]
+        if encoder.explicit_names or encoder.vocabulary is not None:
+            banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
+        if encoder.mapped:
+            sizes = [encoder.feature_count(name) for name in encoder.mapped]
+            groups = self._kernels_of(encoder.mapped)
+            banks.append(FeatureMapBank(*groups, sizes, n_outputs, averaging, 0 if tokens is None else memory))
+        if self._budget is not None and encoder.dual:
+            banks.append(self._budgeted_bank(n_outputs, averaging))
+        for names in _dual_banks(encoder) if self._budget is None else []:
+            groups = self._kernels_of(names)
+            if tokens is None:
+                banks.append(KernelExpansion(*groups, n_outputs, averaging, self._float))
+            else:
+                bank = SparseCachedBank if _is_sparse(groups[1][0]) else CachedKernelBank
+                dtype = self._gram_dtype(len(names), tokens)
+                banks.append(bank(*groups, tokens, n_outputs, averaging, dtype, memory))
+        regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
+        return banks + regularized, free
+
+    def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
+        """Names, kernels and views, as banks take them."""
+        return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name] for name in names]
+
+    def _budgeted_bank(self, n_outputs: int, averaging: bool) -> Any:
+        """All dual kernels on one bounded support, in a fit as on a stream."""
+        groups = self._kernels_of(self.encoder.dual)
+        for name, kernel in zip(*groups[:2]):
+            if isinstance(kernel, Precomputed):
+                raise InputError(
+                    f"The kernel {name!r} is precomputed, which has no use for a budget: leave budget out."
+                )
+        return BUDGETED[self._maintenance](*groups, n_outputs, int(self._budget), averaging, self._float)
+
+    @property
+    def _float(self) -> Any:
+        return np.float64 if self._dtype == "auto" else self._dtype
+
+    def _gram_dtype(self, n_kernels: int, tokens: Tokens) -> np.dtype:
+        if self._dtype != "auto":
+            return np.dtype(self._dtype)
+        return np.dtype(np.float64 if n_kernels * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32)
+
+    # ---- what is shown and saved --------------------------------------------------------------------------------
+
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
+        """The explicit features of the largest weights; see :meth:`omkl.SequenceLabeler.top_features`."""
+        bank = predictor.banks[0]
+        if not isinstance(bank, ExplicitBank):
+            return []
+        table = bank.table[: bank.n_features]
+        if group is not None:
+            if group not in bank.names:
+                raise InputError(f"No group of features is called {group!r}; there are {', '.join(bank.names)}.")
+            table = np.where((bank.groups == bank.names.index(group))[:, None], table, 0.0)
+        order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
+        rows, columns = np.unravel_index(order, table.shape)
+        names = self.encoder.feature_names()
+        columns_of = self.known.columns(table.shape[1])
+        return [
+            {"feature": names(i), "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
+            for i, j in zip(rows.tolist(), columns.tolist())
+            if table[i, j] != 0.0
+        ]
+
+    def learned(self) -> dict[str, Any]:
+        """Learned attributes of the estimator, by name."""
+        return {"structure_": self.structure, **self.known.learned()}
+
+    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` for a model file."""
+        values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer), "positions": self.longest}
+        arrays = {} if self.encoder.vocabulary is None else self.encoder.vocabulary.state()
+        return values, {f"vocabulary/{key}": value for key, value in arrays.items()}
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+        """The inverse of :meth:`pack`."""
+        self.known = self._outputs.codes.unpack(values, unpacker)
+        self.encoder = Encoder.unpack(values["encoder"], unpacker)
+        self.structure, self.longest = self._outputs.structure(self.known), values["positions"]
+
+
+def _dual_banks(encoder: Encoder) -> list[list[str]]:
+    """Names of the dual kernels, bank by bank: dense ones together, a sparse one by itself."""
+    dense = [name for name in encoder.dual if not _is_sparse(encoder.kernels[name])]
+    alone = [[name] for name in encoder.dual if _is_sparse(encoder.kernels[name])]
+    return ([dense] if dense else []) + alone
+
+
+def _is_sparse(kernel: Any) -> bool:
+    return getattr(kernel, "sparse", False)

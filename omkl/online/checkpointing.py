@@ -1,0 +1,252 @@
+"""Checkpoints: the last two states of a training run on disk, each whole or not there at all.
+
+Nobody else knows of files: the checkpointer asks trainer, source, callbacks and progress for their states, and writes.
+"""
+
+import re
+import time
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from omkl._archive import read_archive, write_archive
+from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
+from omkl.persistence import Packer, Unpacker
+
+#: Seconds in the units that ``every="5m"`` may have.
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+KEPT = 2
+
+
+class Checkpoints:
+    """States of one run in a directory of their own: written to a temporary file, synced, renamed; the last two stay.
+
+    Where the disk is full, the previous checkpoint stays, training goes on, and one warning says so.
+
+    Parameters
+    ----------
+    directory : path-like
+        Made where it does not exist.
+    every : str or float
+        Time between checkpoints: seconds, or ``"30s"``, ``"5m"``, ``"2h"``; or ``"1000 rounds"``.
+    """
+
+    def __init__(self, directory: str | PathLike, every: str | float = "60s") -> None:
+        self._seconds, self._rounds = _interval(every)
+        self.directory = Path(directory)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"Checkpoints cannot go to {directory}: {error.strerror}. Name a directory.") from None
+        for unfinished in self.directory.glob(".checkpoint-*.tmp"):
+            unfinished.unlink(missing_ok=True)
+        self._number = max((int(path.stem.partition("-")[2]) for path in self._paths()), default=0)
+        self._warned = False
+        self._last, self._waited = time.monotonic(), 0
+
+    def _paths(self) -> list[Path]:
+        """Checkpoints that are there, the latest first."""
+        return sorted(self.directory.glob("checkpoint-" + "[0-9]" * 10 + ".npz"), reverse=True)
+
+    def __bool__(self) -> bool:
+        return bool(self._paths())
+
+    def due(self, n_examples: int = 1) -> bool:
+        """Whether it is time for another one, so many examples after the last call."""
+        self._waited += n_examples
+        if self._rounds is not None:
+            return self._waited >= self._rounds
+        return time.monotonic() - self._last >= self._seconds
+
+    def write(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write a checkpoint: JSON values, and named arrays."""
+        try:
+            write_archive(self.directory / f"checkpoint-{self._number + 1:010d}.npz", manifest, arrays)
+            self._number += 1
+            for path in self._paths()[KEPT:]:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
+                warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=3)
+        self._last, self._waited = time.monotonic(), 0
+
+    def newest(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """``(manifest, arrays)`` of the latest whole checkpoint; None where there is none."""
+        error = None
+        for path in self._paths():
+            try:
+                return read_archive(path)
+            except ModelFileError as damaged:
+                error = damaged
+                warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=3)
+        if error is not None:
+            raise error
+        return None
+
+
+def _interval(every: Any) -> tuple[float | None, int | None]:
+    """``(seconds, rounds)``, one of which is None."""
+    if isinstance(every, (int, float)) and not isinstance(every, bool) and every >= 0:
+        return float(every), None
+    if isinstance(every, str):
+        if match := re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", every):
+            return float(match[1]) * UNITS[match[2] or "s"], None
+        if match := re.fullmatch(r"\s*([1-9][0-9]*)\s*rounds?\s*", every):
+            return None, int(match[1])
+    raise InputError(f'checkpoint_every must be seconds, "30s", "5m", "2h" or "1000 rounds", not {every!r}.')
+
+
+class Checkpointer:
+    """The checkpoints of a run of one or several training loops, its stages: each holds the whole state.
+
+    Parameters
+    ----------
+    checkpoints : Checkpoints
+    configuration : dict
+        JSON values: what the run depends on beside its data.
+    rng : numpy.random.Generator
+        Put back to where the run began, where one is resumed.
+    resume : bool
+        Go on from the latest checkpoint, where there is one.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there are checkpoints of another configuration, or any where nothing is to be resumed.
+    """
+
+    def __init__(
+        self, checkpoints: Checkpoints, configuration: dict[str, Any], rng: np.random.Generator, resume: bool
+    ) -> None:
+        self.checkpoints = checkpoints
+        self._manifest: dict[str, Any] = {"class": "Checkpoint", "configuration": configuration, "data": None}
+        self._generator = rng.bit_generator.state
+        self._stages: dict[str, tuple[dict, dict]] = {}
+        self._earlier: Any = None
+        if checkpoints and not resume:
+            raise InputError(
+                f"{checkpoints.directory} holds checkpoints of an earlier run: go on from them with resume=True "
+                "(--resume), or name another directory."
+            )
+        found = checkpoints.newest() if checkpoints else None
+        if found is not None:
+            manifest, arrays = found
+            self._earlier = manifest, arrays, {}
+            self._compare("configuration", configuration)
+            self._earlier = manifest, arrays, Unpacker(arrays, {}).unpack(manifest["run"])
+            self._generator = rng.bit_generator.state = self._earlier[2]["generator"]
+
+    def _compare(self, name: str, facts: dict[str, Any]) -> None:
+        """Facts of this run against those of the one to be resumed; names the first that differs."""
+        earlier = self._earlier[0].get(name)
+        if earlier is None:
+            raise InputError(f"{self.checkpoints.directory} holds something else than checkpoints of this command.")
+        for entry in {**earlier, **facts}:
+            if earlier.get(entry) != facts.get(entry):
+                raise InputError(
+                    f"The checkpoint in {self.checkpoints.directory} has {entry} = {earlier.get(entry)!r}, but this "
+                    f"run has {facts.get(entry)!r}: resume with what it began with, or begin in another directory."
+                )
+
+    def check_data(self, facts: dict[str, Any]) -> None:
+        """Raise unless a resumed run has the data of the run that it goes on from, by what ``facts`` tell of it."""
+        self._manifest["data"] = facts
+        if self._earlier is not None:
+            self._compare("data", facts)
+
+    def stage(self, name: str) -> "StageCheckpointer":
+        """The checkpointer of one loop."""
+        return StageCheckpointer(self, name)
+
+    def earlier(self, stage: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """``(values, arrays)`` of a stage in the checkpoint that is resumed; None where it had not begun."""
+        if self._earlier is None or stage not in self._earlier[2]["stages"]:
+            return None
+        return self._earlier[2]["stages"][stage], below(self._earlier[1], f"{stage}/")
+
+    def keep(self, stage: str, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """What checkpoints hold of a stage from now on."""
+        self._stages[stage] = values, arrays
+
+    def write(self) -> None:
+        """Write a checkpoint: the stages before as they ended, and the one at hand."""
+        packer = Packer()
+        values = {name: values for name, (values, _) in self._stages.items()}
+        run = packer.pack({"generator": self._generator, "stages": values}, "the run")
+        named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
+        self.checkpoints.write({**self._manifest, "run": run}, {**packer.arrays, **named})
+
+
+class StageCheckpointer:
+    """What one :class:`~omkl.online.TrainingLoop` is given to keep checkpoints.
+
+    Parameters
+    ----------
+    run : Checkpointer
+    name : str
+        What the stage is called in the file.
+    """
+
+    def __init__(self, run: Checkpointer, name: str) -> None:
+        self._run = run
+        self._name = name
+
+    def due(self, n_examples: int = 1) -> bool:
+        """Whether it is time for a checkpoint, so many examples after the last call."""
+        return self._run.checkpoints.due(n_examples)
+
+    def restore(self, loop: Any) -> None:
+        """Put all parts of a loop back to where the checkpoint has them, where there is one."""
+        found = self._run.earlier(self._name)
+        if found is not None:
+            values, arrays = found
+            loop.trainer.load_state(arrays)
+            loop.source.load_state(values["source"])
+            loop.progress.load_state(values["progress"])
+            load_states(loop.callbacks, values["callbacks"], arrays)
+
+    def write(self, loop: Any) -> None:
+        """Write the state of a loop."""
+        self.end(loop)
+        self._run.write()
+
+    def end(self, loop: Any) -> None:
+        """The loop is over: later checkpoints hold its state as it is now."""
+        source, own = loop.source.state()
+        callbacks, arrays = states_of(loop.callbacks)
+        values = {"source": source, "progress": loop.progress.state(), "callbacks": callbacks}
+        self._run.keep(self._name, values, {**loop.trainer.state(), **own, **arrays})
+
+
+def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def states_of(callbacks: Sequence[Any]) -> tuple[list, dict[str, np.ndarray]]:
+    """``(values, arrays)`` of the callbacks that have a ``state()``: a pair of JSON values and named arrays."""
+    values, arrays = [], {}
+    for index, callback in enumerate(_with_state(callbacks)):
+        value, own = callback.state()
+        values.append(value)
+        arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
+    return values, arrays
+
+
+def load_states(callbacks: Sequence[Any], values: list, arrays: dict[str, np.ndarray]) -> None:
+    """The inverse of :func:`states_of`."""
+    callbacks = _with_state(callbacks)
+    if len(callbacks) != len(values):
+        raise InputError(f"The checkpoint has states of {len(values)} callbacks, but this run has {len(callbacks)}.")
+    for index, (callback, value) in enumerate(zip(callbacks, values)):
+        callback.load_state(value, below(arrays, f"callback{index}/"))
+
+
+def _with_state(callbacks: Sequence[Any]) -> list:
+    return [callback for callback in callbacks if hasattr(callback, "state")]

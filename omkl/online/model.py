@@ -1,0 +1,243 @@
+"""The model that every online estimator holds: what encodes its data, and the trainer that learns from them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from omkl._checks import check_number
+from omkl._components import resolve
+from omkl.exceptions import InputError
+from omkl.losses import CRF
+from omkl.online.averaging import Average
+from omkl.online.predictor import Predictor
+from omkl.online.schedules import Schedule
+from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
+from omkl.persistence import Packer, Unpacker
+from omkl.regularizers import Regularizer
+
+
+class Codec(Protocol):
+    """What a model needs to know of inputs and outputs: it turns data into examples, and says which groups there are.
+
+    ``data`` is whatever the estimator has read and checked.
+    """
+
+    structure: Any
+
+    def start(self, data: Any) -> Any:
+        """Learn from first data which groups and outputs there are; returns them as a sequence of Example."""
+
+    def encode(self, data: Any, trainer: OnlineTrainer) -> Any:
+        """Later data as a sequence of Example; the trainer gains the groups, features and outputs new to it."""
+
+    def banks(self, averaging: bool) -> tuple[list, list]:
+        """Untrained banks: regularized ones, and free ones."""
+
+    @property
+    def order(self) -> list[str]:
+        """Names of the groups in the order in which the user gave them."""
+
+    def learned(self) -> dict[str, Any]:
+        """Learned attributes of the estimator, by name."""
+
+    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` for a model file."""
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+        """The inverse of :meth:`pack`."""
+
+
+class GrowingHorizon:
+    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+
+    def __init__(self, C: float) -> None:
+        self.C = C
+
+    def __call__(self, t: float) -> float:
+        return 1.0 / (self.C * t)
+
+
+@dataclass
+class OnlineSettings:
+    """How a model is trained, as objects; see :class:`~omkl.SequenceLabeler` for the parameters."""
+
+    loss: Any
+    regularizer: Regularizer | None
+    schedule: Schedule
+    average: Average | None
+    method: str = "fobos"
+    C: float = 1.0
+    epochs: int = 1
+    radius: float | str | None = None
+    n_examples: float | None = None
+
+    @classmethod
+    def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
+        """Those of an estimator's parameters, checked.
+
+        Parameters
+        ----------
+        estimator : OnlineEstimator
+        losses : type
+            The family that ``loss`` names a member of.
+        automatic : Schedule
+            What ``eta0="auto"`` means.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter is not as described.
+        """
+        check_number("C", estimator.C, above=0)
+        check_number("epochs", estimator.epochs, above=0, integer=True)
+        if estimator.n_examples is not None:
+            check_number("n_examples", estimator.n_examples, above=0)
+        radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
+        if radius is not None and radius != "auto":
+            check_number("radius", radius, above=0)
+        return cls(
+            loss=resolve(losses, estimator.loss, "loss"),
+            regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
+            schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
+            average=None if average in (None, "last") else resolve(Average, average, "average"),
+            method=estimator.method, C=estimator.C, epochs=estimator.epochs, radius=radius,
+            n_examples=estimator.n_examples,
+        )  # fmt: skip
+
+    @property
+    def averaging(self) -> bool:
+        """Whether banks must keep averaged parameters."""
+        return self.average is not None
+
+    @property
+    def probabilistic(self) -> bool:
+        """Whether potentials are log-probabilities, so that there are marginals."""
+        return isinstance(self.loss, CRF)
+
+    def trainer(self, codec: Codec, banks: list, unpenalized: list = ()) -> OnlineTrainer:
+        """An untrained trainer."""
+        return OnlineTrainer(
+            banks, codec.structure, self.loss, self.regularizer, strength=GrowingHorizon(self.C),
+            schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
+        )  # fmt: skip
+
+
+class OnlineModel:
+    """A codec, and the trainer over its groups: all that is learned, in one place.
+
+    Parameters
+    ----------
+    codec : Codec
+    settings : OnlineSettings
+
+    Attributes
+    ----------
+    trainer : OnlineTrainer or None
+        None until there are data.
+    """
+
+    def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
+        self.codec = codec
+        self.settings = settings
+        self.trainer: OnlineTrainer | None = None
+
+    def start(self, *banks: list) -> OnlineTrainer:
+        """Make the trainer, over these banks or those that the codec makes."""
+        self.trainer = self.settings.trainer(self.codec, *(banks or self.codec.banks(self.settings.averaging)))
+        return self.trainer
+
+    def encode(self, data: Any) -> Any:
+        """Training data as a sequence of Example; the first ones start the model, and it grows with later ones."""
+        if self.trainer is not None:
+            return self.codec.encode(data, self.trainer)
+        examples = self.codec.start(data)
+        self.start().radius = self._radius_without_data()
+        return examples
+
+    def expect(self, n_examples: float | None, n_shards: int = 1) -> None:
+        """Set the objective's strength, and what depends on how many rounds there will be.
+
+        Where the number m of examples is known the strength is ``1 / (C m)``, rates decay up to the last of
+        ``epochs * m`` rounds, and norms are computed anew every m rounds; else the mean is over the examples so far.
+        Shards learn as many examples in a round.
+        """
+        trainer, settings = self.trainer, self.settings
+        m = n_examples if settings.n_examples is None else settings.n_examples
+        trainer.strength = GrowingHorizon(settings.C * n_shards) if m is None else 1.0 / (settings.C * m)
+        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
+        if m is not None:
+            trainer.schedule.plan(settings.epochs * m / n_shards)
+
+    def set_objective(self, training: Any, loss_at_zero: Callable[[], float]) -> None:
+        """Set strength and radius for training examples that are all at hand, and know their ``total_weight``.
+
+        ``loss_at_zero()`` is their mean loss where all parameters are zero, which ``radius="auto"`` asks for.
+        """
+        trainer, settings = self.trainer, self.settings
+        m = training.total_weight if settings.n_examples is None else settings.n_examples
+        trainer.strength = 1.0 / (settings.C * m)
+        if settings.radius != "auto":
+            trainer.radius = math.inf if settings.radius is None else float(settings.radius)
+            return
+        if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
+            raise InputError('radius="auto" needs every group regularized, transitions among them.')
+        largest_loss = loss_at_zero()
+        if not largest_loss > 0:
+            raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
+        # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
+        trainer.radius = trainer.norm_bound(largest_loss)
+
+    def _radius_without_data(self) -> float:
+        if self.settings.radius == "auto":
+            raise InputError(
+                'radius="auto" is found from all examples, which partial_fit does not have: give a number.'
+            )
+        return math.inf if self.settings.radius is None else float(self.settings.radius)
+
+    def predictor(self) -> Predictor:
+        """The averaged model as it is now, frozen."""
+        return self.trainer.predictor()
+
+    def kernel_weights(self) -> dict[str, float]:
+        """Weight of each regularized group by name, in [0, 1], summing to one."""
+        return self.trainer.kernel_weights()
+
+    def memory_usage(self) -> dict[str, int]:
+        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+        return {
+            "training": int(sum(bank.nbytes for bank in self.trainer.banks)),
+            "prediction": int(self.predictor().nbytes),
+        }
+
+    def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` of all but the trainer's state."""
+        values, arrays = self.codec.pack(packer)
+        strength = None if callable(self.trainer.strength) else self.trainer.strength
+        return {**values, "strength": strength, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
+        """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
+        self.codec.unpack(values, arrays, unpacker)
+        trainer = self.start()
+        trainer.load_state(arrays)
+        if values["strength"] is not None:
+            trainer.strength = values["strength"]
+        trainer.radius = unpacker.unpack(values["radius"])
+        return self
+
+
+def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
+    """The learning rates that these parameters ask for."""
+    if isinstance(schedule, Schedule):
+        return schedule.fresh()
+    if isinstance(eta0, str):
+        if eta0 != "auto":
+            raise InputError(f'eta0 must be a number > 0 or "auto", not {eta0!r}.')
+        if schedule is not None:
+            raise InputError('eta0="auto" chooses the rates of every round: leave schedule out, or set eta0.')
+        return automatic
+    check_number("eta0", eta0, above=0)
+    return type(resolve(Schedule, schedule or "sqrt", "schedule"))(eta0)

@@ -1,0 +1,299 @@
+"""The one loop that makes passes over examples; what differs between its uses are its arguments."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.online.history import flat_record
+from omkl.online.trainer import OnlineTrainer, Step
+
+
+class LearnedBlock(NamedTuple):
+    """What ``on_block`` is told: a block's examples, how many were learned, the sum of their losses, and whether
+    shards have learned them elsewhere, so that ``on_round`` did not hear of them."""
+
+    examples: Any
+    n_examples: int
+    loss: float
+    in_shards: bool
+
+
+@dataclass
+class TrainingProgress:
+    """How far a loop has come: what is neither in the trainer's state nor in the source's.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch that is running, from 1.
+    block : int
+        Blocks of it that are learned.
+    block_examples, block_loss : int, float
+        Examples of the block at hand that are learned, and the sum of their losses, each before its update.
+    examples, loss : int, float
+        The same for the epoch.
+    seconds : float
+        What the epoch had taken before :meth:`start_clock`.
+    history : list of dict
+        Records of the epochs before.
+    finished : bool
+        Whether a callback has ended training.
+    """
+
+    epoch: int = 1
+    block: int = 0
+    block_examples: int = 0
+    block_loss: float = 0.0
+    examples: int = 0
+    loss: float = 0.0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """The epoch goes on now."""
+        self._began = time.perf_counter() - self.seconds
+
+    def elapsed(self) -> float:
+        """Seconds that the epoch has taken so far."""
+        return time.perf_counter() - self._began
+
+    def add(self, n_examples: int, loss: float) -> None:
+        """Count learned examples and the sum of their losses."""
+        self.block_examples += n_examples
+        self.block_loss += loss
+        self.examples += n_examples
+        self.loss += loss
+
+    def next_block(self) -> None:
+        """The block is over."""
+        self.block, self.block_examples, self.block_loss = self.block + 1, 0, 0.0
+
+    def next_epoch(self) -> None:
+        """The epoch is over."""
+        self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.start_clock()
+
+    def state(self) -> dict[str, Any]:
+        """JSON values for a checkpoint."""
+        return {**asdict(self), "seconds": self.elapsed()}
+
+    def load_state(self, values: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        vars(self).update(values)
+        self.start_clock()
+
+
+def serial_pass(
+    trainer: OnlineTrainer, examples: Sequence, orders: Callable, done: int, report: Callable
+) -> Iterator[Step]:
+    """One ``trainer.update`` after the other.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    examples : sequence of Example
+    orders : callable
+        ``orders(sizes)`` gives an order of the examples of each part, an int array.
+    done : int
+        Examples in this order that are learned already.
+    report : callable
+        Not needed: every round is yielded.
+
+    Yields
+    ------
+    Step
+        What each round did.
+    """
+    [order] = orders([len(examples)])
+    for i in order[done:].tolist():
+        yield trainer.update(*examples[i])
+
+
+class ArraySource:
+    """Examples that are all at hand: one block an epoch, in a fresh random order each.
+
+    Parameters
+    ----------
+    examples : sequence of Example
+    rng : numpy.random.Generator, optional
+        Draws the orders; None keeps the given one.
+    """
+
+    def __init__(self, examples: Sequence, rng: np.random.Generator | None = None) -> None:
+        self.examples = examples
+        self.n_examples = len(examples)
+        self._rng = rng
+        self.end_epoch(self.n_examples)
+
+    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+        """Tell the trainer how many rounds there will be."""
+        trainer.schedule.plan(rounds_before + epochs * -(-self.n_examples // n_shards))
+        trainer.recompute_every = max(1, self.n_examples)
+
+    def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
+        """The blocks of an epoch (from 0), from block ``start`` on."""
+        if start == 0 and self.n_examples:
+            yield self.examples
+
+    def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
+        """An order for each of the parts that a block is cut into."""
+        return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
+
+    def end_epoch(self, n_examples: int) -> None:
+        """Remember the generator as it is between two epochs."""
+        self._generator = None if self._rng is None else self._rng.bit_generator.state
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)``: the generator before the order of this epoch was drawn."""
+        return {"generator": self._generator}, {}
+
+    def load_state(self, values: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        if self._rng is not None:
+            self._rng.bit_generator.state = self._generator = values["generator"]
+
+
+class TrainingLoop:
+    """Makes passes over a source: the only loop that does.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    source : ArraySource, StreamSource or the like
+        Yields blocks of examples; knows its position, and can return to it.
+    make_pass : callable
+        Learns a block, as :func:`serial_pass` does, or in shards: ``omkl.distributed.ParameterMixing``.
+    callbacks : sequence
+        Each may have ``on_start(trainer, source)``, ``on_round(trainer, step)`` after every round,
+        ``on_block(trainer, block)`` after every block (in shards: after every mix, and no rounds are told of),
+        ``on_epoch(trainer, record)`` and ``on_end(trainer)``; a plain callable is an ``on_epoch``. A true return
+        value ends training: at once, from ``on_round``. With ``state()`` and ``load_state(values, arrays)`` it takes
+        part in checkpoints.
+    checkpointer : StageCheckpointer, optional
+        Asks all of these for their states, writes them when it is time, and restores them at the start.
+    progress : TrainingProgress, optional
+        Where to go on; the beginning by default.
+    """
+
+    def __init__(
+        self,
+        trainer: OnlineTrainer,
+        source: Any,
+        *,
+        make_pass: Callable = serial_pass,
+        callbacks: Sequence[Any] = (),
+        checkpointer: Any = None,
+        progress: TrainingProgress | None = None,
+    ) -> None:
+        self.trainer = trainer
+        self.source = source
+        self.make_pass = make_pass
+        self.callbacks = list(callbacks)
+        self.checkpointer = checkpointer
+        self.progress = TrainingProgress() if progress is None else progress
+        self._on_round = hooks(self.callbacks, "on_round")
+        self._on_block = hooks(self.callbacks, "on_block")
+        self._on_epoch = [getattr(c, "on_epoch", c) for c in self.callbacks if hasattr(c, "on_epoch") or callable(c)]
+        self._of_shards: dict[str, Any] = {}
+        self._write_waits = False
+
+    def run(self, epochs: int) -> list[dict[str, Any]]:
+        """Make passes until ``epochs`` epochs are over, or a callback ends training; returns a record of each.
+
+        A record is flat: ``epoch``, ``round``, ``examples``, ``loss`` (mean of the losses, each before its update),
+        ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group, ``seconds``.
+        """
+        trainer, source, progress = self.trainer, self.source, self.progress
+        rounds_before = trainer.round
+        if hasattr(self.make_pass, "check"):
+            self.make_pass.check(trainer, source, self.callbacks)
+        for start in hooks(self.callbacks, "on_start"):
+            start(trainer, source)
+        if self.checkpointer is not None:
+            self.checkpointer.restore(self)
+        progress.start_clock()
+        try:
+            while progress.epoch <= epochs and not progress.finished:
+                source.begin_epoch(trainer, rounds_before, epochs, getattr(self.make_pass, "n_shards", 1))
+                stopped = self._learn_blocks()
+                if progress.examples == 0:
+                    raise InputError("There is no example: nothing is left to train on.")
+                progress.finished = self._end_epoch() or stopped
+                self._write_waiting()
+        finally:
+            for end in hooks(self.callbacks, "on_end"):
+                end(trainer)
+        if self.checkpointer is not None:
+            self.checkpointer.end(self)
+        return progress.history
+
+    def _learn_blocks(self) -> bool:
+        """The rest of an epoch; returns whether a callback ends training."""
+        progress = self.progress
+        for examples in self.source.blocks(progress.epoch - 1, progress.block):
+            self._write_waiting()
+            stopped, in_shards = self._learn(examples)
+            block = LearnedBlock(examples, progress.block_examples, progress.block_loss, in_shards)
+            stopped |= any([tell(self.trainer, block) for tell in self._on_block])
+            progress.next_block()
+            if stopped:
+                return True
+        return False
+
+    def _learn(self, examples: Sequence) -> tuple[bool, bool]:
+        """The rest of a block; returns whether a callback ends training, and whether shards have learned it."""
+        trainer, progress, checkpointer = self.trainer, self.progress, self.checkpointer
+        in_shards = False
+        steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
+        for step in steps:
+            progress.add(step.n_examples, step.loss)
+            in_shards = step.in_shards
+            if in_shards:
+                self._of_shards = step.record
+            elif self._on_round and any([tell(trainer, step) for tell in self._on_round]):
+                trainer.recompute_norms()
+                return True, False
+            if checkpointer is not None and checkpointer.due(step.n_examples):
+                if in_shards:
+                    self._write_waits = True
+                else:
+                    checkpointer.write(self)
+        return False, in_shards
+
+    def _write_waiting(self) -> None:
+        """Write the checkpoint that was due when shards were mixed, now that nothing is left to do with their block."""
+        if self._write_waits:
+            self.checkpointer.write(self)
+            self._write_waits = False
+
+    def _end_epoch(self) -> bool:
+        """Make the epoch's record; returns whether a callback ends training."""
+        progress = self.progress
+        record = flat_record(
+            self.trainer, epoch=progress.epoch, examples=progress.examples, loss=progress.loss / progress.examples,
+            seconds=progress.elapsed(),
+        )  # fmt: skip
+        record.update(self._of_shards)
+        progress.history.append(record)
+        stopped = any([tell(self.trainer, record) for tell in self._on_epoch])
+        self.source.end_epoch(progress.examples)
+        progress.next_epoch()
+        return stopped
+
+    def _report(self, n_examples: int, loss: float) -> None:
+        """Shards have come so far in the block at hand."""
+        for tell in hooks(self.callbacks, "on_report"):
+            tell(n_examples, loss)
+
+
+def hooks(callbacks: Sequence[Any], name: str) -> list[Callable]:
+    """The methods of this name that callbacks have."""
+    return [getattr(callback, name) for callback in callbacks if hasattr(callback, name)]

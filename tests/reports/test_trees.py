@@ -1,0 +1,75 @@
+"""A drawn sentence: every word, arc and relation is there, and nothing lies on something else."""
+
+import re
+from itertools import combinations
+from xml.etree import ElementTree
+
+import networkx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omkl.data import Sentence
+from omkl.reports import draw_tree
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@st.composite
+def sentences(draw):
+    """Any trees, projective or not, of words of any characters."""
+    n = draw(st.integers(1, 8))
+    order, heads = draw(st.permutations(range(1, n + 1))), [0] * n
+    for k, word in enumerate(order[1:]):
+        heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
+    strings = st.lists(st.text(min_size=1, max_size=7), min_size=n, max_size=n)
+    relations = st.lists(st.sampled_from(["det", "nsubj:pass", "flat:foreign", "_"]), min_size=n, max_size=n)
+    return Sentence(forms=draw(strings), upos=draw(strings), heads=heads, deprels=draw(relations))
+
+
+def box(text, size):
+    """Left, right, bottom and top of a text of average letters."""
+    half, y = 0.3 * size * len(text.text), float(text.get("y"))
+    return float(text.get("x")) - half, float(text.get("x")) + half, y, y - 0.75 * size
+
+
+@given(sentence=sentences())
+def test_everything_is_drawn_and_nothing_overlaps(sentence):
+    drawn = ElementTree.fromstring(draw_tree(sentence))
+    texts = {kind: [t for t in drawn.iter(SVG + "text") if t.get("class") == kind] for kind in ("form", "relation")}
+    assert len(texts["form"]) == len(sentence)
+    assert sorted(t.text for t in texts["relation"]) == sorted(label for label in sentence.deprels if label != "_")
+    boxes = [box(t, 11) for t in texts["relation"]]
+    width, height = float(drawn.get("width")), float(drawn.get("height"))
+    assert all(left >= 0 and right <= width and top >= 0 and bottom <= height for left, right, bottom, top in boxes)
+    for one, other in combinations(boxes, 2):
+        assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
+
+
+@given(sentence=sentences())
+def test_arcs_join_heads_and_words_at_heights_of_their_own(sentence):
+    drawn = ElementTree.fromstring(draw_tree(sentence))
+    places = [float(t.get("x")) for t in drawn.iter(SVG + "text") if t.get("class") == "form"]
+    arcs = []
+    for path in drawn.iter(SVG + "path"):
+        if match := re.match(r"M([\d.]+),\d+V(\d+)q0,-8,(-?8),-8H([\d.]+)q", path.get("d")):
+            begin, level, bend, flat = map(float, match.groups())
+            arcs.append((begin, flat + bend, level))
+    nearest = [tuple(min(range(len(places)), key=lambda i: abs(places[i] - x)) + 1 for x in arc[:2]) for arc in arcs]
+    assert sorted(nearest) == sorted((head, word) for word, head in enumerate(sentence.heads, 1) if head)
+    for (a, b, level), (c, d, other) in combinations(arcs, 2):
+        if max(min(a, b), min(c, d)) < min(max(a, b), max(c, d)):
+            assert level != other
+
+
+def test_sentences_without_heads_and_without_words():
+    assert draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2  # in the picture, and in its title
+    assert ElementTree.fromstring(draw_tree(Sentence())).tag == SVG + "svg"
+
+
+@given(sentence=sentences())
+def test_a_parse_is_a_tree_of_networkx(sentence):
+    graph = sentence.to_networkx()
+    assert networkx.is_arborescence(graph)
+    assert [graph.nodes[i]["form"] for i in range(1, len(graph))] == sentence.forms
+    assert all(next(graph.predecessors(word)) == head for word, head in enumerate(sentence.heads, 1))
+    assert [graph.edges[head, word]["deprel"] for word, head in enumerate(sentence.heads, 1)] == sentence.deprels
