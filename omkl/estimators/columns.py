@@ -28,6 +28,12 @@ def rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
     return rows
 
 
+def in_model_order(block: Any, estimator: Any, reset: bool) -> Any:
+    """The inputs of a block with named columns in the order in which a model knows them, if it has started."""
+    known = None if reset else getattr(estimator, "feature_names_in_", None)
+    return align_columns(block.X, block.feature_names, known, "The stream")
+
+
 def keep_names(estimator: Any, names: Sequence[str] | None, reset: bool) -> None:
     """Set ``feature_names_in_`` where a model starts (``reset``), or take away what it was."""
     if not reset:

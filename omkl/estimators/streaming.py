@@ -23,6 +23,12 @@ class TrainingBlock(NamedTuple):
     X: Any
     y: Any = None
     sample_weight: Any = None
+    feature_names: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, block: Any) -> "TrainingBlock":
+        """A block of a stream, with what its columns are called."""
+        return block if isinstance(block, cls) else cls(*block, feature_names=block.feature_names)
 
 
 def as_stream(X: Any, y: Any = None) -> Stream | None:
@@ -46,7 +52,7 @@ def blocks_to_score(X: Any, y: Any, sample_weight: Any, stream: Stream | None) -
         return
     refuse_for_stream(sample_weight=sample_weight)
     for block in stream.blocks():
-        yield TrainingBlock(*block)
+        yield TrainingBlock.of(block)
 
 
 def refuse_for_stream(**arguments: Any) -> None:
@@ -140,7 +146,7 @@ class StreamSource:
 
     def _data(self, block: Any) -> Any:
         first, self._first = self._first, False
-        return self._read(TrainingBlock(*block), first)
+        return self._read(TrainingBlock.of(block), first)
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """The given order, for each of the parts that a block is cut into."""

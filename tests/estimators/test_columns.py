@@ -251,3 +251,26 @@ def test_numbers_of_dicts_know_no_units(power, rng, tmp_path):
     scores = models[0].decision_function(tables[0])
     for model in (models[1], omkl.load(tmp_path / "model.npz")):
         assert_array_equal(model.decision_function(tables[1]), scores)
+
+
+def test_a_model_of_a_stream_finds_its_columns_by_name(rng, tmp_path):
+    """The same table with its columns turned round gives the same answers, as a stream, a file and a block."""
+    pytest.importorskip("pyarrow")
+    X = rng.normal(size=(300, 3)) * [1.0, 5.0, 1.0]
+    y = X[:, 0] + X[:, 2] > 0
+
+    def written(name, order):
+        rows = [",".join([*(NAMES[j] for j in order), "y"])]
+        rows += [",".join([*(repr(float(x[j])) for j in order), str(int(t))]) for x, t in zip(X, y)]
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
+        return omkl.data.stream_csv(tmp_path / name, "y", block_size=100)
+
+    straight, turned = written("a.csv", [0, 1, 2]), written("b.csv", [2, 1, 0])
+    model = omkl.OnlineMKLClassifier(["gaussian:on=age", "linear"], epochs=2, random_state=0).fit(straight)
+    assert model.feature_names_in_.tolist() == NAMES
+    assert model.score(straight) == model.score(turned) > 0.9
+    assert_array_equal(model.predict(turned), model.predict(straight))
+    model.partial_fit(turned)
+    assert model.score(turned) > 0.9
+    with pytest.raises(InputError, match="no column 'income'"):
+        model.predict(omkl.data.stream_csv(tmp_path / "b.csv", "y", columns=["age", "hours per week"]))
