@@ -42,7 +42,8 @@ def as_stream(X: Any, y: Any = None) -> Stream | None:
 
 def one_block(X: Any, y: Any, sample_weight: Any) -> Stream:
     """What is at hand as a stream of one block."""
-    return Stream(lambda epoch: iter([TrainingBlock(X, y, sample_weight)]), block_size=1)
+    block: Any = TrainingBlock(X, y, sample_weight)
+    return Stream(lambda epoch: iter([block]), block_size=1)
 
 
 def blocks_to_score(X: Any, y: Any, sample_weight: Any, stream: Stream | None) -> Iterator[TrainingBlock]:
@@ -173,7 +174,7 @@ class StreamSource:
 def checksum(value: Any, digest: int) -> int:
     """CRC-32 of a block's content, continued from ``digest``."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8), digest)
+        return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data, digest)
     if sparse.issparse(value):
         value = (value.data, value.indices, value.indptr)
     elif isinstance(value, Treebank):
