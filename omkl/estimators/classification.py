@@ -167,7 +167,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         """Accuracy in [0, 1]; of a stream, which brings its labels along, without holding it."""
         right = total = 0.0
         for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
-            predicted = self.predict(block)
+            predicted = self.predict(block.X)
             size = float(len(predicted) if block.sample_weight is None else np.sum(block.sample_weight))
             right += size * accuracy_score(block.y, predicted, sample_weight=block.sample_weight)
             total += size

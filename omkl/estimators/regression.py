@@ -165,7 +165,9 @@ cache_size, dtype, callbacks, verbose
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2; of a stream, which brings its targets along, without holding it."""
         blocks = blocks_to_score(X, y, sample_weight, as_stream(X, y))
-        found = [(np.asarray(block.y, dtype=np.float64), self.predict(block), block.sample_weight) for block in blocks]
+        found = [
+            (np.asarray(block.y, dtype=np.float64), self.predict(block.X), block.sample_weight) for block in blocks
+        ]
         gold, predicted = (np.concatenate(parts) for parts in list(zip(*found))[:2])
         return float(r2_score(gold, predicted, sample_weight=found[0][2]))
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_X_y, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from omkl.estimators.columns import in_model_order, keep_names, rows_of_frame
+from omkl.estimators.columns import keep_names, names_compared, rows_of_block, rows_of_frame
 from omkl.estimators.examples import check_sample_weight, class_weights
 from omkl.estimators.streaming import TrainingBlock, as_stream
 from omkl.estimators.token_codec import TokenData
@@ -35,7 +35,8 @@ def read_rows(
         an order that does not depend on that of the rows, if they are to be shuffled.
     class_weight : None, "balanced" or dict
     """
-    X, y = rows_of_frame(in_model_order(block, estimator, first), estimator, first), block.y
+    X, block_names = rows_of_block(block.X, estimator, first)
+    X, y = rows_of_frame(X, estimator, first), block.y
     if y is None:
         raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
     if is_dicts(X):
@@ -44,12 +45,10 @@ def read_rows(
     else:
         numeric = isinstance(estimator, RegressorMixin)
         checks = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "y_numeric": numeric}
-        if first or block.feature_names is None:
+        with names_compared(block_names):
             X, y = validate_data(estimator, X, y, reset=first, **checks)
-        else:
-            X, y = check_X_y(X, y, **checks)
-    if block.feature_names is not None:
-        keep_names(estimator, block.feature_names, first)
+    if block_names is not None:
+        keep_names(estimator, block_names, first)
     y, names = check_targets(y), getattr(estimator, "feature_names_in_", None)
     weights = check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
@@ -68,16 +67,15 @@ def read_rows(
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
-    """Potentials of each row of X, (n, K): an array, data frame or list of dicts, a stream, or a block of one."""
+    """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
     predictor, stream = estimator.predictor_, as_stream(X)
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
-    block = TrainingBlock.of(X) if hasattr(X, "feature_names") else TrainingBlock(X)
-    X = rows_of_frame(in_model_order(block, estimator, False), estimator, reset=False)
+    X, block_names = rows_of_block(X, estimator, reset=False)
+    X = rows_of_frame(X, estimator, reset=False)
     if not is_dicts(X):
-        checks = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
-        named = block.feature_names is not None
-        X = check_array(X, **checks) if named else validate_data(estimator, X, reset=False, **checks)
+        with names_compared(block_names):
+            X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
     encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
     return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
 

@@ -18,17 +18,17 @@ MIX_EVERY = 10_000
 
 
 class TrainingBlock(NamedTuple):
-    """Data as the user gives them."""
+    """Data as the user gives them; X is a whole block of a stream where its columns have names."""
 
     X: Any
     y: Any = None
     sample_weight: Any = None
-    feature_names: Sequence[str] | None = None
 
     @classmethod
-    def of(cls, block: Any) -> "TrainingBlock":
-        """A block of a stream, with what its columns are called."""
-        return block if isinstance(block, cls) else cls(*block, feature_names=block.feature_names)
+    def of(cls, block: tuple) -> "TrainingBlock":
+        """What a block of a stream holds."""
+        named = getattr(block, "feature_names", None) is not None
+        return cls(block if named else block[0], *block[1:])
 
 
 def as_stream(X: Any, y: Any = None) -> Stream | None:
