@@ -49,7 +49,7 @@ class OnlineEstimator(BaseEstimator):
         """A codec that knows nothing yet; see :class:`~omkl.online.model.Codec`."""
         raise NotImplementedError
 
-    def _read(self, block: TrainingBlock, first: bool) -> Any:
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> Any:
         """Data as the codec takes them, checked; ``first`` where a model starts with them."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class OnlineEstimator(BaseEstimator):
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""
         self.model_ = model
-        vars(self).update(model.codec.learned())
+        self.__dict__.update(model.codec.learned())
 
     def _held_out(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
         """Indices of ``(training, validation)`` examples; the latter None without early stopping."""

@@ -11,6 +11,7 @@ from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, Vectors
+from omkl.kernels.checks import check_kernels
 from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.gram import cross_matrices, row_blocks
 
@@ -40,6 +41,7 @@ class ArrayKernels:
         if sparse.issparse(X):
             _refuse_dense(self.names, placed)
         self.kernels = [kernel.fit(X) for kernel in placed]
+        check_kernels(self.names, self.kernels, X)
         # its own, and in one order: what it predicts does not depend on where inputs lie in memory
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
         self.n_samples = X.shape[0]

@@ -320,8 +320,9 @@ class DependencyParser(OnlineEstimator):
             raise InputError(f"keep={keep}, but there are {len(self.templates_)} templates.")
         templates = self.templates_.keep(self.ranking(by)[:keep])
         pruned = clone(self).set_params(templates=templates)
-        model = OnlineModel(self.model_.codec.pruned(pruned, templates), pruned._settings())
-        model.start([self.model_.trainer.banks[0].restricted(templates)]).take(self.model_.trainer)
+        bank = self.model_.trainer.banks[0].restricted(templates)
+        model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
+        model.start([bank]).take(self.model_.trainer)
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned

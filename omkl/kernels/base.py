@@ -117,6 +117,8 @@ class Kernel(Component):
     #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
     compares_sparse: ClassVar[bool] = False
     maps_sparse: ClassVar[bool] = False
+    #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
+    semidefinite: ClassVar[bool] = False
 
     def __init__(self, normalize: str | None = None, on: On | list = None, explicit: bool | None = None):
         if normalize not in NORMALIZATIONS:

@@ -1,25 +1,33 @@
 """What a Gram matrix must be, and how much memory many of them take: checked at the door."""
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpotrf
 
 from omkl.exceptions import InputError
+from omkl.kernels.columns import find_columns, take_columns
 
 #: Most that a matrix may differ from its transpose, and lack in positive semidefiniteness, in units of its largest
 #: diagonal entry: what single precision and a sum over many samples leave.
 ROUNDING = 1e-5
+#: Largest entry: what solvers compute with larger ones has no digits left.
+LARGEST = 1e15
+#: Samples on which functions are checked.
+MOST_CHECKED = 1000
 
 
-def checked_gram(gram, position, n_samples):
+def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray:
     """A Gram matrix as an array (N, N), float32 or float64.
 
     Parameters
     ----------
     gram : array of shape (N, N)
-    position : int
+    name : int or str
         Which kernel it is, for the message.
     n_samples : int
         The size it must have.
@@ -27,28 +35,52 @@ def checked_gram(gram, position, n_samples):
     Raises
     ------
     omkl.exceptions.InputError
-        If it has another shape, is not finite, not symmetric, or not positive semidefinite beyond rounding.
+        If it has another shape, is not finite, has entries above 1e15, is not symmetric, or not positive
+        semidefinite beyond rounding.
     """
     gram = np.asarray(gram)
     if gram.dtype not in (np.float32, np.float64):
         gram = gram.astype(np.float64)
     if gram.shape != (n_samples, n_samples):
         raise InputError(
-            f"Kernel {position} has shape {gram.shape}, but ({n_samples}, {n_samples}) is needed: Gram matrices are "
+            f"Kernel {name} has shape {gram.shape}, but ({n_samples}, {n_samples}) is needed: Gram matrices are "
             f"square, and all of the same samples."
         )
     if not np.isfinite(gram.sum(dtype=np.float64)):
-        raise InputError(f"Kernel {position} has entries that are not finite: remove the samples they come from.")
-    scale = float(np.diagonal(gram).max(initial=0.0))
-    if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, float(np.abs(gram).max(initial=0.0))):
-        raise InputError(f"Kernel {position} is not symmetric: give (K + K') / 2 if that is what is meant.")
+        raise InputError(f"Kernel {name} has entries that are not finite: remove the samples they come from.")
+    scale, largest = float(np.diagonal(gram).max(initial=0.0)), float(np.abs(gram).max(initial=0.0))
+    if largest > LARGEST:
+        raise InputError(f"Kernel {name} has entries up to {largest:.1g}: divide it by its mean diagonal entry.")
+    if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, largest):
+        raise InputError(f"Kernel {name} is not symmetric: give (K + K') / 2 if that is what is meant.")
     if not _semidefinite(gram, scale):
         smallest = float(eigvalsh(gram.astype(np.float64), subset_by_index=(0, 0))[0])
         raise InputError(
-            f"Kernel {position} is not positive semidefinite: its smallest eigenvalue is {smallest:.3g}, its largest "
+            f"Kernel {name} is not positive semidefinite: its smallest eigenvalue is {smallest:.3g}, its largest "
             f"diagonal entry {scale:.3g}. Add {-smallest:.3g} to its diagonal, or drop it."
         )
     return gram
+
+
+def check_kernels(names: Sequence[str], kernels: Sequence[Any], X: Any) -> None:
+    """Refuse kernel functions that are no kernels on these samples, as :func:`checked_gram` refuses matrices.
+
+    They are checked on at most :data:`MOST_CHECKED` samples, evenly spread; those that are known to be positive
+    semidefinite are not.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What the kernels are called in messages.
+    kernels : sequence of Kernel
+        Fitted.
+    X : array or CSR matrix of shape (N, d)
+    """
+    few = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))] if X.shape[0] > MOST_CHECKED else X
+    for name, kernel in zip(names, kernels):
+        if not kernel.semidefinite:
+            own = take_columns(few, find_columns(kernel.on, few.shape[1], kernel=name))
+            checked_gram(kernel(own), repr(name), few.shape[0])
 
 
 def _semidefinite(gram, scale):

@@ -38,6 +38,8 @@ class FeatureMap(Kernel):
         The same seed gives the same map of the same inputs, bit for bit.
     """
 
+    semidefinite = True
+
     def __init__(self, kernel, n_features, seed=0):
         for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

@@ -1,7 +1,7 @@
 """The model that every online estimator holds: what encodes its data, and the trainer that learns from them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -123,12 +123,12 @@ class OnlineSettings:
         """Whether potentials are log-probabilities, so that there are marginals."""
         return isinstance(self.loss, CRF)
 
-    def trainer(self, codec: Codec, banks: list, unpenalized: list = ()) -> OnlineTrainer:
+    def trainer(self, codec: Codec, banks: list, unpenalized: Sequence = ()) -> OnlineTrainer:
         """An untrained trainer."""
         return OnlineTrainer(
             banks, codec.structure, self.loss, self.regularizer, strength=GrowingHorizon(self.C),
             schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
-            batch_size=self.batch_size, l2=self.l2,
+            batch_size=self.batch_size, l2=self.l2, order=codec.order,
         )  # fmt: skip
 
 
@@ -147,9 +147,9 @@ class OnlineModel:
     """
 
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
-        self.codec = codec
+        self.codec: Any = codec  # a face knows more of its own
         self.settings = settings
-        self.trainer: OnlineTrainer | None = None
+        self.trainer: Any = None
 
     def start(self, *banks: list) -> OnlineTrainer:
         """Make the trainer, over these banks or those that the codec makes."""

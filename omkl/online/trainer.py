@@ -10,6 +10,7 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupState, Growable, HasCoordinates, check_ability
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
+from omkl.regularizers import L21
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
@@ -74,11 +75,14 @@ class OnlineTrainer:
         :math:`\sigma`: the loss of each example has :math:`\frac{\sigma}{2} \|\theta\|^2` added, over all groups, and
         is then :math:`\sigma`-strongly convex. Its gradient is part of the gradient step, not of the proximal one. With
         rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5).
+    order : sequence of str
+        Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     """
 
     def __init__(
         self, banks, structure, loss, regularizer, *, strength, schedule,
         method="fobos", radius=math.inf, average=None, unpenalized=(), coordinates_every=1, batch_size=1, l2=0.0,
+        order=(),
     ):  # fmt: skip
         self.banks = [*banks, *unpenalized]
         self.structure = structure
@@ -92,6 +96,7 @@ class OnlineTrainer:
         self.coordinates_every = int(coordinates_every)
         self.batch_size = int(batch_size)
         self.l2 = float(l2)
+        self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
         self.round = 0
         self.presented = 0.0
@@ -121,7 +126,11 @@ class OnlineTrainer:
         return self.group_state.norms[: self._n_penalized]
 
     def _bind_regularizer(self):
-        self._bound = None if self.regularizer is None else self.regularizer.bind(self.group_names)
+        names = self.group_names
+        known = set(names)
+        # what is not in the user's order, as transitions, comes after
+        order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
+        self._bound = None if self.regularizer is None else self.regularizer.bind(names, order)
         steps = () if self._bound is None else self._bound.terms()
         self._on_norms = [term for term in steps if not term.on_coordinates]
         self._on_coordinates = [term for term in steps if term.on_coordinates]
@@ -347,14 +356,12 @@ class OnlineTrainer:
 
     def kernel_weights(self):
         """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
-        norms = self.norms
-        weights = norms if self._bound is None else self._bound.kernel_weights(norms)
-        weights = np.where(norms > 0, weights, 0.0)
-        total = weights.sum()
-        return dict(zip(self.group_names, (weights / total if total > 0 else weights).tolist()))
+        weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
+        return dict(zip(self.group_names, weights.tolist()))
 
-    def regroup(self):
-        """Make room in the group state for groups that banks have gained."""
+    def regroup(self, order=()):
+        """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
+        self.order = list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
         if not self.method.forgets:

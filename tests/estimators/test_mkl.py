@@ -1,5 +1,6 @@
 """MKLClassifier and MKLRegressor: scikit-learn's checks, what they learn, and what they refuse."""
 
+import time
 import warnings
 
 import numpy as np
@@ -433,3 +434,41 @@ def test_a_gap_is_that_of_the_matrices_as_given(monkeypatch):
     (rho,) = model.dual_variables_
     certificate = certify(exact, model._models[0], rho)
     assert certificate.gap == pytest.approx(model.dual_gap_, abs=2e-5)
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda A, B: np.tanh(2.0 * A @ B.T - 1.0), "not positive semidefinite"),
+    (lambda A, B: A @ B.T + A[:, :1], "not symmetric"),
+    (lambda A, B: -A @ B.T, "not positive semidefinite"),
+    (lambda A, B: 1e40 * A @ B.T, "entries up to"),
+    (lambda A, B: np.where(A @ B.T > 3, np.nan, A @ B.T), "not finite"),
+])  # fmt: skip
+def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, function, message):
+    X, y = cancer
+    with pytest.raises(InputError, match=f"Kernel 'mine' .*{message}"):
+        MKLClassifier({"fine": "gaussian", "mine": function}).fit(X, y)
+    with np.errstate(invalid="ignore"), pytest.raises(InputError, match=f"Kernel 1 .*{message}"):
+        MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
+
+
+def test_a_constant_target_is_the_model_only_where_it_is(cancer):
+    X, _ = cancer
+    for settings in ({"fit_intercept": False}, {"loss": "epsilon-insensitive"}):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="y is constant")
+            MKLRegressor(["gaussian"], **settings).fit(X, np.full(len(X), 3.0))
+
+
+def test_a_model_without_kernels_says_so(cancer):
+    X, y = cancer
+    with pytest.warns(UserWarning, match="No kernel is in the model at C=1e-06: raise C"):
+        MKLClassifier(["gaussian"], regularizer="block1", C=1e-6).fit(X, y)
+
+
+def test_a_support_vector_machine_on_huge_kernels_ends(cancer):
+    X, y = cancer
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        MKLClassifier("precomputed", loss="hinge", solver="silp", max_iter=3).fit([1e8 * X[:40] @ X[:40].T], y[:40])
+    assert time.process_time() - began < 20

@@ -5,6 +5,7 @@ The gradient of the loss with respect to :math:`f_m` has the coefficients :math:
 :math:`\rho = -l'`. The same products give the norms after the step and the norms of the dual point, hence the gap.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +44,11 @@ class Iterate:
 class IterativeSoftThresholding(Solver):
     r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
 
-    Every loss with a bounded second derivative, and every regularizer of the group norms. The plain step is the inverse
+    Every loss without a kink, and every regularizer of the group norms. The plain step is the inverse
     of the Lipschitz constant of the gradient, the largest eigenvalue of :math:`\sum_m K_m` (centred, where there is an
     intercept) times the curvature of the loss. The intercept is not stepped but minimised over at every iteration,
-    exactly: the loss that is left is as smooth, and its gradient sums to zero.
+    exactly: the loss that is left is as smooth, and its gradient sums to zero. Where the curvature is not bounded
+    (the exponential loss), a step is halved until the loss stays below its quadratic bound.
 
     Accelerated, each step starts from a point extrapolated along the last move (Beck and Teboulle 2009), whose momentum
     is forgotten whenever the objective rises (O'Donoghue and Candes 2015); and steps grow as long as the loss stays
@@ -74,11 +76,13 @@ class IterativeSoftThresholding(Solver):
         _check(problem)
         monitor = GapMonitor(tol, 100_000 if max_iter is None else max_iter, on_iteration)
         best = _Best()
-        step = shortest = 1.0 / _lipschitz_constant(problem)
+        step = 1.0 / _lipschitz_constant(problem)
+        bounded = math.isfinite(problem.loss.curvature)
+        shortest, cap = (step, LONGEST * step) if bounded else (0.0, math.inf)
         current = point = _initial(problem, start)
         momentum, last_primal = 1.0, np.inf
         while True:
-            longest = min(GROWTH * step, LONGEST * shortest) if self.accelerated else shortest
+            longest = min(GROWTH * step, cap) if self.accelerated or not bounded else shortest
             previous = current
             current, predictions, intercept, step = _proximal_step(problem, point, shortest, longest, best)
             primal = problem.primal(predictions, current.norms)
@@ -110,12 +114,12 @@ class _Best:
 
 
 def _check(problem):
-    if not np.isfinite(problem.loss.curvature):
+    if problem.loss.has_kink:
         raise InputError(
-            f"Soft thresholding needs a loss with a bounded second derivative, not {problem.loss!r}: choose 'logistic',"
-            " 'squared-hinge', 'squared' or 'huber', or a solver that copes with kinks."
+            f"Soft thresholding needs a loss with a second derivative, not {problem.loss!r}: choose 'logistic',"
+            " 'squared-hinge', 'exponential', 'squared' or 'huber', or a solver that copes with kinks."
         )
-    if problem.regularizer.on_coordinates or not getattr(problem.regularizer, "exact", True):
+    if problem.regularizer.on_coordinates or not problem.regularizer.exact:
         raise InputError(
             f"Soft thresholding needs a regularizer of the group norms with an exact prox, not {problem.regularizer!r}."
         )
@@ -127,22 +131,24 @@ def _lipschitz_constant(problem: Problem) -> float:
     r"""Of the gradient of the loss in the product of the RKHSs, the intercept minimised over.
 
     With the loss weights as a diagonal matrix D the Hessian is at most the curvature of the loss times
-    :math:`D^{1/2} K D^{1/2}`, without the direction :math:`D^{1/2} 1` where there is an intercept.
+    :math:`D^{1/2} K D^{1/2}`, without the direction :math:`D^{1/2} 1` where there is an intercept. A loss of unbounded
+    curvature counts as one of curvature 1, which is where to begin the search for a step.
     """
     n, roots = problem.kernels.n_samples, np.sqrt(problem.loss_weights)
+    curvature = problem.loss.curvature if math.isfinite(problem.loss.curvature) else 1.0
     total = problem.kernels.combine(np.ones(problem.kernels.n_kernels)) * roots[:, None] * roots
     shift_direction = roots / np.linalg.norm(roots)
     centre = (lambda v: v - (shift_direction @ v) * shift_direction) if problem.intercept else (lambda v: v)
     # a shift by a trifle, as Lanczos starts at no null space
     shift = max(1e-9 * np.trace(total), np.finfo(float).tiny)
     if n < 3:
-        return problem.loss.curvature * (np.trace(total) + shift)
+        return curvature * (np.trace(total) + shift)
     operator = LinearOperator(
         (n, n), matvec=lambda v: centre(total @ centre(v.ravel())) + shift * v.ravel(), dtype=np.float64
     )
     largest = eigsh(operator, k=1, tol=1e-3, v0=np.cos(np.arange(n)), return_eigenvectors=False)[0]
     # Lanczos approaches the eigenvalue from below
-    return problem.loss.curvature * 1.01 * largest
+    return curvature * 1.01 * largest
 
 
 def _initial(problem, start):

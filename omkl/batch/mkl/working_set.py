@@ -69,8 +69,8 @@ def solve_by_working_sets(
         steps = subproblem.newton_steps
         if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
             break
-        state = subproblem.state()
-        over = search.certify(subproblem.rho, subproblem.model(), *state, subproblem=subproblem)
+        norms, outputs = subproblem.state()
+        over = search.certify(subproblem.rho, subproblem.model(), norms, outputs, subproblem)
     certificate = search.recomputed()
     history = monitor.history
     return Solution(

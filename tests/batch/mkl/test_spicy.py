@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import scale
 
 from omkl.batch import OneStep, Problem, Spicy, certify
 from omkl.batch.mkl.screening import DualNorms
 from omkl.exceptions import InputError
-from omkl.kernels import DenseStack, PackedStack
+from omkl.kernels import DenseStack, Gaussian, PackedStack
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, PointwiseLoss, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, ScalarPenalty, SquaredL21, SquaredLq
+from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, ScalarPenalty, SquaredL21, SquaredLq
 
 SPARSE = "block 1-norm"
 
@@ -230,3 +232,68 @@ def test_the_scale_of_the_kernels_is_no_matter(loss, random_problem, scale, C):
     one, other = (Spicy().solve(p, tol=1e-6) for p in (problem, scaled))
     assert other.converged
     assert other.certificate.primal * np.sqrt(scale) == pytest.approx(one.certificate.primal, rel=2e-6)
+
+
+SMOOTH = [(LqNorm(1.5), 10.0), (ElasticNet(0.5), 100.0), (Ridge(), 10.0), (SquaredL21(), 1000.0), (LqNorm(1.5), 1e4)]
+
+
+@pytest.mark.parametrize(("regularizer", "C"), SMOOTH, ids=str)
+def test_the_logistic_loss_at_moderate_strengths(regularizer, C):
+    """A Gaussian on each variable of the breast cancer data: the classes are nearly separable."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = scale(X)[:250], np.where(y[:250] == 1, 1.0, -1.0)
+    kernels = PackedStack.from_kernels([Gaussian(on=slice(j, j + 1)) for j in range(30)], X, np.float64)
+    problem = Problem(kernels, y, Logistic(), regularizer, C)
+    solution = Spicy().solve(problem, tol=1e-4)
+    assert solution.converged
+    assert solution.history[-1]["newton_steps"] < 200
+    assert solution.certificate.primal <= min(record["primal"] for record in solution.history) * (1 + 1e-9)
+    if regularizer.smooth_conjugate:
+        one_step = OneStep().solve(problem, tol=1e-4).certificate
+        assert solution.certificate.primal == pytest.approx(one_step.primal, rel=1e-4)
+
+
+@pytest.mark.parametrize("regularizer", ["elastic net", "block q-norm", "uniform", "squared block 1-norm"])
+@pytest.mark.parametrize("C", [100.0, 1e4])
+def test_the_logistic_optimum_where_losses_weigh_much(random_problem, generic_optimum, regularizer, C):
+    problem, factors = random_problem("logistic", regularizer, C=C)
+    optimum, _ = generic_optimum(problem, factors, "logistic", regularizer)
+    solution = Spicy().solve(problem, tol=1e-6)
+    assert solution.converged
+    assert solution.certificate.primal == pytest.approx(optimum, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "squared", "epsilon-insensitive"])
+def test_weights_multiply_losses(loss, random_problem):
+    """A weight of 2 is a sample that is there twice."""
+    problem, factors = random_problem(loss, "elastic net")
+    counts = np.random.default_rng(0).integers(1, 4, len(problem.y))
+    weighted = Spicy().solve(replace(problem, sample_weight=counts), tol=1e-8).certificate
+    factors = np.repeat(factors, counts, axis=1)
+    twice = DenseStack(factors @ factors.transpose(0, 2, 1))
+    repeated = Spicy().solve(replace(problem, kernels=twice, y=np.repeat(problem.y, counts)), tol=1e-8).certificate
+    assert weighted.primal == pytest.approx(repeated.primal, rel=1e-7)
+    np.testing.assert_allclose(weighted.norms, repeated.norms, atol=2e-3)
+
+
+def test_scalar_penalties_with_the_hinge(random_problem):
+    """The block 1-norm and the ridge as functions of one number: what their classes give."""
+    problem, _ = random_problem("hinge", SPARSE)
+    affine = ScalarPenalty(lambda b: 0.5 * b + b**2 / 4, lambda b: 0.5 + 0.5 * b, lambda b: 0.5 + 0.0 * b)
+    for penalty, known in (
+        (ScalarPenalty(lambda b: b, lambda b: np.ones_like(b), lambda b: np.zeros_like(b)), L21()),
+        (ScalarPenalty(lambda b: b**2 / 2, lambda b: b, lambda b: np.ones_like(b)), Ridge()),
+        (affine, ElasticNet(0.5)),
+    ):
+        one, other = (Spicy().solve(replace(problem, regularizer=r), tol=1e-6) for r in (penalty, known))
+        assert one.converged
+        assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-6)
+
+
+def test_a_sum_with_a_norm_that_is_no_elastic_net(random_problem):
+    problem, _ = random_problem("logistic", SPARSE)
+    summed = 0.5 * LqNorm(1.5) + 0.5 * Ridge()
+    scalar = ScalarPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
+    one, other = (Spicy().solve(replace(problem, regularizer=r), tol=1e-6) for r in (summed, scalar))
+    assert one.converged
+    assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-6)
