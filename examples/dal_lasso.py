@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from omkl._components import resolve
-from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify_linear
+from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify
 from omkl.cli.common import table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.losses import Logistic, Squared
@@ -57,18 +57,18 @@ def time_of_ours(name, problem, gap, limit):
 
 def time_of_peer(name, problem, gap, limit):
     """The same for a peer, at the loosest tolerance that gives the gap; None where it is not installed."""
-    A, y, C, m = problem.design.matrix, problem.y, problem.C, len(problem.y)
+    A, y, alpha, C = problem.design.matrix, problem.y, problem.alpha, 1 / (problem.alpha * len(problem.y))
     try:
         package = import_module({"scikit-learn": "sklearn.linear_model"}.get(name, name))
     except ImportError:
         return None
     if isinstance(problem.loss, Squared):
-        make = lambda tol: package.Lasso(alpha=C / m, fit_intercept=False, tol=tol)  # noqa: E731
+        make = lambda tol: package.Lasso(alpha=alpha, fit_intercept=False, tol=tol)  # noqa: E731
     elif name == "skglm":
-        make = lambda tol: package.SparseLogisticRegression(alpha=C / m, fit_intercept=False, tol=tol)  # noqa: E731
+        make = lambda tol: package.SparseLogisticRegression(alpha=alpha, fit_intercept=False, tol=tol)  # noqa: E731
     else:
         settings = {"l1_ratio": 1.0, "solver": "liblinear"} if name == "scikit-learn" else {}
-        make = lambda tol: package.LogisticRegression(C=1 / C, fit_intercept=False, tol=tol, **settings)  # noqa: E731
+        make = lambda tol: package.LogisticRegression(C=C, fit_intercept=False, tol=tol, **settings)  # noqa: E731
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # compiles what a peer compiles
@@ -78,7 +78,7 @@ def time_of_peer(name, problem, gap, limit):
             model = make(tol).fit(A, y)
             seconds = time.process_time() - started
             w = np.ravel(model.coef_)
-            reached = certify_linear(problem, LinearModel(np.flatnonzero(w), w[w != 0])).gap <= gap
+            reached = certify(problem, LinearModel(np.flatnonzero(w), w[w != 0])).gap <= gap
             if reached or seconds > limit:
                 break
     return seconds, bool(reached), int(np.max(getattr(model, "n_iter_", 0)))
@@ -90,8 +90,7 @@ def compare(setting, m, n, condition, arguments):
     for loss in (Squared(), Logistic()):
         target = np.sign(signal) if loss.classifies else signal
         whole = DesignProblem(as_design(A), target, loss, L21(), 1.0, intercept=False)
-        C = arguments.share * whole.largest_strength()
-        problem = DesignProblem(as_design(A), target, loss, L21(), C, intercept=False)
+        problem = whole.at(arguments.share * whole.largest_alpha())
         for method in arguments.methods:
             timed = time_of_ours if method in ("dal", "ist", "sparsa") else time_of_peer
             found = timed(method, problem, arguments.gap, arguments.limit)
@@ -127,7 +126,7 @@ def main():
         "--methods", nargs="+", default=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
         choices=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
     )  # fmt: skip
-    parser.add_argument("--share", type=float, default=0.1, help="C as a share of the largest useful (default 0.1)")
+    parser.add_argument("--share", type=float, default=0.1, help="alpha as a share of the largest useful (default 0.1)")
     parser.add_argument("--gap", type=float, default=1e-3, help="relative duality gap to reach (default 1e-3)")
     parser.add_argument("--limit", type=float, default=2.0, help="seconds one of our methods may take (default 2)")
     parser.add_argument("--dtype", type=np.dtype, default=np.dtype(np.float64), help="float64 (default) or float32")

@@ -116,7 +116,7 @@ class Unpacker:
         return self.parts[name]
 
 
-def _subclasses(base: type) -> Iterable[type]:
+def _subclasses(base: Any) -> Iterable[type]:
     for cls in base.__subclasses__():
         yield cls
         yield from _subclasses(cls)

@@ -7,8 +7,7 @@ from omkl.batch.core.solver import Solution, Solver
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.dal import DAL
 from omkl.batch.design.matrices import as_design
-from omkl.batch.design.path import solve_path
-from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, certify_linear
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
 from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
@@ -46,8 +45,6 @@ __all__ = [
     "WeightConstrained",
     "as_design",
     "certify",
-    "certify_linear",
     "regularization_path",
     "smallest_c",
-    "solve_path",
 ]

@@ -37,7 +37,7 @@ def run(arguments):
     model = estimators.load(arguments.model)
     metrics = {"class": type(model).__name__, **size(model)}
     metrics.update({name: str(getattr(model, name)) for name in ("loss", "regularizer") if hasattr(model, name)})
-    metrics["C"] = model.C
+    metrics.update({name: getattr(model, name) for name in ("C", "alpha") if hasattr(model, name)})
     if hasattr(model, "dual_gap_"):
         metrics.update({"iterations": model.n_iter_, "dual_gap": model.dual_gap_})
     else:
@@ -53,7 +53,7 @@ def run(arguments):
 def _show(metrics, extent, arguments):
     facts = [f"{n} {what}" for what, n in extent.items()]
     facts += [f"{name} {metrics[name]}" for name in ("loss", "regularizer") if name in metrics]
-    facts.append(f"C = {metrics['C']:g}")
+    facts += [f"{name} = {metrics[name]:g}" for name in ("C", "alpha") if name in metrics]
     if "dual_gap" in metrics:
         facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
     else:

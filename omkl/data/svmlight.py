@@ -127,7 +127,7 @@ class Svmlight(StreamFormat):
 
     aliases = {"svmlight": {}}
     suffixes = (".svm", ".svmlight", ".libsvm")
-    open = staticmethod(stream_svmlight)
+    open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # options of its own
 
     def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
         """As many columns."""

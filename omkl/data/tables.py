@@ -322,4 +322,4 @@ class Parquet(Table):
 
     aliases = {"parquet": {}}
     suffixes = (".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc")
-    open = staticmethod(stream_parquet)
+    open = staticmethod(stream_parquet)  # type: ignore[assignment]  # options of its own

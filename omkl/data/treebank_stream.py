@@ -62,4 +62,4 @@ class Conllu(StreamFormat):
     aliases = {"conllu": {}}
     suffixes = tuple(SUFFIXES)
     holds = "trees"
-    open = staticmethod(stream_conllu)
+    open = staticmethod(stream_conllu)  # type: ignore[assignment]  # options of its own

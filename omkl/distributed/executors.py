@@ -1,12 +1,21 @@
 """Where the passes over shards run: here, one after the other, or on the workers of a Dask cluster."""
 
+from __future__ import annotations
+
 import time
 import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from omkl.distributed.cluster import workers_of
 from omkl.exceptions import DistributionError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 #: Seconds between two reports of a pass.
 INTERVAL = 0.5
@@ -24,10 +33,16 @@ class SerialExecutor:
     shards : list
     """
 
-    def __init__(self, shards):
+    def __init__(self, shards: list) -> None:
         self._shards = shards
 
-    def run(self, task, state, orders, report):
+    def run(
+        self,
+        task: Callable,
+        state: dict[str, np.ndarray],
+        orders: Sequence[np.ndarray],
+        report: Callable[[int, int, float], object],
+    ) -> list:
         """``task(state, shard, order, report)`` of every shard: a list in their order."""
         return [
             task(state, shard, order, Reporter(partial(report, j)))
@@ -48,12 +63,18 @@ class DaskExecutor:
     shards : list
     """
 
-    def __init__(self, client, shards):
+    def __init__(self, client: Client, shards: list) -> None:
         self._client = client
         self._shards = shards
-        self._places = [None] * len(shards)
+        self._sent: list[Any] = [None] * len(shards)
 
-    def run(self, task, state, orders, report):
+    def run(
+        self,
+        task: Callable,
+        state: dict[str, np.ndarray],
+        orders: Sequence[np.ndarray],
+        report: Callable[[int, int, float], object],
+    ) -> list:
         """``task(state, shard, order, report)`` of every shard: a list in their order."""
         results = [None] * len(self._shards)
         with self._listening(report) as topic:
@@ -65,13 +86,15 @@ class DaskExecutor:
                     for j, result in self._attempt(task, state, orders, topic, missing):
                         results[j] = result
                 except (OSError, TimeoutError):  # a worker died while data was sent to it
-                    self._places = [None] * len(self._shards)
+                    self._sent = [None] * len(self._shards)
                     time.sleep(PAUSE)
         raise DistributionError(
             f"Workers, or the scheduler, were lost {ATTEMPTS} times in one epoch: their logs may tell why."
         )
 
-    def _attempt(self, task, state, orders, topic, chosen):
+    def _attempt(
+        self, task: Callable, state: dict[str, np.ndarray], orders: Sequence[np.ndarray], topic: str, chosen: list[int]
+    ) -> Iterator[tuple[int, Any]]:
         """``(j, result)`` of the chosen shards' passes, as they end; passes whose data was lost are left out."""
         from distributed import CancelledError, KilledWorker, as_completed
 
@@ -80,10 +103,10 @@ class DaskExecutor:
         passes = {}
         for j in chosen:
             worker = workers[j % len(workers)]
-            if self._places[j] is None:
-                [self._places[j]] = self._client.scatter([self._shards[j]], workers=[worker], hash=False)
+            if self._sent[j] is None:
+                [self._sent[j]] = self._client.scatter([self._shards[j]], workers=[worker], hash=False)
             future = self._client.submit(
-                _report_to, task, topic, j, shared, self._places[j], orders[j], pure=False, workers=[worker],
+                _report_to, task, topic, j, shared, self._sent[j], orders[j], pure=False, workers=[worker],
                 allow_other_workers=True,
             )  # fmt: skip
             passes[future] = j
@@ -92,10 +115,10 @@ class DaskExecutor:
             try:
                 yield j, future.result()
             except (CancelledError, KilledWorker):
-                self._places[j] = None
+                self._sent[j] = None
 
     @contextmanager
-    def _listening(self, report):
+    def _listening(self, report: Callable[[int, int, float], object]) -> Iterator[str]:
         """Hand on what passes report, under a topic of their own."""
         topic = f"omkl-{uuid.uuid4().hex}"
         self._client.subscribe_topic(topic, lambda event: report(*event[1]))
@@ -108,17 +131,17 @@ class DaskExecutor:
 class Reporter:
     """Hands on a report if the last one is a while ago."""
 
-    def __init__(self, tell):
+    def __init__(self, tell: Callable[[int, float], object]) -> None:
         self._tell = tell
         self._next = time.monotonic() + INTERVAL
 
-    def __call__(self, count, loss):
+    def __call__(self, count: int, loss: float) -> None:
         if count % 16 == 0 and time.monotonic() >= self._next:
             self._tell(count, float(loss))  # a number that any message can hold
             self._next = time.monotonic() + INTERVAL
 
 
-def _report_to(task, topic, j, state, shard, order):
+def _report_to(task: Callable, topic: str, j: int, state: dict[str, np.ndarray], shard: Any, order: np.ndarray) -> Any:
     """A pass as a worker of Dask runs it."""
     from distributed import get_worker
 

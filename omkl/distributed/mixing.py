@@ -18,6 +18,8 @@ References
 McDonald, Hall, Mann (2010), Distributed training strategies for the structured perceptron.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -35,13 +37,18 @@ WEIGHTINGS = ("size", "uniform")
 
 
 class MixedPass(NamedTuple):
-    """A block that shards have learned: the sum of its losses, its examples, and what the epoch's record needs."""
+    """A block that shards have learned: the sums of its losses, its examples and their weights, and what the epoch's
+    record needs."""
 
     loss: float
     n_examples: int
+    weight: float
     record: dict[str, Any]
 
-    in_shards = True
+    @property
+    def in_shards(self) -> bool:
+        """Whether no round was told of."""
+        return True
 
 
 class ParameterMixing:
@@ -57,7 +64,9 @@ class ParameterMixing:
         Whether a shard counts by its number of examples, or all count the same.
     """
 
-    def __init__(self, n_shards, executor=SerialExecutor, weighting="size"):
+    def __init__(
+        self, n_shards: int, executor: Callable[[list], Any] = SerialExecutor, weighting: str = "size"
+    ) -> None:
         if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
             raise InputError(f"shards must be a whole number > 0, not {n_shards!r}.")
         if weighting not in WEIGHTINGS:
@@ -65,10 +74,10 @@ class ParameterMixing:
         self.n_shards = int(n_shards)
         self.executor = executor
         self.weighting = weighting
-        self._examples = None  # those that the executor holds
+        self._examples: Any = None  # those that the executor holds
 
     @classmethod
-    def over(cls, client=None, shards=None):
+    def over(cls, client: Any = None, shards: int | None = None) -> ParameterMixing | None:
         """What ``fit(..., client=client, shards=shards)`` of an estimator asks for; None for plain training.
 
         With a Dask client there are as many shards as workers by default; shards alone are trained here, one after
@@ -114,7 +123,8 @@ class ParameterMixing:
         self._mix(trainer, changes, np.array(sizes))
         now = time.perf_counter()
         losses = [float(change["loss"]) for change in changes]
-        yield MixedPass(sum(losses), sum(sizes), _record(changes, losses, sizes, now - started, now - passed))
+        weight = sum(float(change["weight"]) for change in changes)
+        yield MixedPass(sum(losses), sum(sizes), weight, _record(changes, losses, sizes, now - started, now - passed))
 
     def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
@@ -132,7 +142,7 @@ class ParameterMixing:
         if getattr(trainer.average, "period", None):
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 
-    def _mix(self, trainer, changes, sizes):
+    def _mix(self, trainer: OnlineTrainer, changes: list[dict[str, np.ndarray]], sizes: np.ndarray) -> None:
         if self.n_shards == 1:
             trainer.load_state(changes[0])
             trainer.recompute_norms()
@@ -141,7 +151,7 @@ class ParameterMixing:
             trainer.mix(changes, sizes / sizes.sum())
 
 
-def blueprint(trainer):
+def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
     """What makes an untrained trainer like this one: small, and sent to other machines."""
     banks = [bank.blueprint() for bank in trainer.banks]
     n = len(trainer.penalized_banks)
@@ -149,15 +159,31 @@ def blueprint(trainer):
         _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
         strength=trainer.strength, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
         coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
+        order=trainer.order,
     )  # fmt: skip
 
 
-def _built(banks, unpenalized, structure, loss, regularizer, schedule, **settings):
+def _built(
+    banks: list[Callable],
+    unpenalized: list[Callable],
+    structure: Any,
+    loss: Any,
+    regularizer: Any,
+    schedule: Any,
+    **settings: Any,
+) -> OnlineTrainer:
     banks, unpenalized = [make() for make in banks], [make() for make in unpenalized]
     return OnlineTrainer(banks, structure, loss, regularizer, schedule=schedule, unpenalized=unpenalized, **settings)
 
 
-def pass_over_shard(make_trainer, alone, state, shard, order, report):
+def pass_over_shard(
+    make_trainer: Callable[[], OnlineTrainer],
+    alone: bool,
+    state: dict[str, np.ndarray],
+    shard: Any,
+    order: np.ndarray,
+    report: Callable,
+) -> dict[str, np.ndarray]:
     """One online pass over a shard, a pure function: what it returns depends on its arguments alone.
 
     Parameters
@@ -183,19 +209,24 @@ def pass_over_shard(make_trainer, alone, state, shard, order, report):
     trainer = make_trainer()
     trainer.load_state(state)
     if alone:
-        trainer.recompute_every = len(order)
+        trainer.recompute_every = -(-len(order) // trainer.batch_size)
     loss = 0.0
-    for count, i in enumerate(order.tolist(), 1):
-        loss += trainer.update(*shard[i]).loss
+    count, before = 0, trainer.presented
+    for step in trainer.learn(shard, order):
+        loss += step.loss
+        count += step.n_examples
         report(count, loss)
     changes = trainer.state() if alone else trainer.changes(state)
     seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    return {**changes, "loss": np.array(loss), "seconds": np.array(seconds)}
+    weight = np.array(trainer.presented - before)
+    return {**changes, "loss": np.array(loss), "weight": weight, "seconds": np.array(seconds)}
 
 
-def _record(changes, losses, sizes, seconds, mixing_seconds):
+def _record(
+    changes: list[dict[str, np.ndarray]], losses: list[float], sizes: list[int], seconds: float, mixing_seconds: float
+) -> dict[str, Any]:
     """What a mix adds to the record of an epoch."""
-    record = {"shards": len(sizes)}
+    record: dict[str, Any] = {"shards": len(sizes)}
     for j, (change, loss, n) in enumerate(zip(changes, losses, sizes), 1):
         passed, cpu = change["seconds"].tolist()
         record |= {f"loss:shard{j}": loss / n, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
@@ -206,10 +237,10 @@ def _record(changes, losses, sizes, seconds, mixing_seconds):
 class _Reports:
     """Sums up what the shards report of the block at hand."""
 
-    def __init__(self, report):
+    def __init__(self, report: Callable) -> None:
         self._report = report
-        self._done = {}
+        self._done: dict[int, tuple[int, float]] = {}
 
-    def __call__(self, shard, count, loss):
+    def __call__(self, shard: int, count: int, loss: float) -> None:
         self._done[shard] = count, loss
         self._report(*map(sum, zip(*self._done.values())))

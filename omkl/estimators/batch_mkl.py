@@ -159,11 +159,11 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             {"problem": p, **record} if several else record
             for p, solution in enumerate(solutions) for record in solution.history
         ]  # fmt: skip
-        weights = np.array([_weights(regularizer, solution) for solution in solutions])
-        totals = weights.sum(axis=1, keepdims=True)
-        shares = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0).mean(axis=0)
-        self.kernel_weights_ = dict(zip(source.names, shares.tolist()))
-        self.unscaled_kernel_weights_ = dict(zip(source.names, weights.mean(axis=0).tolist()))
+        norms = [solution.certificate.norms for solution in solutions]
+        weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
+        self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
+        unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
+        self.unscaled_kernel_weights_ = dict(zip(source.names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
@@ -400,9 +400,3 @@ def _restricted(stack: Any, samples: np.ndarray) -> KernelStack:
     if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
         raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
     return stack.restricted(samples)
-
-
-def _weights(regularizer: Regularizer, solution: Solution) -> np.ndarray:
-    """Kernel weights of a solution as its regularizer gives them, 0 where a kernel is not in it."""
-    norms = solution.certificate.norms
-    return regularizer.kernel_weights(norms) * (norms > 0)

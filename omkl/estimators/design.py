@@ -1,36 +1,48 @@
 """GroupLasso and SparseLogisticRegression: sparse linear models with a certificate, as scikit-learn estimators."""
 
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
+from omkl.batch import DesignProblem, DesignSolver
 from omkl.estimators.classes import BatchClassifier, finite_targets
-from omkl.estimators.sparse_linear import SparseLinear
+from omkl.estimators.sparse_linear import LARGEST, SparseLinear
+from omkl.exceptions import InputError
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
+
+Groups = Sequence[Sequence[int]] | ArrayLike | None
 
 
 class GroupLasso(RegressorMixin, SparseLinear):
     r"""Lasso, group lasso and elastic net with a certificate: regression that selects columns or groups of them.
 
-    .. math:: \min_{w, b} \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + C \sum_g \omega_g \|w_g\|
+    .. math:: \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + \alpha \sum_g \omega_g \|w_g\|
 
-    The loss is summed, and 1/2 times the squared error: scikit-learn's ``Lasso(alpha)`` is ``C = n_samples * alpha``.
+    The loss is a mean, weighted by the sample weights, and 1/2 times the squared error: without groups this is
+    scikit-learn's ``Lasso(alpha)``.
 
     Parameters
     ----------
+    alpha : float > 0
+        Weight of the regularizer: the larger, the fewer groups.
     groups : None, array of shape (n,), or list of lists of int
         None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
         the columns of each group.
-    C : float > 0
-        Strength of the regularizer on the summed loss: the larger, the fewer groups.
-    loss : {"squared", "huber"} or PointwiseLoss
-        A smooth one.
+    loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
+        Any convex one, with kinks or without.
     regularizer : {"group-lasso", "elastic-net"}, or Regularizer
-        A function of the group norms. "elastic-net:mu=0.3" is :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single
-        columns scikit-learn's ``ElasticNet(alpha, l1_ratio=1 - mu)``.
+        A function of the group norms; with the solver "dal" a sum over groups. "elastic-net:mu=0.3" is
+        :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
+        ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
     group_weights : None, "sqrt-size" or array of shape (g,)
         The :math:`\omega_g > 0`, in the order of the sorted labels or of the lists; None makes them all 1.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
+        The last two for losses without kinks.
     tol : float > 0
         Relative duality gap to reach, over all columns.
     max_iter : int, optional
@@ -49,8 +61,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     dual_gap_ : float
         Relative duality gap reached, computed from the model over all columns.
     n_iter_ : int
-    history_ : list of list of dict
-        One list with a record an iteration; see :class:`omkl.batch.Solution`.
+    history_ : list of dict
+        A flat record an iteration; see :class:`omkl.batch.Solution`.
     n_features_in_ : int
 
     References
@@ -60,27 +72,40 @@ class GroupLasso(RegressorMixin, SparseLinear):
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(60, 9))
-    >>> model = GroupLasso(groups=[[0, 1, 2], [3, 4, 5], [6, 7, 8]], C=10.0).fit(X, X[:, 3] - X[:, 4])
+    >>> model = GroupLasso(0.2, groups=[[0, 1, 2], [3, 4, 5], [6, 7, 8]]).fit(X, X[:, 3] - X[:, 4])
     >>> np.flatnonzero(model.coef_)
     array([3, 4, 5])
     """
 
     def __init__(
-        self, groups=None, C=1.0, loss="squared", regularizer="group-lasso", group_weights=None, solver="dal",
-        tol=1e-3, max_iter=None, fit_intercept=True, warm_start=False, verbose=True,
+        self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "squared",
+        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
+        solver: str | DesignSolver = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
+        warm_start: bool = False, verbose: bool = False,
     ):  # fmt: skip
-        super().__init__(
-            groups, C, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, warm_start, verbose
-        )
+        self.alpha = alpha
+        self.groups = groups
+        self.loss = loss
+        self.regularizer = regularizer
+        self.group_weights = group_weights
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.warm_start = warm_start
+        self.verbose = verbose
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "GroupLasso":
         """Learn the coefficients.
 
         Parameters
         ----------
         X : array of shape (m, n), sparse matrix or scipy ``LinearOperator``
-            Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied.
+            Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied, unless some
+            samples have the weight 0.
         y : array of shape (m,)
+        sample_weight : array of shape (m,), optional
+            Weights >= 0 of the samples in the mean loss.
 
         Returns
         -------
@@ -92,23 +117,34 @@ class GroupLasso(RegressorMixin, SparseLinear):
             If a parameter is not as described, or groups do not fit the columns.
         """
         self._resolve()
-        X, y = self._read(X, y)
-        (target,) = self._targets(y)
+        X, (target,), weights = self._read_targets(X, y, sample_weight)
         if self.fit_intercept and np.ptp(target) == 0.0:
-            # the optimum is 0, to which no gap is relative
-            warnings.warn(f"y is constant ({target[0]:g}): the model is that constant.", UserWarning, stacklevel=2)
-            self._problem(X, target)
-            self.coef_, self.intercept_ = np.zeros(X.shape[1]), float(target[0])
-            self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, [[]]
-            return self
-        coefficients, intercepts = self._solve(X, [target])
+            return self._fit_constant(self._problem(X, target, weights))
+        coefficients, intercepts = self._solve(X, [target], weights)
         self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
         return self
 
-    def _targets(self, y):
-        return [finite_targets(y)]
+    def _fit_constant(self, problem: DesignProblem) -> "GroupLasso":
+        """The model of a constant target: a constant, at which the loss may be 0, to which no gap is relative."""
+        y, constant = float(problem.y[0]), problem.best_intercept(np.zeros(len(problem.y)))
+        loss = problem.weighted_loss
+        if loss.value(np.full(len(problem.y), y)) <= loss.value(np.full(len(problem.y), constant)):
+            constant = y
+        warnings.warn(f"y is constant ({y:g}): the model is the constant {constant:g}.", UserWarning, stacklevel=3)
+        self.coef_, self.intercept_ = np.zeros(problem.design.shape[1]), constant
+        self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
+        return self
 
-    def predict(self, X):
+    def _read_targets(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
+        X, y, weights = self._read(X, y, sample_weight)
+        target = finite_targets(y)
+        if np.abs(target).max() > LARGEST[8]:
+            raise InputError(f"y holds {np.abs(target).max():.3g}, whose square is too large: scale it.")
+        return X, [target], weights
+
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted target of each sample, (n,)."""
         return self._outputs(X)[:, 0]
 
@@ -116,18 +152,22 @@ class GroupLasso(RegressorMixin, SparseLinear):
 class SparseLogisticRegression(BatchClassifier, SparseLinear):
     r"""Classifier that selects columns or groups of them, with a certificate; more than two classes by one-vs-rest.
 
-    .. math:: \min_{w, b} \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr) + C \sum_g \omega_g \|w_g\|
+    .. math:: \min_{w, b} \frac1n \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr) + \alpha \sum_g \omega_g \|w_g\|
 
-    The strength is on the regularizer: scikit-learn's ``LogisticRegression(C=c, l1_ratio=1)`` is ``C = 1 / c``.
+    The loss is a mean, weighted by the weights of samples and classes: scikit-learn's
+    ``LogisticRegression(C=c, l1_ratio=1)`` is ``alpha = 1 / (c * n)``.
 
     Parameters
     ----------
-    C : float > 0
-        Strength of the regularizer on the summed loss: the larger, the fewer groups.
+    alpha : float > 0
+        Weight of the regularizer: the larger, the fewer groups.
     groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, warm_start, verbose
         As for :class:`GroupLasso`.
-    loss : {"logistic", "squared-hinge"} or PointwiseLoss
-        A smooth one.
+    loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
+        Any convex one, with kinks or without.
+    class_weight : None, "balanced" or dict
+        A dict gives the weights of classes, 1 by default; "balanced" weighs every class alike. They multiply the sample
+        weights.
 
     Attributes
     ----------
@@ -138,34 +178,45 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         Relative duality gap reached, the largest of the binary problems; computed from the model over all columns.
     n_iter_ : int
         The largest of the binary problems.
-    history_ : list of list of dict
-        For each binary problem a record an iteration.
+    history_ : list of dict
+        A flat record an iteration; ``problem`` numbers the binary problems.
     n_features_in_ : int
 
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = SparseLogisticRegression(C=5.0).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
+    >>> model = SparseLogisticRegression(0.01).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
     >>> int(np.count_nonzero(model.coef_)), bool(model.dual_gap_ <= 1e-3)
     (10, True)
     """
 
     def __init__(
-        self, C=1.0, groups=None, loss="logistic", regularizer="group-lasso", group_weights=None, solver="dal",
-        tol=1e-3, max_iter=None, fit_intercept=True, warm_start=False, verbose=True,
+        self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "logistic",
+        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
+        class_weight: str | dict | None = None, solver: str | DesignSolver = "dal", tol: float = 1e-3,
+        max_iter: int | None = None, fit_intercept: bool = True, warm_start: bool = False, verbose: bool = False,
     ):  # fmt: skip
-        super().__init__(
-            groups, C, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, warm_start, verbose
-        )
+        self.alpha = alpha
+        self.groups = groups
+        self.loss = loss
+        self.regularizer = regularizer
+        self.group_weights = group_weights
+        self.class_weight = class_weight
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.warm_start = warm_start
+        self.verbose = verbose
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "SparseLogisticRegression":
         """Learn the coefficients.
 
         Parameters
         ----------
-        X : array of shape (m, n), sparse matrix or scipy ``LinearOperator``
-            Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied.
+        X, sample_weight
+            As for :meth:`GroupLasso.fit`.
         y : array of shape (m,)
 
         Returns
@@ -178,14 +229,18 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
             If a parameter is not as described, there is one class only, or groups do not fit the columns.
         """
         self._resolve()
-        X, y = self._read(X, y)
-        self.coef_, self.intercept_ = self._solve(X, self._targets(y))
+        X, targets, weights = self._read_targets(X, y, sample_weight)
+        self.coef_, self.intercept_ = self._solve(X, targets, weights)
         return self
 
-    def _targets(self, y):
-        return self._one_vs_rest(self._learn_classes(y))
+    def _read_targets(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
+        X, y, weights = self._read(X, y, sample_weight)
+        codes = self._learn_classes(y)
+        return X, self._one_vs_rest(codes), self._times_class_weights(codes, weights)
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> np.ndarray:
         """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
         outputs = self._outputs(X)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs

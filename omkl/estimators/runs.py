@@ -117,5 +117,5 @@ def fingerprint(arrays: Iterable[np.ndarray | None]) -> str:
         if array is not None:
             array = np.ascontiguousarray(array)
             digest.update(f"{array.dtype.str} {array.shape}".encode())
-            digest.update(array.reshape(-1).view(np.uint8))
+            digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

@@ -1,65 +1,77 @@
 """What GroupLasso and SparseLogisticRegression share: from a design to certified coefficients, paths."""
 
-import time
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from omkl._components import resolve
-from omkl.batch import ColumnGroups, DesignProblem, DesignSolver, LinearModel, as_design, solve_path
+from omkl.batch import (
+    ColumnGroups,
+    DesignProblem,
+    DesignSolver,
+    LinearModel,
+    PathPoint,
+    Solution,
+    as_design,
+    regularization_path,
+)
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
+from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
+
+#: Largest magnitude of a feature or target, by the bytes of its type: squares and their sums must not overflow.
+LARGEST = {4: 1e15, 8: 1e100}
+#: Decades of alpha that a path spans if it is given a number of values.
+DECADES = 2.0
 
 
 class SparseLinear(CertifiedEstimator):
     """What the two estimators share: a design and targets in, certified coefficients out."""
 
-    def __init__(
-        self, groups=None, C=1.0, loss=None, regularizer="group-lasso", group_weights=None, solver="dal", tol=1e-3,
-        max_iter=None, fit_intercept=True, warm_start=False, verbose=True,
-    ):  # fmt: skip
-        self.groups = groups
-        self.C = C
-        self.loss = loss
-        self.regularizer = regularizer
-        self.group_weights = group_weights
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.verbose = verbose
-
+    _strength = "alpha"
     _plain_attributes = (*CertifiedEstimator._plain_attributes, "coef_", "intercept_")
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _resolve(self):
+    def _resolve(self) -> tuple[PointwiseLoss, Regularizer, DesignSolver]:
         """Loss, regularizer and solver, checked."""
         loss = self._resolve_loss()
         return (
             loss, resolve(Regularizer, self.regularizer, "regularizer"), resolve(DesignSolver, self.solver, "solver")
         )  # fmt: skip
 
-    def _read(self, X, y):
-        """X and y, checked; nothing is copied that is in float32 or float64."""
+    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, Any]:
+        """X, y and weights > 0, checked; nothing is copied that is in float32 or float64, unless rows weigh nothing."""
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
-            y = check_array(y, ensure_2d=False, dtype=None)
-            return X, column_or_1d(y, warn=True)
-        return validate_data(
-            self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32),
-            y_numeric=isinstance(self, RegressorMixin),
-        )  # fmt: skip
+            y = column_or_1d(check_array(y, ensure_2d=False, dtype=None), warn=True)
+            if X.shape[0] != len(y):
+                raise InputError(f"X has {X.shape[0]} rows, but y has {len(y)} targets.")
+        else:
+            X, y = validate_data(
+                self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32),
+                y_numeric=isinstance(self, RegressorMixin),
+            )  # fmt: skip
+            _refuse_overflow(X.data if sparse.issparse(X) else X)
+        weights = check_sample_weight(sample_weight, len(y))
+        if weights is not None and not weights.all():
+            kept = np.flatnonzero(weights)
+            X, y, weights = _rows(X, kept), y[kept], weights[kept]
+        return X, y, weights
 
-    def _problem(self, X, target):
-        """The problem of one target, at C."""
+    def _problem(self, X: Any, target: np.ndarray, weights: np.ndarray | None) -> DesignProblem:
+        """The problem of one target, at alpha."""
         loss, regularizer, _ = self._resolve()
         groups = ColumnGroups(self.groups, X.shape[1])
         if isinstance(self.group_weights, str):
@@ -68,28 +80,34 @@ class SparseLinear(CertifiedEstimator):
             groups = ColumnGroups(self.groups, X.shape[1], np.sqrt(groups.blocks.sizes))
         elif self.group_weights is not None:
             groups = ColumnGroups(self.groups, X.shape[1], self.group_weights)
-        return DesignProblem(as_design(X), target, loss, regularizer, float(self.C), groups, bool(self.fit_intercept))
+        return DesignProblem(
+            as_design(X), target, loss, regularizer, float(self.alpha), groups, bool(self.fit_intercept), weights
+        )
 
-    def _solve(self, X, targets):
+    def _solve(
+        self, X: Any, targets: Sequence[np.ndarray], weights: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Solve one problem for each target; sets what is learned. Returns coefficients (P, n) and intercepts (P,)."""
         solver = self._resolve()[2]
         starts = self._starts(len(targets), X.shape[1])
         coefficients, intercepts = np.zeros((len(targets), X.shape[1])), np.zeros(len(targets))
         gaps, iterations, self.history_ = [], [], []
-        for p, (target, start) in enumerate(zip(targets, starts)):
+        problems = [self._problem(X, target, weights) for target in targets]
+        for p, (problem, start) in enumerate(zip(problems, starts)):
             with GapProgress(self.verbose, "groups") as progress:
-                solution = solver.solve(self._problem(X, target), self.tol, self.max_iter, start, progress)
+                solution = solver.solve(problem, self.tol, self.max_iter, start, progress)
             self._warn_unless_converged(solution)
             coefficients[p] = solution.model.dense(X.shape[1])
             intercepts[p] = solution.model.intercept
             gaps.append(solution.certificate.gap)
             iterations.append(solution.n_iter)
-            self.history_.append(solution.history)
+            self.history_ += [{"problem": p, **record} for record in solution.history]
         self.dual_gap_ = max(gaps)
         self.n_iter_ = max(1, *iterations)
+        self._warn_if_empty(problems, coefficients)
         return coefficients, intercepts
 
-    def _starts(self, n_problems, n_columns):
+    def _starts(self, n_problems: int, n_columns: int) -> list[LinearModel | None]:
         """The models to start from: with ``warm_start`` those of the previous fit, if they fit."""
         known = np.atleast_2d(self.coef_) if self.warm_start and hasattr(self, "coef_") else np.empty((0, 0))
         if known.shape != (n_problems, n_columns):
@@ -98,7 +116,7 @@ class SparseLinear(CertifiedEstimator):
             LinearModel(np.flatnonzero(w), w[w != 0], float(b)) for w, b in zip(known, np.atleast_1d(self.intercept_))
         ]  # fmt: skip
 
-    def _warn_unless_converged(self, solution):
+    def _warn_unless_converged(self, solution: Solution) -> None:
         if not solution.converged:
             warnings.warn(
                 f"Stopped at a relative duality gap of {solution.certificate.gap:.2g} after {solution.n_iter} "
@@ -107,65 +125,125 @@ class SparseLinear(CertifiedEstimator):
                 stacklevel=4,
             )
 
-    def path(self, X, y, C=20):
-        r"""Solve for a sequence of strengths, each from the solution of the one before.
+    def _warn_if_empty(self, problems: Sequence[DesignProblem], coefficients: np.ndarray) -> None:
+        if not coefficients.any() and problems[0].threshold > 0:
+            largest = max(problem.largest_alpha() for problem in problems)
+            if 0 < largest <= self.alpha:
+                warnings.warn(
+                    f"No column is in the model: with these data alpha must be below {largest:.3g}, and is"
+                    f" {self.alpha:g}.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+
+    def path(
+        self, X: Any, y: ArrayLike, alphas: int | ArrayLike = 20, *, sample_weight: ArrayLike | None = None
+    ) -> list[dict[str, Any]]:
+        r"""Solve for a sequence of alphas, each from the solution of the one before.
 
         Parameters
         ----------
-        X, y
-            As for :meth:`fit`; two classes.
-        C : int or array
-            The strengths; a number of them is spread evenly in the logarithm over two decades below
-            :math:`C_{\max}`, the smallest strength at which no column is in the model.
+        X, y, sample_weight
+            As for :meth:`fit`.
+        alphas : int or array of floats > 0
+            The values; a number of them is spread evenly in the logarithm over two decades below
+            :math:`\alpha_{\max}`, the smallest alpha at which no column is in the model.
 
         Returns
         -------
         list of dict
-            For each strength, from the largest: ``C``, ``coef`` (n,), ``intercept``, ``dual_gap`` (relative),
-            ``objective``, ``active`` (number of groups), ``n_iter``, ``seconds``.
+            For each alpha, from the largest: ``alpha``, ``coef`` (n,), ``intercept``, ``dual_gap`` (relative),
+            ``objective``, ``active`` (number of groups), ``n_iter``, ``seconds``. For K > 2 classes ``coef`` is (K, n)
+            and ``intercept`` (K,), ``dual_gap`` and ``n_iter`` are the largest, and the rest are sums.
         """
         # what is fitted stays as it is
-        return clone(self)._path(X, y, C)
+        return clone(self)._path(X, y, alphas, sample_weight)
 
-    def _path(self, X, y, C):
+    def _path(
+        self, X: Any, y: ArrayLike, alphas: int | ArrayLike, sample_weight: ArrayLike | None
+    ) -> list[dict[str, Any]]:
         solver = self._resolve()[2]
-        X, y = self._read(X, y)
-        targets = self._targets(y)
-        if len(targets) > 1:
-            raise InputError("A path is for two classes: choose one against the rest.")
-        records, began = [], time.perf_counter()
-        for strength, solution in solve_path(self._problem(X, targets[0]), C, self.tol, self.max_iter, solver):
-            self._warn_unless_converged(solution)
-            records.append({
-                "C": strength,
-                "coef": solution.model.dense(X.shape[1]),
-                "intercept": solution.model.intercept,
-                "dual_gap": solution.certificate.gap,
-                "objective": solution.certificate.primal,
-                "active": int(np.count_nonzero(solution.certificate.norms)),
-                "n_iter": solution.n_iter,
-                "seconds": time.perf_counter() - began,
-            })  # fmt: skip
-            began = time.perf_counter()
-        return records
+        X, targets, weights = self._read_targets(X, y, sample_weight)
+        problems = [self._problem(X, target, weights) for target in targets]
+        if isinstance(alphas, (int, np.integer)) and alphas >= 1 and len(problems) > 1:
+            alphas = np.max([problem.strengths(int(alphas), DECADES) for problem in problems], axis=0)
+        paths = [
+            list(regularization_path(solver, problem, alphas, self.tol, self.max_iter, DECADES)) for problem in problems
+        ]
+        for point in (point for path in paths for point in path):
+            self._warn_unless_converged(point.solution)
+        return [_record(points, X.shape[1]) for points in zip(*paths)]
+
+    def _read_targets(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
+        """X, the targets of the problems, and their weights."""
+        raise NotImplementedError
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def _outputs(self, X):
+    def _outputs(self, X: Any) -> np.ndarray:
         """Predictions (n, P), from the columns that are not zero."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
             X = validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
+        elif X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as"
+                " input."
+            )
         design, coefficients = as_design(X), np.atleast_2d(self.coef_)
         return np.column_stack([
             design.product(np.flatnonzero(w), w[w != 0]) + b
             for w, b in zip(coefficients, np.atleast_1d(self.intercept_))
         ])  # fmt: skip
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "coef_")
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        if tags.classifier_tags is not None:
+            # where columns are standardized alpha=1 leaves none of them in the model
+            tags.classifier_tags.poor_score = True
         return tags
+
+
+def _record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
+    """The flat record of one alpha, from the points of all binary problems."""
+    solutions = [point.solution for point in points]
+    coefficients = np.array([solution.model.dense(n_columns) for solution in solutions])
+    intercepts = np.array([solution.model.intercept for solution in solutions])
+    alone = len(points) == 1
+    return {
+        "alpha": points[0].strength,
+        "coef": coefficients[0] if alone else coefficients,
+        "intercept": float(intercepts[0]) if alone else intercepts,
+        "dual_gap": max(solution.certificate.gap for solution in solutions),
+        "objective": sum(solution.certificate.primal for solution in solutions),
+        "active": sum(int(np.count_nonzero(solution.certificate.norms)) for solution in solutions),
+        "n_iter": max(solution.n_iter for solution in solutions),
+        "seconds": sum(point.seconds for point in points),
+    }
+
+
+def _refuse_overflow(values: np.ndarray) -> None:
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if largest > LARGEST[values.dtype.itemsize]:
+        raise InputError(
+            f"X holds {largest:.3g}, whose square is too large for {values.dtype.name}: scale its columns, as"
+            " StandardScaler does."
+        )
+
+
+def _rows(X: Any, rows: np.ndarray) -> Any:
+    """Those rows of a design of any kind."""
+    if not isinstance(X, LinearOperator):
+        return X[rows] if not sparse.issparse(X) else X.tocsr()[rows].asformat(X.format)
+
+    def spread(rho: np.ndarray) -> np.ndarray:
+        full = np.zeros(X.shape[0])
+        full[rows] = np.ravel(rho)
+        return X.rmatvec(full)
+
+    return LinearOperator(
+        (len(rows), X.shape[1]), matvec=lambda w: X.matvec(np.ravel(w))[rows], rmatvec=spread, dtype=np.float64
+    )

@@ -18,11 +18,17 @@ MIX_EVERY = 10_000
 
 
 class TrainingBlock(NamedTuple):
-    """Data as the user gives them."""
+    """Data as the user gives them; X is a whole block of a stream where its columns have names."""
 
     X: Any
     y: Any = None
     sample_weight: Any = None
+
+    @classmethod
+    def of(cls, block: tuple) -> "TrainingBlock":
+        """What a block of a stream holds."""
+        named = getattr(block, "feature_names", None) is not None
+        return cls(block if named else block[0], *block[1:])
 
 
 def as_stream(X: Any, y: Any = None) -> Stream | None:
@@ -36,7 +42,8 @@ def as_stream(X: Any, y: Any = None) -> Stream | None:
 
 def one_block(X: Any, y: Any, sample_weight: Any) -> Stream:
     """What is at hand as a stream of one block."""
-    return Stream(lambda epoch: iter([TrainingBlock(X, y, sample_weight)]), block_size=1)
+    block: Any = TrainingBlock(X, y, sample_weight)
+    return Stream(lambda epoch: iter([block]), block_size=1)
 
 
 def blocks_to_score(X: Any, y: Any, sample_weight: Any, stream: Stream | None) -> Iterator[TrainingBlock]:
@@ -46,7 +53,7 @@ def blocks_to_score(X: Any, y: Any, sample_weight: Any, stream: Stream | None) -
         return
     refuse_for_stream(sample_weight=sample_weight)
     for block in stream.blocks():
-        yield TrainingBlock(*block)
+        yield TrainingBlock.of(block)
 
 
 def refuse_for_stream(**arguments: Any) -> None:
@@ -140,7 +147,7 @@ class StreamSource:
 
     def _data(self, block: Any) -> Any:
         first, self._first = self._first, False
-        return self._read(TrainingBlock(*block), first)
+        return self._read(TrainingBlock.of(block), first)
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """The given order, for each of the parts that a block is cut into."""
@@ -167,7 +174,7 @@ class StreamSource:
 def checksum(value: Any, digest: int) -> int:
     """CRC-32 of a block's content, continued from ``digest``."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8), digest)
+        return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data, digest)
     if sparse.issparse(value):
         value = (value.data, value.indices, value.indptr)
     elif isinstance(value, Treebank):

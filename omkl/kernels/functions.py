@@ -7,7 +7,7 @@ matrix of inner products (or distances) once, however many kernels ask for it.
 from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
 from math import comb, factorial
-from typing import ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -368,7 +368,7 @@ class Average(Kernel):
         return f"average({', '.join(kernel.name for kernel in self.kernels)})"
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        placed = super().placed(n_columns, names)
+        placed: Any = super().placed(n_columns, names)
         own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], placed.on)[0].tolist()
         width = count_columns(placed.on, n_columns)
         placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]

@@ -1,10 +1,9 @@
 """Families of kernels on which multiple kernel learning is compared, as kernel objects: no matrix is made here."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from omkl.exceptions import InputError
@@ -15,7 +14,7 @@ from omkl.kernels.functions import Gaussian, KernelSpec, Polynomial, as_kernel
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
 
 
-def per_column(kernel: KernelSpec, columns: ArrayLike | Iterable[str | int] | int) -> dict[str, Kernel]:
+def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     """One kernel for each column: multiple kernel learning then tells which columns matter, in whatever units they are.
 
     Parameters

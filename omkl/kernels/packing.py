@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from omkl.kernels._jit_stack import pack
-from omkl.kernels.base import Kernel, Pair, Vectors
+from omkl.kernels.base import Pair, Vectors
 from omkl.kernels.checks import require_memory
 from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
@@ -62,7 +62,7 @@ def packed_kernels(
     return rows
 
 
-def _is_exponential(kernel: Kernel) -> bool:
+def _is_exponential(kernel: object) -> bool:
     """Whether a kernel is a multiple of ``exp(widths . squared differences)`` with widths that no data tell."""
     return type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None
 

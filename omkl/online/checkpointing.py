@@ -60,7 +60,7 @@ class Checkpoints:
         self._waited += n_examples
         if self._rounds is not None:
             return self._waited >= self._rounds
-        return time.monotonic() - self._last >= self._seconds
+        return time.monotonic() - self._last >= float(self._seconds or 0)
 
     def write(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write a checkpoint: JSON values, and named arrays."""

@@ -76,7 +76,7 @@ def draw_tree(sentence: Sentence) -> str:
 
 def _levels(arcs: list[_Arc]) -> list[int]:
     """Heights of arcs, from 1: above all shorter ones that span a common gap."""
-    levels, at = [0] * len(arcs), defaultdict(int)
+    levels, at = [0] * len(arcs), defaultdict[int, int](int)
     for k in sorted(range(len(arcs)), key=lambda k: (arcs[k].right - arcs[k].left, arcs[k].left)):
         gaps = range(arcs[k].left, arcs[k].right)
         levels[k] = 1 + max(at[gap] for gap in gaps)
@@ -86,7 +86,7 @@ def _levels(arcs: list[_Arc]) -> list[int]:
 
 def _ports(arcs: list[_Arc], levels: list[int]) -> list[tuple[float, float]]:
     """Where each arc begins and ends, from the centres of its words: higher ones nearer, so that none cross there."""
-    used, ports = defaultdict(int), [(0.0, 0.0)] * len(arcs)
+    used, ports = defaultdict[tuple, int](int), [(0.0, 0.0)] * len(arcs)
     for k in sorted(range(len(arcs)), key=lambda k: -levels[k]):
         left, right = (arcs[k].left, "right"), (arcs[k].right, "left")
         ports[k] = (0.5 + used[left]) * PORT, -(0.5 + used[right]) * PORT
@@ -101,7 +101,7 @@ def _centres(widths: list[float], arcs: list[_Arc], ports: list[tuple[float, flo
     for arc, (left, right) in zip(arcs, ports):
         reach[arc.left][1] = max(reach[arc.left][1], left)
         reach[arc.right][0] = max(reach[arc.right][0], -right)
-    centres = []
+    centres: list[float] = []
     for i, (before, _) in enumerate(reach):
         x = GAP + before if not centres else centres[-1] + reach[i - 1][1] + GAP + before
         for arc, (left, right) in zip(arcs, ports):

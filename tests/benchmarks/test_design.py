@@ -15,7 +15,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from omkl.batch import DAL, DesignProblem, LinearModel, as_design, certify_linear
+from omkl.batch import DAL, DesignProblem, LinearModel, as_design, certify
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
 
@@ -40,25 +40,27 @@ def slides_design(n, condition, seed=0):
     return A, signal + noise * rng.normal(size=M)
 
 
-def skglm(A, y, C, classifies, tol):
+def skglm(A, y, alpha, classifies, tol):
     package = import_module("skglm")
     model = package.SparseLogisticRegression if classifies else package.Lasso
-    return model(alpha=C / M, tol=tol, fit_intercept=False).fit(A, y)
+    return model(alpha=alpha, tol=tol, fit_intercept=False).fit(A, y)
 
 
-def celer(A, y, C, classifies, tol):
+def celer(A, y, alpha, classifies, tol):
     package = import_module("celer")
     if classifies:
-        return package.LogisticRegression(C=1 / C, tol=tol, fit_intercept=False).fit(A, y)
-    return package.Lasso(alpha=C / M, tol=tol, fit_intercept=False).fit(A, y)
+        return package.LogisticRegression(C=1 / (alpha * M), tol=tol, fit_intercept=False).fit(A, y)
+    return package.Lasso(alpha=alpha, tol=tol, fit_intercept=False).fit(A, y)
 
 
-def sklearn(A, y, C, classifies, tol):
+def sklearn(A, y, alpha, classifies, tol):
     package = import_module("sklearn.linear_model")
     if classifies:
-        model = package.LogisticRegression(C=1 / C, l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=tol)
+        model = package.LogisticRegression(
+            C=1 / (alpha * M), l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=tol
+        )
         return model.fit(A, y)
-    return package.Lasso(alpha=C / M, tol=tol, fit_intercept=False).fit(A, y)
+    return package.Lasso(alpha=alpha, tol=tol, fit_intercept=False).fit(A, y)
 
 
 PEERS = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
@@ -78,13 +80,13 @@ def time_of_peer(fit, problem):
     A, y, classifies = problem.design.matrix, problem.y, problem.loss.classifies
     for tol in TOLERANCES:
         started = time.process_time()
-        coef = fit(A, y, problem.C, classifies, tol).coef_.ravel()
+        coef = fit(A, y, problem.alpha, classifies, tol).coef_.ravel()
         spent = time.process_time() - started
         active = np.flatnonzero(coef)
-        gap = certify_linear(problem, LinearModel(active, coef[active])).gap
+        gap = certify(problem, LinearModel(active, coef[active])).gap
         if gap <= GAP:
             if spent < 5.0:
-                spent = min(spent, seconds(partial(fit, A, y, problem.C, classifies, tol), 2))
+                spent = min(spent, seconds(partial(fit, A, y, problem.alpha, classifies, tol), 2))
             return spent, gap
         if spent > 60.0:
             break
@@ -99,8 +101,8 @@ def peers():
     A, y = np.asfortranarray(rng.normal(size=(M, 50))), rng.normal(size=M)
     for name, fit in PEERS.items():
         try:
-            fit(A, y, 10.0, False, 1e-3)
-            fit(A, np.sign(y), 10.0, True, 1e-3)
+            fit(A, y, 0.01, False, 1e-3)
+            fit(A, np.sign(y), 0.01, True, 1e-3)
             found[name] = fit
         except ImportError:
             print(f"\n{name} is not installed: its column is left out")
@@ -117,13 +119,13 @@ def test_against_peers(benchmark, n, condition, peers):
     print(f"\nn = {n}, {condition} conditioned; a pass takes {1e3 * floor:.1f} ms")
     for loss in (Squared(), Logistic()):
         target = np.sign(y) if loss.classifies else y
-        largest = DesignProblem(as_design(A), target, loss, L21(), 1.0, None, False).largest_strength()
+        largest = DesignProblem(as_design(A), target, loss, L21(), 1.0, None, False).largest_alpha()
         for share in SHARES:
             problem = DesignProblem(as_design(A), target, loss, L21(), share * largest, None, False)
             solution = solver.solve(problem, GAP)
             ours = seconds(partial(solver.solve, problem, GAP))
-            line = f"  {loss!r:10} C = {share:4} C_max: {ours:7.3f} s, {ours / floor:5.1f} passes' time, gap "
-            line += f"{certify_linear(problem, solution.model).gap:.0e}, {len(solution.model.active):4d} active"
+            line = f"  {loss!r:10} {share:4} of alpha_max: {ours:7.3f} s, {ours / floor:5.1f} passes' time, gap "
+            line += f"{certify(problem, solution.model).gap:.0e}, {len(solution.model.active):4d} active"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 for name, fit in peers.items():

@@ -179,7 +179,7 @@ def test_a_file_with_other_columns_is_refused(tables, tmp_path, capsys):
 def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
     X, y = tables["classifier"]
     omkl.MKLClassifier(["linear", "gaussian"]).fit(X, y == 0).save(tmp_path / "mkl.npz")
-    omkl.GroupLasso(groups=[[0, 1], [2, 3]], C=0.1).fit(X, y * 1.0).save(tmp_path / "lasso.npz")
+    omkl.GroupLasso(0.001, groups=[[0, 1], [2, 3]]).fit(X, y * 1.0).save(tmp_path / "lasso.npz")
     for name, shown in (("mkl", "gaussian"), ("lasso", "4 columns")):
         assert main(["inspect", str(tmp_path / f"{name}.npz")]) == 0
         printed = capsys.readouterr().out

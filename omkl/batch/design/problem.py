@@ -1,12 +1,14 @@
-r"""Sparse linear models on a design matrix: the problem, its dual, and the certificate over all columns."""
+r"""Sparse linear models on a design matrix: the problem, its dual, and the models that solve it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from omkl._components import Component
-from omkl.batch.core.problem import Certificate
-from omkl.batch.core.weighted_loss import WeightedLoss
+from omkl.batch.core.problem import BaseProblem
+from omkl.batch.core.solver import Solution
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.exceptions import InputError
@@ -15,15 +17,16 @@ from omkl.regularizers import Regularizer
 
 
 @dataclass(frozen=True)
-class DesignProblem:
-    r"""A linear model with a regularizer that selects groups of columns.
+class DesignProblem(BaseProblem):
+    r"""A linear model with a regularizer on the norms of groups of columns.
 
-    .. math:: \min_{w, b}\ \sum_i l\Bigl(y_i, (A w)_i + b\Bigr) + C\, \psi(\omega_1 \|w_1\|, \ldots, \omega_G \|w_G\|)
+    .. math:: \min_{w, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A w)_i + b\Bigr)
+              + \alpha\, \psi(\omega_1 \|w_1\|, \ldots, \omega_G \|w_G\|)
 
-    The loss is **summed**: scikit-learn's ``Lasso(alpha)`` is the squared loss with ``C = m * alpha``, its
-    ``LogisticRegression(C=c)`` with the l1 penalty (``liblinear`` regularizes the intercept, ``saga`` does not) is the
-    logistic loss with ``C = 1 / c``. The dual is that of :class:`~omkl.batch.Problem` with
-    :math:`\|A_g^\top \rho\| / \omega_g` in the place of the norms in the kernels.
+    The loss is a mean, weighted by the sample weights s: the squared loss, which has the factor 1/2, gives the
+    objective of scikit-learn's ``Lasso(alpha)``. Its ``LogisticRegression(C=c)`` with the l1 penalty (``liblinear``
+    regularizes the intercept, ``saga`` does not) is the logistic loss with ``alpha = 1 / (c * m)``. In the dual
+    :math:`\|A_g^\top \rho\| / \omega_g` stands in the place of the norms in the kernels.
 
     Parameters
     ----------
@@ -31,75 +34,107 @@ class DesignProblem:
         :func:`~omkl.batch.as_design` makes one of an array, a sparse matrix or a ``LinearOperator``.
     y : array of shape (m,)
     loss : PointwiseLoss
-        A smooth one.
     regularizer : Regularizer
-        The group lasso, or the elastic net of the group norms.
-    C : float > 0
+        A function of the group norms with an exact proximity operator; one of the coordinates, such as ``L1``, where
+        every column is a group of its own.
+    alpha : float > 0
+        Weight of the regularizer.
     groups : ColumnGroups, optional
         Every column is a group of its own by default.
     intercept : bool
         Whether there is a constant b, not regularized.
+    sample_weight : array of shape (m,), optional
+        The :math:`s_i > 0`; all equal by default.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the loss has a kink, the regularizer selects no groups, or shapes do not agree.
+        If the regularizer is not one of group norms, or shapes do not agree.
     """
 
     design: Design
     y: np.ndarray
     loss: PointwiseLoss
     regularizer: Regularizer
-    C: float
-    groups: ColumnGroups = None  # type: ignore[assignment]
+    alpha: float
+    groups: ColumnGroups = field(default=None)  # type: ignore[assignment]
     intercept: bool = True
-    #: Slope of the regularizer at zero: a group of dual norm below C times this is not in the model.
-    threshold: float = field(init=False, repr=False)
+    sample_weight: np.ndarray | None = None
+    larger_fits_closer: ClassVar[bool] = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         m, n = self.design.shape
-        if not np.isfinite(self.loss.curvature):
-            raise InputError(f"{self.loss!r} has a kink: on a design matrix use a smooth loss, such as squared-hinge.")
-        if not 0 < self.C < np.inf:
-            raise InputError(f"C must be a finite number > 0, not {self.C!r}.")
+        if not 0 < self.alpha < np.inf:
+            raise InputError(f"alpha must be a finite number > 0, not {self.alpha!r}.")
         if np.shape(self.y) != (m,):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
-        if self.loss.classifies and self.intercept and len(np.unique(self.y)) < 2:
+        if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
         groups = ColumnGroups(None, n) if self.groups is None else self.groups
         if groups.n_columns != n:
             raise InputError(f"The groups are of {groups.n_columns} columns, but the design has {n}.")
+        _check_regularizer(self.regularizer, groups)
         # frozen: what is derived is set once, here
         object.__setattr__(self, "groups", groups)
-        object.__setattr__(self, "threshold", slope_at_zero(self.regularizer))
 
-    def primal(self, outputs, norms):
-        """Value of the primal at predictions (m,), intercept included, and weighted group norms."""
-        return float(self.loss.value(self.y, outputs).sum()) + self.C * self.regularizer.value(norms)
+    @property
+    def penalty(self) -> float:  # type: ignore[override]
+        return self.alpha
 
-    def dual(self, rho, dual_norms):
-        r"""Value of the dual at a point of the loss's domain, scaled towards 0 until it is feasible."""
-        scale = self.regularizer.dual_scale(dual_norms / self.C)
-        conjugate = self.regularizer.conjugate(scale * dual_norms / self.C)
-        return -float(self.loss.conjugate(self.y, scale * rho).sum()) - self.C * conjugate, scale
+    @property
+    def threshold(self) -> float:
+        """Slope of the regularizer at zero: a group of dual norm below alpha times this is not in the model."""
+        return self.regularizer.slope_at_zero
 
-    def dual_point(self, outputs):
-        r""":math:`-l'` at predictions: in the loss's domain, and summing to 0 where there is an intercept."""
-        rho = -self.loss.gradient(self.y, outputs)
-        return self.loss.balanced(self.y, rho) if self.intercept else rho
+    @property
+    def loss_weights(self) -> np.ndarray:
+        weights = np.ones(len(self.y)) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        return weights / weights.sum()
 
-    def largest_strength(self):
-        r""":math:`C_{\max}`: from this C on a constant is optimal. C itself plays no part.
+    def dual_norms(self, rho: np.ndarray) -> np.ndarray:
+        return self.groups.dual_norms(self.design.correlations(rho))
 
-        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with :math:`\rho_0 = -l'` at the best constant.
+    def evaluate(self, model: "LinearModel") -> tuple[np.ndarray, np.ndarray]:
+        outputs = self.design.product(model.active, model.coefficients) + model.intercept
+        return self.groups.norms(model.dense(self.design.shape[1])), outputs
+
+    def at(self, strength: float) -> "DesignProblem":
+        return replace(self, alpha=strength)
+
+    def strengths(self, count: int, decades: float) -> np.ndarray:
+        return np.geomspace(1.0, 10.0**-decades, count) * self.largest_alpha()
+
+    def largest_alpha(self) -> float:
+        r""":math:`\alpha_{\max}`: from this alpha on a constant is optimal; the problem's own alpha plays no part.
+
+        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with the dual point :math:`\rho_0` of the best
+        constant.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the regularizer leaves every group in the model, at any alpha.
         """
-        outputs = np.zeros(len(self.y))
-        rho = self.dual_point(outputs + self.best_intercept(outputs))
-        return float(self.groups.dual_norms(self.design.correlations(rho)).max(initial=0.0)) / self.threshold
+        if not self.threshold > 0:
+            raise InputError(
+                f"{self.regularizer!r} leaves all columns in the model at any alpha: give values of alpha, not a number"
+                " of them."
+            )
+        return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
 
-    def best_intercept(self, outputs):
-        """The constant that minimises the loss of ``outputs`` plus it; 0 where the problem has none."""
-        return WeightedLoss(self.loss, self.y, np.ones(len(self.y))).best_intercept(outputs) if self.intercept else 0.0
+
+def _check_regularizer(regularizer: Regularizer, groups: ColumnGroups) -> None:
+    """Refuse what is not a function of the norms of these groups."""
+    if regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single):
+        raise InputError(
+            f"{regularizer!r} penalizes single columns, which groups do not change: leave out groups, or use "
+            '"group-lasso" or another regularizer of group norms.'
+        )
+    if not regularizer.exact:
+        raise InputError(
+            f"The proximity operator of {regularizer!r} is not exact, which solvers on a design need: use one of its"
+            " terms, or a sum over groups."
+        )
 
 
 @dataclass
@@ -118,32 +153,11 @@ class LinearModel:
     coefficients: np.ndarray
     intercept: float = 0.0
 
-    def dense(self, n_columns):
+    def dense(self, n_columns: int) -> np.ndarray:
         """All coefficients, (n,)."""
         full = np.zeros(n_columns)
         full[self.active] = self.coefficients
         return full
-
-
-def certify_linear(problem, model):
-    """The duality gap of a linear model over all columns, from the model alone.
-
-    Parameters
-    ----------
-    problem : DesignProblem
-    model : LinearModel
-
-    Returns
-    -------
-    Certificate
-    """
-    design = problem.design
-    outputs = design.product(model.active, model.coefficients) + model.intercept
-    rho = problem.dual_point(outputs)
-    dual_norms = problem.groups.dual_norms(design.correlations(rho))
-    norms = problem.groups.norms(model.dense(design.shape[1]))
-    dual, scale = problem.dual(rho, dual_norms)
-    return Certificate(problem.primal(outputs, norms), dual, norms, outputs, scale * rho)
 
 
 class DesignSolver(Component):
@@ -152,7 +166,14 @@ class DesignSolver(Component):
     A string names it wherever one is accepted: ``"dal"``, ``"ist"``, ``"sparsa"``.
     """
 
-    def solve(self, problem, tol=1e-3, max_iter=None, start=None, on_iteration=None):
+    def solve(
+        self,
+        problem: DesignProblem,
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> Solution:
         """Solve to a relative duality gap of ``tol`` over all columns.
 
         Parameters
@@ -166,23 +187,9 @@ class DesignSolver(Component):
         on_iteration : callable, optional
             Called with each record of the history; a true return value ends the search.
 
-        Returns
-        -------
-        omkl.batch.Solution
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the method cannot solve problems with this loss or this regularizer: the message says which can.
         """
         raise NotImplementedError
-
-
-def slope_at_zero(regularizer):
-    r""":math:`\psi'(0)` of a regularizer that selects groups.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If it selects none.
-    """
-    if regularizer.separable and regularizer.elastic is not None and regularizer.slope_at_zero > 0:
-        return regularizer.slope_at_zero
-    raise InputError(
-        f"{regularizer!r} selects no groups of columns: use L1, L21 or ElasticNet with mu < 1, or a multiple of one."
-    )

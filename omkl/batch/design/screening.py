@@ -47,26 +47,26 @@ class DesignNorms:
     def sure(self, rho):
         """Norms of all groups (g,): exact where the constraint is violated, else perhaps bounds that fulfil it."""
         bounds = self._bounds(rho, 1.0)
-        doubtful = None if bounds is None else self._violating(bounds, self._problem.C)
+        doubtful = None if bounds is None else self._violating(bounds, self._problem.alpha)
         if doubtful is None or len(doubtful) > MANY * len(bounds):
             return self._look(rho)
         bounds[doubtful] = self._look_at(doubtful, rho)
         return bounds
 
-    def likely(self, rho, strength):
-        """Norms of all groups (g,): exact where they may well violate the constraint with that C, else guesses.
+    def likely(self, rho, alpha):
+        """Norms of all groups (g,): exact where they may well violate the constraint with that alpha, else guesses.
 
         None where most of them may: then all are worth a look.
         """
         guesses = self._bounds(rho, COSINE)
-        doubtful = None if guesses is None else self._violating(guesses, strength)
+        doubtful = None if guesses is None else self._violating(guesses, alpha)
         if doubtful is None or len(doubtful) > MANY * len(guesses):
             return None
         guesses[doubtful] = self._look_at(doubtful, rho)
         return guesses
 
-    def _violating(self, norms, strength):
-        return np.flatnonzero(norms > strength * self._problem.threshold)
+    def _violating(self, norms, alpha):
+        return np.flatnonzero(norms > alpha * self._problem.threshold)
 
     def _bounds(self, rho, cosine):
         """Bounds of all norms, with that share of the groups' reach; None where nothing is known."""

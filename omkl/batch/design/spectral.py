@@ -4,20 +4,23 @@ Both take the same proximal step, certify by the same duality gap over all colum
 The intercept is eliminated: every model has the best one.
 """
 
-import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from omkl.batch.core.gap_monitor import GapMonitor
 from omkl.batch.core.problem import Certificate
 from omkl.batch.core.solver import Solution
-from omkl.batch.design.problem import DesignSolver, LinearModel
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
+from omkl.exceptions import InputError
 
 #: Objectives among which SpaRSA compares the next one with the largest.
 MEMORY = 5
 
 
 class IST(DesignSolver):
-    r"""Iterative shrinkage/thresholding: :math:`w \leftarrow \mathrm{prox}_{C/L}(w + A^\top \rho / L)`, a fixed step.
+    r"""Iterative shrinkage/thresholding: a proximal step from :math:`w + A^\top \rho / L`, of a fixed length.
 
     L starts at the curvature of the loss times the largest squared norm of a group's columns and doubles for good
     whenever the quadratic bound of a step does not hold (Figueiredo and Nowak 2003; Daubechies et al. 2004).
@@ -25,30 +28,42 @@ class IST(DesignSolver):
 
     aliases = {"ist": {}}
 
-    def solve(self, problem, tol=1e-3, max_iter=None, start=None, on_iteration=None):
+    def solve(
+        self,
+        problem: DesignProblem,
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> Solution:
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
-        began, history = time.perf_counter(), []
+        if not np.isfinite(problem.loss.curvature):
+            raise InputError(f'{problem.loss!r} has a kink, at which gradient steps fail: choose solver="dal".')
+        monitor = GapMonitor(tol, (100_000 if max_iter is None else max_iter) + 1, on_iteration)
         search = _Iterates(problem, start)
-        for iteration in range((100_000 if max_iter is None else max_iter) + 1):
+        least, best = np.inf, None
+        while True:
             certificate = search.certificate
-            history.append({
-                "seconds": time.perf_counter() - began, "primal": certificate.primal, "dual": certificate.dual,
-                "gap": certificate.gap, "active": int(np.count_nonzero(certificate.norms)),
-            })  # fmt: skip
-            asked_to_stop = on_iteration is not None and on_iteration(history[-1])
-            if certificate.gap <= tol or asked_to_stop or iteration == max_iter:
+            if certificate.primal < least:
+                least, best = certificate.primal, (search.model(), certificate)
+            if monitor.record(certificate.primal, certificate.dual, np.count_nonzero(certificate.norms)):
                 break
             bound = self._first_bound(search)
             while not search.try_step(bound, self._accepts):
                 bound *= 2.0
             search.bound = bound
-        model = search.model()
-        return Solution(model, search.certificate, iteration, certificate.gap <= tol, history, model)
+        model, own = best
+        # a lower bound holds for every model
+        certificate = own if own.dual >= certificate.dual else Certificate(
+            own.primal, certificate.dual, own.norms, own.outputs, certificate.rho
+        )  # fmt: skip
+        converged = certificate.proves(tol)
+        return Solution(model, certificate, len(monitor.history) - 1, converged, monitor.history, model)
 
-    def _first_bound(self, search):
+    def _first_bound(self, search: "_Iterates") -> float:
         return search.bound
 
-    def _accepts(self, search, trial, bound):
+    def _accepts(self, search: "_Iterates", trial: "_Trial", bound: float) -> bool:
         """Whether the quadratic bound on the loss holds."""
         change = trial.w - search.w
         linear = search.loss - search.slope @ change
@@ -63,10 +78,10 @@ class SpaRSA(IST):
 
     aliases = {"sparsa": {}}
 
-    def _first_bound(self, search):
+    def _first_bound(self, search: "_Iterates") -> float:
         return search.spectral
 
-    def _accepts(self, search, trial, bound):
+    def _accepts(self, search: "_Iterates", trial: "_Trial", bound: float) -> bool:
         change = trial.w - search.w
         return trial.primal <= max(search.objectives) - 0.005 * bound * (change @ change) + 1e-12 * abs(
             search.objectives[-1]
@@ -76,33 +91,34 @@ class SpaRSA(IST):
 class _Trial:
     """A model in the coordinates in which every group has the weight 1: coefficients, predictions, loss, objective."""
 
-    def __init__(self, problem, scales, w):
+    def __init__(self, problem: DesignProblem, scales: np.ndarray, w: np.ndarray):
         self.w = w
         support = np.flatnonzero(w)
         outputs = problem.design.product(support, w[support] * scales[support])
         self.intercept = problem.best_intercept(outputs)
         self.outputs = outputs + self.intercept
         self.norms = problem.groups.norms(w * scales)
-        self.loss = float(problem.loss.value(problem.y, self.outputs).sum())
-        self.primal = self.loss + problem.C * problem.regularizer.value(self.norms)
+        self.loss = problem.weighted_loss.value(self.outputs)
+        self.primal = self.loss + problem.penalty * problem.regularizer.value(self.norms)
 
 
 class _Iterates:
     """The current model with its gradient and certificate, and the curvatures that steps are chosen by."""
 
-    def __init__(self, problem, start):
+    def __init__(self, problem: DesignProblem, start: LinearModel | None):
         self.problem, self.groups = problem, problem.groups
-        self.objectives = []
+        self.objectives: list[float] = []
         n = problem.design.shape[1]
         self.scales = 1.0 / self._of_groups(np.ones(self.groups.n_groups) if self.groups.weights is None
                                             else self.groups.weights)  # fmt: skip
         self._take(_Trial(problem, self.scales, np.zeros(n) if start is None else start.dense(n) / self.scales))
         steepest = np.argmax(np.abs(self.slope)) if n else 0
-        column = problem.design.columns(np.array([steepest])) if n else np.ones((1, 1))
-        square = float((column.multiply(column) if hasattr(column, "multiply") else column * column).sum())
+        column = problem.design.columns(np.array([steepest])) if n else np.ones((len(problem.y), 1))
+        squares = column.multiply(column) if hasattr(column, "multiply") else column**2
+        square = float((problem.loss_weights @ squares).sum())
         self.bound = self.spectral = problem.loss.curvature * square * self.scales[steepest] ** 2 or 1.0
 
-    def _of_groups(self, values):
+    def _of_groups(self, values: np.ndarray) -> np.ndarray:
         """One value a group -> one a column."""
         spread = self.groups.blocks.spread(values)
         if self.groups.order is None:
@@ -111,22 +127,24 @@ class _Iterates:
         columns[self.groups.order] = spread
         return columns
 
-    def _take(self, trial):
+    def _take(self, trial: _Trial) -> None:
         """Make a trial the current model."""
         problem = self.problem
         rho = problem.dual_point(trial.outputs)
         correlations = problem.design.correlations(rho)
-        dual, scale = problem.dual(rho, self.groups.dual_norms(correlations))
+        dual_norms = self.groups.dual_norms(correlations)
+        scale = problem.feasible_scale(dual_norms)
+        dual = problem.dual(scale * rho, scale * dual_norms)
         self.certificate = Certificate(trial.primal, dual, trial.norms, trial.outputs, scale * rho)
         self.objectives = [*self.objectives, trial.primal][-MEMORY:]
         self.w, self.loss, self.intercept, self.slope = trial.w, trial.loss, trial.intercept, self.scales * correlations
 
-    def try_step(self, bound, accepts):
+    def try_step(self, bound: float, accepts: Callable[["_Iterates", _Trial, float], bool]) -> bool:
         """A proximal step with the curvature ``bound``: taken, and True, if it is accepted."""
         problem, groups = self.problem, self.groups
         target = self.w + self.slope / bound
         norms = groups.norms(target * self.scales)
-        shrunk = problem.regularizer.prox(norms, problem.C / bound)
+        shrunk = problem.regularizer.prox(norms, problem.penalty / bound)
         ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=shrunk > 0)
         trial = _Trial(problem, self.scales, target * self._of_groups(ratio))
         if not accepts(self, trial, bound):
@@ -138,7 +156,7 @@ class _Iterates:
         self.spectral = max(moved @ turned / length, 1e-10 * bound) if length > 0 else bound
         return True
 
-    def model(self):
+    def model(self) -> LinearModel:
         """The current model in the design's own coordinates."""
         active = np.flatnonzero(self.w)
         return LinearModel(active, (self.w * self.scales)[active], float(self.intercept))

@@ -3,9 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.core.weighted_loss import WeightedLoss
 from omkl.batch.design._jit_sweeps import dense_bends, settle, sparse_bends, sweep_dense, sweep_sparse
-from omkl.batch.design.problem import slope_at_zero
 
 #: Sweeps of a round, while they gain this share of what the first did.
 MOST_SWEEPS, WORTH = 20, 0.05
@@ -42,8 +40,8 @@ class Sweeps:
         self._problem, self._panel, self._blocks = problem, panel, panel.blocks
         self._starts = np.append(panel.blocks.starts, len(panel.columns))
         self._groups = np.arange(len(panel.groups))
-        regularizer, C = problem.regularizer, problem.C
-        self._penalty = C * slope_at_zero(regularizer), C * ridge_of(regularizer)
+        slope, curvature = problem.regularizer.elastic
+        self._penalty = problem.penalty * slope, problem.penalty * curvature
         if sparse.issparse(panel.matrix):
             self._matrix = panel.matrix.data, panel.matrix.indices, panel.matrix.indptr
             self._bends_of, self._sweep = sparse_bends, sweep_sparse
@@ -55,12 +53,12 @@ class Sweeps:
 
     def round(self, w, outputs):
         """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
-        loss, y = self._problem.loss, self._problem.y
-        w, rho = w.copy(), -loss.gradient(y, outputs)
-        curvature = WeightedLoss(loss, y, np.ones(len(y))).curvature(rho)
+        loss = self._problem.weighted_loss
+        w, rho = w.copy(), loss.dual_point(outputs)
+        curvature = loss.curvature(rho)
         if not curvature.any():
             self.damping = max(self.damping, LEAST_DAMPING)
-        curvature += self.damping * (loss.curvature - curvature)
+        curvature += self.damping * (loss.weights * loss.loss.curvature - curvature)
         if self._curvature is None or not np.array_equal(curvature, self._curvature):
             self._curvature, self._bends = curvature, self._bends_of(*self._matrix, self._starts, curvature)
         groups, first = self._groups, None
@@ -107,8 +105,3 @@ class Sweeps:
             gram, starts, self._bends[groups], *self._penalty, found, columns.T @ rho, MOST_SETTLING, SETTLED, EVERY
         )  # fmt: skip
         w[places] = found
-
-
-def ridge_of(regularizer):
-    """Curvature of a regularizer that selects groups: its proximity operator has the slope ``1 / (1 + ridge)``."""
-    return float(regularizer.elastic[1])

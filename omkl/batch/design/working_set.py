@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.design.blocks import Blocks
+from omkl.batch.design.problem import LinearModel
 
 #: Share of the panel's columns from which on a product with all of them is cheaper than a copy of the active ones.
 COPIED = 0.3
@@ -62,9 +63,12 @@ class Panel:
         found -= means
         return means
 
-    def intercept(self, w, b):
-        """The intercept of the design's own columns, for coefficients w (k,) and intercept b of the panel."""
-        return float(b - self._means @ w)
+    def model(self, w, b):
+        """The :class:`LinearModel` of the design's own columns, for those (k,) and the intercept of the panel."""
+        support = np.flatnonzero(w)
+        support = support[np.argsort(self.columns[support])]
+        coefficients = w if not len(self._scales) else w / self._scales
+        return LinearModel(self.columns[support], coefficients[support], float(b - self._means @ w))
 
     def _append(self, found):
         k = len(self.columns)
@@ -96,14 +100,10 @@ class Panel:
         """Coefficients of the panel from those of the design's columns."""
         return coefficients if not len(self._scales) else coefficients * self._scales
 
-    def unscaled(self, coefficients):
-        """Coefficients of the design's columns from those of the panel."""
-        return coefficients if not len(self._scales) else coefficients / self._scales
-
     def gram(self, active, weights, columns):
         r""":math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples, (a, a)."""
-        if np.all(weights == 1.0):
-            return self._plain_gram(active)
+        if np.all(weights == weights[0]):
+            return weights[0] * self._plain_gram(active)
         if sparse.issparse(columns):
             return (columns.T @ (sparse.diags_array(weights) @ columns)).toarray()
         half = columns * np.sqrt(weights)[:, None]

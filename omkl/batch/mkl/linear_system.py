@@ -47,6 +47,10 @@ class Curvature:
     def __matmul__(self, vector):
         return self.kernels.product(vector) + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
 
+    def solve(self, diagonal, right, equality):
+        """See :func:`solve_by_iterations`."""
+        return solve_by_iterations(self, diagonal, right, equality)
+
     def rows(self, samples):
         """Rows of the matrix: (s, N)."""
         return self.kernels.rows(samples) + (self.vectors[:, samples].T * self.rank_one_weights) @ self.vectors

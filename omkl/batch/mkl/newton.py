@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import dgemm
 
-from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky, solve_by_iterations
+from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky
 
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
@@ -164,11 +164,11 @@ def _newton_direction(term, signs, gradient, hessian_diagonal, equality):
     diagonal = 1.0 / inverse.sum(axis=0)
     right = -diagonal * (signs * gradient * inverse).sum(axis=0)
     curvature = term.hessian()
-    if isinstance(curvature, Curvature):
-        change, intercept = solve_by_iterations(curvature, diagonal, right, equality)
-    else:
+    if isinstance(curvature, np.ndarray):
         system = curvature.copy() if len(signs) > 1 else curvature
         change, intercept = solve_by_cholesky(system, diagonal, right, equality)
+    else:
+        change, intercept = curvature.solve(diagonal, right, equality)
     if len(signs) == 1:
         return change[None], intercept
     direction = -(gradient + signs * (curvature @ change + intercept)) * inverse

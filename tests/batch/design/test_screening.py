@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify_linear
+from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
 from omkl.batch.design.screening import DesignNorms
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
@@ -25,7 +25,7 @@ def make_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None, m=M,
     if kind == "sparse":
         A = sparse.csc_matrix(np.where(rng.random(A.shape) < 0.2, A, 0.0))
     design = as_design(A.astype(np.float32) if kind == "single" else A)
-    largest = DesignProblem(design, y, loss, L21(), 1.0, groups).largest_strength()
+    largest = DesignProblem(design, y, loss, L21(), 1.0, groups).largest_alpha()
     return DesignProblem(design, y, loss, L21(), share * largest, groups)
 
 
@@ -40,19 +40,19 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(k
     rho = rng.uniform(0.1, 2.0) * (origin + near * rng.normal(size=M))
     # about a tenth of the groups violates
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
-    rho *= problem.C / np.quantile(exact, 0.9)
+    rho *= problem.alpha / np.quantile(exact, 0.9)
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
     found = norms.sure(rho)
-    violated = exact > problem.C * (1 + 1e-6)
+    violated = exact > problem.alpha * (1 + 1e-6)
     assert_allclose(found[violated], exact[violated], rtol=1e-5)
     assert np.all(found >= exact - 1e-5 * exact.max())
-    assert np.all(found[~violated] <= problem.C * (1 + 1e-5))
+    assert np.all(found[~violated] <= problem.alpha * (1 + 1e-5))
 
 
 def test_near_a_known_point_few_columns_are_looked_at():
     problem = make_problem()
     norms, rho = DesignNorms(problem), np.random.default_rng(0).normal(size=M)
-    rho *= problem.C / problem.groups.dual_norms(problem.design.correlations(rho)).max()
+    rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).max()
     norms.sure(rho)
     norms.sure(0.9 * rho + 1e-3 * np.linalg.norm(rho) / np.sqrt(M))
     assert norms.passes < 1.1
@@ -63,14 +63,14 @@ def test_near_a_known_point_few_columns_are_looked_at():
 def test_fewer_looks_find_what_full_looks_find(kind, loss):
     problem = make_problem(kind, share=0.1, loss=loss, m=200, n=2000)
     rows = problem.design.matrix.tocsr() if kind == "sparse" else np.ascontiguousarray(problem.design.matrix)
-    full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.C)
+    full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.alpha)
     assert problem.design.selective
     assert not full.design.selective
     few, all_of_them = DAL().solve(problem, 1e-8), DAL().solve(full, 1e-8)
     assert few.history[-1]["passes"] < len(few.history)
     assert all_of_them.history[-1]["passes"] == len(all_of_them.history)
     assert_allclose(few.certificate.primal, all_of_them.certificate.primal, rtol=1e-7)
-    assert_allclose(certify_linear(problem, few.model).gap, few.certificate.gap, atol=1e-12)
+    assert_allclose(certify(problem, few.model).gap, few.certificate.gap, atol=1e-12)
 
 
 def test_a_warm_start_looks_at_little():
