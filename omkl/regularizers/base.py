@@ -106,8 +106,11 @@ class Regularizer(Component):
         By default, for sums over groups, the root of :math:`x + t \psi_k'(x) = b_k` in :math:`[0, b_k]`.
         """
         norms = as_vector(norms)
+        if step == 0.0:
+            return norms.copy()
         magnitudes = np.abs(norms)
-        return np.copysign(increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms)
+        with np.errstate(over="ignore"):
+            return np.copysign(increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         r""":math:`\psi^*(y) = \sup_b\ y^\top b - \psi(b)` (``inf`` outside the domain)."""
@@ -158,7 +161,7 @@ class Regularizer(Component):
         """
         norms = np.abs(as_vector(norms))
         slopes = self.slopes(norms)
-        at_zero = np.where(slopes > 0, np.inf, self.curvatures(norms) if self.separable else 0.0)
+        at_zero = np.where(slopes > 0, np.inf, self.curvatures(np.zeros_like(norms)) if self.separable else 0.0)
         with np.errstate(over="ignore"):
             return np.divide(slopes, norms, out=at_zero, where=norms > 0)
 
