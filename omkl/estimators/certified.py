@@ -1,5 +1,7 @@
 """What all batch estimators share: parameters that are checked alike, and a model file."""
 
+from __future__ import annotations
+
 from importlib.metadata import version
 
 import numpy as np
@@ -9,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from omkl._archive import write_archive
 from omkl._checks import check_number
 from omkl._components import resolve
+from omkl._files import PathLike
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.persistence import Packer
@@ -34,7 +37,7 @@ class CertifiedEstimator(BaseEstimator):
             raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
         return loss
 
-    def save(self, path):
+    def save(self, path: PathLike) -> None:
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
 
         It holds what prediction needs; ``history_`` is not saved.

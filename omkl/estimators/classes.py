@@ -1,5 +1,9 @@
 """What classifiers share: classes, the binary problems that stand for them, and the best class by its score."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
@@ -14,7 +18,7 @@ from omkl.losses import Logistic, PointwiseLoss
 class ScoringClassifier(ClassifierMixin):
     """Predicts the class of the best score."""
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Best class of each sample, (n,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]

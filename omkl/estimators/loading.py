@@ -1,6 +1,11 @@
 """From a model file back to the estimator that wrote it."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from omkl._archive import read_archive
+from omkl._files import PathLike
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
@@ -17,7 +22,7 @@ ESTIMATORS = (
 )  # fmt: skip
 
 
-def load(path, parts=None):
+def load(path: PathLike, parts: dict[str, Any] | None = None) -> Any:
     """Load any estimator that :meth:`save` has written. Nothing in the file is executed.
 
     Parameters

@@ -35,19 +35,19 @@ class Linear(Kernel):
 
     compares_sparse = maps_sparse = True
 
-    def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None):
+    def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None) -> None:
         super().__init__(normalize, on, explicit)
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         return pair.products.copy()
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return _squares(X)
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int:
         return n_columns
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Any:
         return X
 
 
@@ -69,7 +69,7 @@ class Polynomial(Kernel):
     def __init__(
         self, degree: int = 2, coef0: float = 1.0, gamma: float = 1.0, normalize: str | None = "diagonal",
         on: On | list = None, explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
             raise InputError(
                 f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, "
@@ -81,22 +81,22 @@ class Polynomial(Kernel):
         self.gamma = float(gamma)
 
     @property
-    def name(self):
+    def name(self) -> str:
         nickname = {2: "quadratic", 3: "cubic"}.get(self.degree)
         return self._components(nickname, "degree") if nickname else self._components("polynomial")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         base = pair.products * self.gamma
         base += self.coef0
         return _integer_power(base, self.degree)
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int:
         return comb(n_columns + self.degree, self.degree)
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Any:
         with_constant = np.column_stack([np.sqrt(self.gamma) * X, np.full(len(X), np.sqrt(self.coef0))])
         powers = np.array(list(combinations_with_replacement(range(with_constant.shape[1]), self.degree)))
         # how often the multinomial theorem counts each monomial: degree! over the factorials of its powers
@@ -143,7 +143,7 @@ class Gaussian(Kernel):
     def __init__(
         self, sigma2: float | str = "median", normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         _check_width("sigma2", sigma2)
         super().__init__(normalize, on, explicit)
         self.sigma2 = sigma2
@@ -153,11 +153,11 @@ class Gaussian(Kernel):
         if self.sigma2 == "median":
             self.width_ = 0.5 * median_distance(X, "squared_distances")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         matrix = pair.squared_distances * (-0.5 / _known(self.width_, self))
         return np.exp(matrix, out=matrix)
 
-    def frequencies(self, generator, shape):
+    def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         return orthogonal_normals(generator, shape) / np.sqrt(_known(self.width_, self))
 
 
@@ -176,7 +176,7 @@ class Laplacian(Kernel):
     def __init__(
         self, sigma: float | str = "median", normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         _check_width("sigma", sigma)
         super().__init__(normalize, on, explicit)
         self.sigma = sigma
@@ -186,10 +186,10 @@ class Laplacian(Kernel):
         if self.sigma == "median":
             self.width_ = median_distance(X, "manhattan_distances")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         return np.exp(pair.manhattan_distances / -_known(self.width_, self))
 
-    def frequencies(self, generator, shape):
+    def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         return generator.standard_cauchy(shape) / _known(self.width_, self)
 
 
@@ -209,7 +209,7 @@ class ChiSquared(Kernel):
     def __init__(
         self, gamma: float | str = "median", normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         _check_width("gamma", gamma)
         super().__init__(normalize, on, explicit)
         self.gamma = gamma
@@ -221,7 +221,7 @@ class ChiSquared(Kernel):
         if self.gamma == "median":
             self.width_ = median_distance(X, "chi_squared_distances")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         return np.exp(pair.chi_squared_distances * pair.X.dtype.type(-1.0 / _known(self.width_, self)))
 
 
@@ -248,7 +248,7 @@ class B1Spline(Kernel):
     def __init__(
         self, h: float | None = None, density: float = 0.05, normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         if h is not None and not h > 0:
             raise InputError(f"h must be > 0, not {h!r}.")
         if not 0 < density <= 1:
@@ -262,7 +262,7 @@ class B1Spline(Kernel):
         if self.h is None:
             self.width_ = median_distance(X, "squared_distances", self.density) ** 0.5
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         # a distance near zero has only half the digits of its square: float32 would leave three
         exact = pair if pair.X.dtype == np.float64 else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
         matrix = np.sqrt(exact.squared_distances)
@@ -282,7 +282,7 @@ class Custom(Kernel):
     def __init__(
         self, function: Callable[[np.ndarray, np.ndarray], np.ndarray], label: str | None = None,
         normalize: str | None = None, on: On | list = None, explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         if not callable(function):
             raise InputError(f"A custom kernel needs a function of two arrays, not {function!r}.")
         super().__init__(normalize, on, explicit)
@@ -290,10 +290,10 @@ class Custom(Kernel):
         self.label = label or getattr(function, "__name__", "custom")
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.label
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         matrix = np.array(self.function(pair.X, pair.Y), dtype=np.float64)
         if matrix.shape != (len(pair.X), len(pair.Y)):
             raise InputError(
@@ -301,7 +301,7 @@ class Custom(Kernel):
             )
         return matrix
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return np.array([self.function(x[None], x[None])[0, 0] for x in X], dtype=np.float64)
 
 
@@ -323,22 +323,22 @@ class Precomputed(Kernel):
             raise InputError("The precomputed kernel matrix has a negative diagonal, so it is not a kernel.")
         self.diagonal_ = np.maximum(np.diag(X), 0.0)
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         return np.array(pair.X[:, pair.Y[:, 0].astype(np.int64)])
 
-    def between(self, pair):
+    def between(self, pair: Pair) -> Any:
         if self.normalize == "diagonal":
             raise InputError(
                 "Normalise a precomputed kernel before passing it: test rows do not hold their own diagonal."
             )
         return super().between(pair)
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         if len(X) == len(self.diagonal_):
             return self.diagonal_
         raise InputError("A precomputed kernel knows the diagonal of its training inputs only.")
 
-    def as_support(self, X):
+    def as_support(self, X: Vectors) -> Any:
         return np.arange(len(X), dtype=np.float64)[:, None]
 
 
@@ -359,12 +359,12 @@ class Average(Kernel):
     def __init__(
         self, kernels: Sequence[KernelSpec], normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         super().__init__(normalize, on, explicit)
         self.kernels = [as_kernel(kernel) for kernel in kernels]
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"average({', '.join(kernel.name for kernel in self.kernels)})"
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
@@ -377,13 +377,13 @@ class Average(Kernel):
     def _learn(self, X):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> Any:
         total = 0.0
         for kernel in self.kernels:
             total = total + kernel.between(pair.on_columns(self._columns(kernel, pair.X)))
         return total / len(self.kernels)
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonals = [kernel.diagonal(take_columns(X, self._columns(kernel, X))) for kernel in self.kernels]
         return sum(diagonals) / len(self.kernels)
 

@@ -1,6 +1,11 @@
 """Groups of columns: vectors cut into blocks, and the Jacobian of a proximity operator that moves blocks along rays."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 
@@ -13,20 +18,20 @@ class Blocks:
     sizes : int array of shape (g,)
     """
 
-    def __init__(self, sizes):
+    def __init__(self, sizes: Any) -> None:
         self.sizes = sizes
         self.single = bool(np.all(sizes == 1))
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
-    def sums(self, vector):
+    def sums(self, vector: np.ndarray) -> np.ndarray:
         """Sum of each block along the first axis."""
         return vector if self.single or not len(self.sizes) else np.add.reduceat(vector, self.starts, axis=0)
 
-    def norms(self, vector):
+    def norms(self, vector: np.ndarray) -> np.ndarray:
         """Euclidean norm of each block, (g,)."""
         return np.abs(vector) if self.single else np.sqrt(self.sums(vector * vector))
 
-    def spread(self, values):
+    def spread(self, values: np.ndarray) -> np.ndarray:
         """One value a block -> one value a coordinate."""
         return values if self.single else np.repeat(values, self.sizes, axis=0)
 
@@ -50,7 +55,7 @@ class ColumnGroups:
         If groups or weights do not fit the columns.
     """
 
-    def __init__(self, groups, n_columns, weights=None):
+    def __init__(self, groups: Any, n_columns: int, weights: ArrayLike | None = None) -> None:
         self.n_columns = n_columns
         labels = _labels(groups, n_columns)
         if labels is None:
@@ -65,17 +70,17 @@ class ColumnGroups:
     def _ordered(self, vector):
         return vector if self.order is None else vector[self.order]
 
-    def norms(self, coefficients):
+    def norms(self, coefficients: np.ndarray) -> np.ndarray:
         r""":math:`\omega_g \|w_g\|` of all groups (g,)."""
         norms = self.blocks.norms(self._ordered(coefficients))
         return norms if self.weights is None else norms * self.weights
 
-    def dual_norms(self, correlations):
+    def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
         r""":math:`\|A_g^\top \rho\| / \omega_g` of all groups (g,)."""
         norms = self.blocks.norms(self._ordered(correlations))
         return norms if self.weights is None else norms / self.weights
 
-    def columns_of(self, groups):
+    def columns_of(self, groups: np.ndarray) -> tuple[np.ndarray, Blocks]:
         """Columns of those groups, group by group, and their :class:`Blocks`."""
         if self.blocks.single:
             return groups if self.order is None else self.order[groups], Blocks(np.ones(len(groups), dtype=np.int64))
@@ -86,7 +91,7 @@ class ColumnGroups:
     def _positions(self, places):
         return places if self.order is None else self.order[places]
 
-    def of_columns(self, columns):
+    def of_columns(self, columns: np.ndarray) -> np.ndarray:
         """Groups that those columns belong to, sorted."""
         places = columns if self.order is None else np.flatnonzero(np.isin(self.order, columns))
         return np.unique(np.searchsorted(self.blocks.starts, places, side="right") - 1)
@@ -136,7 +141,7 @@ class RayJacobian:
         Norms before and after the proximity operator, and its derivative.
     """
 
-    def __init__(self, blocks, v, norms, shrunk, slopes):
+    def __init__(self, blocks, v, norms, shrunk, slopes) -> None:
         self.blocks = blocks
         along = np.sqrt(slopes)
         if blocks.single:

@@ -1,5 +1,9 @@
 """Design matrices, as solvers meet them: one pass over all columns, or a few columns at a time. Never copied."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
@@ -21,7 +25,7 @@ class Design:
 
     selective = False
 
-    def __init__(self, matrix):
+    def __init__(self, matrix) -> None:
         self.matrix = matrix
         self.shape = matrix.shape
 
@@ -55,7 +59,7 @@ class Design:
 class DenseDesign(Design):
     """A float32 or float64 array, C or F order."""
 
-    def __init__(self, matrix):
+    def __init__(self, matrix) -> None:
         super().__init__(matrix)
         self._transposed = matrix.T
         self.selective = matrix.flags.f_contiguous
@@ -76,7 +80,7 @@ class DenseDesign(Design):
 class SparseDesign(Design):
     """A CSC or CSR matrix; columns come faster out of CSC."""
 
-    def __init__(self, matrix):
+    def __init__(self, matrix) -> None:
         super().__init__(matrix)
         self._transposed = matrix.T
         self.selective = matrix.format == "csc"
@@ -113,7 +117,7 @@ class OperatorDesign(Design):
         return np.asarray(self.matrix.matvec(full), dtype=np.float64).ravel()
 
 
-def as_design(matrix):
+def as_design(matrix: Any) -> Design:
     """The :class:`Design` of an array, a scipy sparse matrix or a ``LinearOperator``.
 
     Raises
