@@ -8,6 +8,7 @@ from .estimators import (
     OnlineMKLRegressor,
     SequenceLabeler,
     SparseLogisticRegression,
+    StructuredPredictor,
     load,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "OnlineMKLRegressor",
     "SequenceLabeler",
     "SparseLogisticRegression",
+    "StructuredPredictor",
     "batch",
     "data",
     "estimators",

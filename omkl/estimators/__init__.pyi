@@ -5,6 +5,7 @@ from .mkl import MKLClassifier, MKLRegressor
 from .parsing import DependencyParser
 from .regression import OnlineMKLRegressor
 from .sequence import SequenceLabeler
+from .structured import StructuredPredictor
 
 __all__ = [
     "DependencyParser",
@@ -15,5 +16,6 @@ __all__ = [
     "OnlineMKLRegressor",
     "SequenceLabeler",
     "SparseLogisticRegression",
+    "StructuredPredictor",
     "load",
 ]

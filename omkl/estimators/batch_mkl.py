@@ -42,8 +42,9 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     def __init__(
-        self, kernels: Any = None, loss: Any = None, regularizer: Any = None, C: Any = 1.0, solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None,
-        fit_intercept: bool = True, dtype: Any = "auto", approximate: bool | str = "auto", verbose: bool = False,
+        self, kernels: Any = None, loss: Any = None, regularizer: Any = None, C: Any = 1.0, solver: Any = "spicy",
+        tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True, dtype: Any = "auto",
+        approximate: bool | str = "auto", verbose: bool = False,
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -156,7 +157,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             {"problem": p, **record} if several else record
             for p, solution in enumerate(solutions) for record in solution.history
         ]  # fmt: skip
-        weights = np.mean([_weights(regularizer, solution) for solution in solutions], axis=0)
+        weights = np.mean([regularizer.normalized_kernel_weights(s.certificate.norms) for s in solutions], axis=0)
         self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
         self.kernel_representations_ = source.representations
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
@@ -396,11 +397,3 @@ def _restricted(stack: Any, samples: np.ndarray) -> KernelStack:
     if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
         raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
     return stack.restricted(samples)
-
-
-def _weights(regularizer: Regularizer, solution: Solution) -> np.ndarray:
-    """Kernel weights of a solution, 0 where a kernel is not in it, scaled to sum to one; all 0 stay 0."""
-    norms = solution.certificate.norms
-    weights = regularizer.kernel_weights(norms) * (norms > 0)
-    total = weights.sum()
-    return weights / total if total > 0 else weights

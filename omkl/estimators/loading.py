@@ -1,35 +1,35 @@
 """From a model file back to the estimator that wrote it."""
 
-from __future__ import annotations
-
+from os import PathLike
 from typing import Any
 
 from omkl._archive import read_archive
-from omkl._files import PathLike
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
+from omkl.estimators.structured import StructuredPredictor
 from omkl.exceptions import ModelFileError
 from omkl.persistence import Unpacker
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
     DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, OnlineMKLRegressor,
-    SequenceLabeler, SparseLogisticRegression,
+    SequenceLabeler, SparseLogisticRegression, StructuredPredictor,
 )  # fmt: skip
 
 
-def load(path: PathLike, parts: dict[str, Any] | None = None) -> Any:
+def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     """Load any estimator that :meth:`save` has written. Nothing in the file is executed.
 
     Parameters
     ----------
     path : path-like
     parts : dict of str to object, optional
-        Your own functions and classes by name, where the model was made with some: kernels, losses, regularizers.
+        Your own functions by name, where the model was made with some, as kernels; and classes (kernels, losses,
+        regularizers, structures) that are not defined where the model is loaded.
 
     Returns
     -------

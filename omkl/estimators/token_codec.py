@@ -108,7 +108,7 @@ class TokenCodec:
             new_names = self.encoder.explicit_names[len(bank.names) :]
             if new_names:
                 bank.add_groups(new_names)
-                trainer.regroup()
+                trainer.regroup(self.order)
             bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:

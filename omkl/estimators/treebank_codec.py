@@ -113,11 +113,11 @@ class TreebankCodec:
         ]  # fmt: skip
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
-    def pruned(self, estimator: Any, templates: TemplateSet) -> "TreebankCodec":
-        """The codec of an estimator with some of these templates, and the same relations."""
+    def pruned(self, estimator: Any, bank: ArcTemplateBank) -> "TreebankCodec":
+        """The codec of an estimator with the templates of this bank, some of these, and the same relations."""
         codec = TreebankCodec(estimator)
-        codec.templates, codec.relations = templates, self.relations
-        codec.features = {name: self.features[name] for name in templates.names}
+        codec.templates, codec.relations, codec._sizes = estimator.templates, self.relations, bank.sizes.tolist()
+        codec.features = {name: self.features[name] for name in codec.templates.names}
         return codec
 
     def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

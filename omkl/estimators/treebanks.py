@@ -20,11 +20,9 @@ def as_treebank(X: Any, trees: bool, single_root: bool = False) -> Treebank:
     single_root = single_root and trees
     if isinstance(X, Sentence):
         X = [X]
-    if not hasattr(X, "__iter__"):
-        raise InputError(f"A parser takes paths, a Treebank or Sentence objects, not {type(X).__name__}.")
     if isinstance(X, (str, os.PathLike)):
         return read_treebank(X, single_root=single_root, trees=trees)
-    sentences = list(X)
+    sentences = list(X) if hasattr(X, "__iter__") else [X]
     if sentences and all(isinstance(path, (str, os.PathLike)) for path in sentences):
         return read_treebank(sentences, single_root=single_root, trees=trees)
     for sentence in sentences:

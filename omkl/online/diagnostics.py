@@ -113,7 +113,11 @@ def solution_radius(
     Returns
     -------
     float
-        ``inf`` where neither the regularizer nor ``sigma`` bounds it.
+
+    Raises
+    ------
+    InputError
+        If neither the regularizer nor ``sigma`` bounds it.
 
     Examples
     --------
@@ -125,10 +129,14 @@ def solution_radius(
     def radius(penalty: float) -> float:
         return float(regularizer.norm_bound(penalty / strength, n_groups))
 
-    if sigma == 0.0 or loss_at_zero == 0.0:
-        return radius(loss_at_zero)
-    if not math.isfinite(radius(loss_at_zero)):
+    try:
+        farthest = radius(loss_at_zero)
+    except InputError:
+        if sigma == 0.0:
+            raise
         return math.sqrt(2.0 * loss_at_zero / sigma)
+    if sigma == 0.0 or loss_at_zero == 0.0:
+        return farthest
     from scipy.optimize import brentq
 
     penalty = brentq(lambda v: v + 0.5 * sigma * radius(v) ** 2 - loss_at_zero, 0.0, loss_at_zero, xtol=1e-300)

@@ -3,6 +3,7 @@
 from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials
 from omkl.structures.multiclass import Binary, Multiclass, UnaryPotentials
+from omkl.structures.parts import PartStructure
 from omkl.structures.projective import ProjectiveTree
 from omkl.structures.scalar import Scalar
 from omkl.structures.tree import NonProjectiveTree
@@ -14,6 +15,7 @@ __all__ = [
     "Multiclass",
     "NonProjectiveTree",
     "Output",
+    "PartStructure",
     "Potentials",
     "ProjectiveTree",
     "Scalar",

@@ -26,7 +26,18 @@ from omkl.online import (
     regret_bound,
 )
 from omkl.online.history import values_of
-from omkl.regularizers import L1, L21, L21Ball, LqNorm, Ridge, ScalarPenalty, SparseGroup, SquaredL21, TreeGroups
+from omkl.regularizers import (
+    L1,
+    L21,
+    L21Ball,
+    LqNorm,
+    Ridge,
+    ScalarPenalty,
+    SparseGroup,
+    SquaredL21,
+    TreeGroups,
+    WeightedSquaredL21,
+)
 from omkl.structures import Binary, Chain, Multiclass
 
 from ..passes import fit
@@ -393,3 +404,9 @@ def test_a_sum_of_penalties_trains_like_its_scalar_form(method, data):
         fit(trainer, data.examples, epochs=2, rng=np.random.default_rng(0))
         norms.append(trainer.norms.copy())
     assert_allclose(*norms, rtol=1e-9)
+
+
+def test_kernel_weights_sum_to_one_where_a_group_is_not_penalized(data):
+    trainer = data.trainer(WeightedSquaredL21({"a": 0.0, "b": 1.0, "c": 1.0, "d": 1.0}), 0.1)
+    fit(trainer, data.examples)
+    assert trainer.kernel_weights() == {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}

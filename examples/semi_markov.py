@@ -1,0 +1,79 @@
+"""A semi-Markov segmenter (Sarawagi and Cohen 2004): a structure and groups of one's own."""
+
+import numpy as np
+
+from omkl import StructuredPredictor
+from omkl.groups import ExplicitBank, Features, Tokens
+from omkl.structures import PartStructure, UnaryPotentials
+
+LONGEST, LABELS, COLUMNS = 4, 2, 3  # labels 0 and 1; columns of a token: two that tell its label, and one of noise
+
+
+class SemiMarkov(PartStructure):
+    """Rows ``(stop, length, label)``. Row ``t * LONGEST + l`` of the potentials: l + 1 tokens, the last of them t."""
+
+    def zeros(self, size):
+        return UnaryPotentials(np.zeros((size, LABELS)))
+
+    def decode(self, potentials):
+        scores = potentials.unary.reshape(-1, LONGEST, LABELS)
+        best, last = [0.0], []
+        for t, ending in enumerate(scores):
+            totals = [best[t - length] + ending[length].max() for length in range(min(LONGEST, t + 1))]
+            best.append(max(totals))
+            length = int(np.argmax(totals))
+            last.append((t + 1, length + 1, int(ending[length].argmax())))
+        segments, t = [], len(scores)
+        while t > 0:
+            segments.append(last[t - 1])
+            t -= segments[-1][1]
+        return np.array(segments[::-1])
+
+    def indicator(self, output):
+        found = self.zeros(output[-1, 0] * LONGEST)
+        found.unary[(output[:, 0] - 1) * LONGEST + output[:, 1] - 1, output[:, 2]] = 1.0
+        return found
+
+    def cost_potentials(self, gold):
+        """The number of tokens of a segment that have another label."""
+        wrong = np.repeat(gold[:, 2], gold[:, 1])[:, None] != np.arange(LABELS)
+        return UnaryPotentials(segment_sums(np.vstack([np.zeros(LABELS), np.cumsum(wrong, axis=0)])))
+
+
+def segment_sums(cumulated):
+    """Sums over all segments, from sums over the tokens before each."""
+    stops = np.repeat(np.arange(1, len(cumulated)), LONGEST)
+    starts = np.maximum(stops - 1 - np.tile(np.arange(LONGEST), len(cumulated) - 1), 0)
+    return cumulated[stops] - cumulated[starts]
+
+
+def encode(sentence):
+    """All segments of a sentence, an array (n, COLUMNS), as the groups take them."""
+    before = np.vstack([np.zeros(COLUMNS), np.cumsum(sentence, axis=0)])
+    features = np.hstack([segment_sums(before), np.tile(np.eye(LONGEST), (len(sentence), 1))])
+    ids = np.tile(np.arange(features.shape[1], dtype=np.int32), len(features))
+    found = Features(np.arange(0, features.size + 1, features.shape[1]), ids, features.ravel())
+    return Tokens(np.array([0, len(features)]), found).everything()
+
+
+def sentences(n, rng):
+    """Segments of label 0 have one or two tokens, those of label 1 three or four."""
+    X, y = [], []
+    for _ in range(n):
+        labels = rng.integers(0, LABELS, rng.integers(2, 6))
+        lengths = 1 + 2 * labels + rng.integers(0, 2, len(labels))
+        tokens = np.repeat(np.eye(COLUMNS)[labels], lengths, axis=0)
+        X.append(encode(tokens + rng.normal(0, 0.6, tokens.shape)))
+        y.append(np.column_stack([np.cumsum(lengths), lengths, labels]))
+    return X, y
+
+
+def segmenter(**options):
+    """An untrained segmenter with three groups of features."""
+    bank = ExplicitBank(["tokens", "noise", "length"], [0, 0, 1, 2, 2, 2, 2], LABELS, averaging=True)
+    return StructuredPredictor(SemiMarkov(), [bank], random_state=0, **options)
+
+
+if __name__ == "__main__":
+    model = segmenter(epochs=10).fit(*sentences(200, np.random.default_rng(0)))
+    print(model.kernel_weights_, "score", model.score(*sentences(200, np.random.default_rng(1))))

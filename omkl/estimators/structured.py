@@ -1,0 +1,276 @@
+"""StructuredPredictor: a structure and groups of one's own, trained as the labeler and the parser are."""
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import omkl.groups
+from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.examples import check_sample_weight, presentations
+from omkl.estimators.runs import fingerprint
+from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
+from omkl.exceptions import InputError, ModelFileError
+from omkl.online import Example, OnlineTrainer, Predictor
+from omkl.persistence import Packer, Unpacker
+
+
+class StructuredPredictor(OnlineEstimator):
+    """A structured predictor for outputs of any kind, whose combination of groups is learned online.
+
+    An input is whatever the groups take, and has a length: potentials are made by ``structure.zeros(len(x))``. An
+    output is whatever the structure decodes to. ``examples/semi_markov.py`` makes a semi-Markov segmenter this way.
+
+    Parameters
+    ----------
+    structure : Structure
+        See :class:`omkl.structures.Structure`, and :class:`omkl.structures.PartStructure`, which needs less.
+    groups : list of GroupBank
+        Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied, and stay as they are.
+    loss, regularizer, C, epochs, method, eta0, schedule, average, radius, shuffle, n_examples, callbacks, verbose, \
+random_state
+        As for :class:`~omkl.SequenceLabeler`.
+
+    Attributes
+    ----------
+    kernel_weights_ : dict of str to float
+        The learned weight of each group, in [0, 1], summing to 1.
+    history_ : list of dict
+        A flat record an epoch, or a call of ``partial_fit``.
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from omkl.groups import ExplicitBank, Features, Tokens
+    >>> from omkl.structures import Multiclass
+    >>> X = [Tokens(np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))).everything()
+    ...      for k in (0, 1, 0, 1)]
+    >>> bank = ExplicitBank(["identity"], groups=[0, 0], n_outputs=2, averaging=True)
+    >>> StructuredPredictor(Multiclass(2), [bank], random_state=0).fit(X, [0, 1, 0, 1]).predict(X)
+    [0, 1, 0, 1]
+    """
+
+    def __init__(
+        self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0,
+        epochs: int = 20, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
+        average: Any = "quadratic", radius: float | str | None = None, shuffle: bool = True,
+        n_examples: float | None = None, callbacks: Any = None, verbose: bool = False, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.structure = structure
+        self.groups = groups
+        self.loss = loss
+        self.regularizer = regularizer
+        self.C = C
+        self.epochs = epochs
+        self.method = method
+        self.eta0 = eta0
+        self.schedule = schedule
+        self.average = average
+        self.radius = radius
+        self.shuffle = shuffle
+        self.n_examples = n_examples
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> "StructuredPredictor":  # fmt: skip
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X : list of inputs, or stream of pairs ``(x, y)``
+        y : list of outputs
+        sample_weight : array of shape (number of inputs,), optional
+            How often each example counts: an integer is that many copies.
+        checkpoint, checkpoint_every, resume, client, shards
+            As for :meth:`omkl.SequenceLabeler.fit`. Of checkpointed runs the data are compared by their number only.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or the data is not as described; the model stays what it was.
+        """
+        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        return self._fit(X, y, sample_weight, {**running, "client": client, "shards": shards})
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "StructuredPredictor":
+        """One round of training for each example, in the given order; a stream is passed over once."""
+        return self._partial_fit(X, y, sample_weight)
+
+    def predict(self, X: Sequence) -> list[Any]:
+        """The best output of each input."""
+        predictor = self.predictor_
+        return [predictor.structure.decode(predictor.potentials(x)) for x in X]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the mean cost of the predictions: 0 where all are right."""
+        total = weights = 0.0
+        for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
+            each = [1.0] * len(block.X) if block.sample_weight is None else block.sample_weight
+            for gold, predicted, weight in zip(block.y, self.predict(block.X), each):
+                total += weight * self.structure.cost(gold, predicted)
+                weights += weight
+        return -total / weights
+
+    #: Nothing is held out.
+    early_stopping = False
+
+    def _codec(self) -> "PlainCodec":
+        return PlainCodec(self.structure, self.groups)
+
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> "PlainExamples":
+        if block.y is None:
+            raise InputError("There are no outputs y: give them, or, in a stream, pairs (x, y).")
+        X, y = list(block.X), list(block.y)
+        if len(X) != len(y):
+            raise InputError(f"X has {len(X)} inputs, but y has {len(y)} outputs: give one for each.")
+        return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        parameters = super()._saved_parameters()
+        return {**parameters, "groups": [_packable(bank) for bank in self.groups]}
+
+    @classmethod
+    def _from_model(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Any:
+        groups = unpacker.unpack(manifest["parameters"]["groups"])
+        return super()._from_model(manifest, arrays, _WithGroups(unpacker, manifest, [_bank(bank) for bank in groups]))
+
+
+class PlainExamples:
+    """Inputs and outputs as they are, as a sequence of Example.
+
+    Parameters
+    ----------
+    X, y : list
+    chosen : int array
+        Those that take part.
+    weights : array, optional
+        A sample weight for each of them; see :func:`~omkl.estimators.examples.presentations`.
+    """
+
+    def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None = None) -> None:
+        self.X = X
+        self.y = y
+        self.given = weights
+        self._chosen, self._weights = presentations(chosen, weights)
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, i: int) -> Example:
+        j = self._chosen[i]
+        return Example(self.X[j], self.y[j], 1.0 if self._weights is None else self._weights[i])
+
+    @property
+    def n_inputs(self) -> int:
+        """How many inputs there are, presented or not."""
+        return len(self.X)
+
+    def only(self, chosen: np.ndarray, weighted: bool = True) -> "PlainExamples":
+        """Some of the inputs, where all take part here."""
+        weights = None if self.given is None or not weighted else self.given[chosen]
+        return PlainExamples(self.X, self.y, chosen, weights)
+
+    def part(self, places: np.ndarray) -> "PlainExamples":
+        """Some of the presentations, by their places, as a sequence of its own."""
+        chosen = self._chosen[places].tolist()
+        part = PlainExamples([self.X[j] for j in chosen], [self.y[j] for j in chosen], np.arange(len(chosen)))
+        part._weights = None if self._weights is None else self._weights[places]
+        return part
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights, the m of the objective's mean."""
+        return float(len(self)) if self._weights is None else float(self._weights.sum())
+
+    def mean(self, function: Callable[[int], float]) -> float:
+        """Weighted mean over the examples of a function of their length."""
+        return float(np.average([function(len(self.X[j])) for j in self._chosen], weights=self._weights))
+
+
+class PlainCodec:
+    """Examples as they are, for banks and a structure of the user's; see :class:`~omkl.online.model.Codec`."""
+
+    def __init__(self, structure: Any, groups: Sequence[Any]) -> None:
+        self.structure = structure
+        self._groups = groups
+
+    def start(self, data: PlainExamples) -> PlainExamples:
+        """Nothing is to be learned before training."""
+        return data
+
+    def encode(self, data: PlainExamples, trainer: OnlineTrainer) -> PlainExamples:
+        """Nothing grows."""
+        return data
+
+    def facts(self, examples: PlainExamples) -> dict[str, Any]:
+        """What a checkpoint notes of the data."""
+        return {"number of examples": len(examples.X), "sample weights": fingerprint([examples.given])}
+
+    @property
+    def order(self) -> list[str]:
+        """Names of the groups in the order in which the user gave them."""
+        return [name for bank in self._groups for name in bank.names]
+
+    def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Any], list[Any]]:
+        """Copies of the user's banks."""
+        for bank in self._groups:
+            if averaging and not getattr(bank, "averaging", True):
+                raise InputError(
+                    f"The group {bank.names[0]!r} keeps no average: make its bank with averaging=True, or train with "
+                    "average=None."
+                )
+        return copy.deepcopy(list(self._groups)), []
+
+    def learned(self) -> dict[str, Any]:
+        """No attributes beside the model's."""
+        return {}
+
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
+        """Features have no names here."""
+        return []
+
+    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Structure and groups are parameters of the estimator."""
+        return {}, {}
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+        """The inverse."""
+
+
+class _WithGroups:
+    """An unpacker that knows the groups already."""
+
+    def __init__(self, unpacker: Unpacker, manifest: dict[str, Any], groups: list) -> None:
+        self._unpacker = unpacker
+        self._packed = manifest["parameters"]["groups"]
+        self._groups = groups
+
+    def unpack(self, value: Any) -> Any:
+        return self._groups if value is self._packed else self._unpacker.unpack(value)
+
+
+def _packable(bank: Any) -> dict[str, Any]:
+    """How an untrained bank like this one is made, as values that a model file can hold."""
+    make = bank.blueprint() if hasattr(bank, "blueprint") else None
+    name = getattr(getattr(make, "func", None), "__name__", None)
+    if not isinstance(make, partial) or name not in omkl.groups.__all__:
+        raise ModelFileError(f"The group {bank.names[0]!r} is a {type(bank).__name__}, which no model file can hold.")
+    values = [str(value) if isinstance(value, np.dtype) else value for value in make.args]
+    return {"bank": name, "args": values, "options": dict(make.keywords)}
+
+
+def _bank(packed: dict[str, Any]) -> Any:
+    if packed["bank"] not in omkl.groups.__all__:
+        raise ModelFileError(f"The model file has groups of the unknown kind {packed['bank']!r}.")
+    return getattr(omkl.groups, packed["bank"])(*packed["args"], **packed["options"])
