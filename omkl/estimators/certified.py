@@ -1,7 +1,6 @@
 """What all batch estimators share: parameters that are checked alike, and a model file."""
 
-from __future__ import annotations
-
+import os
 from importlib.metadata import version
 
 import numpy as np
@@ -11,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from omkl._archive import write_archive
 from omkl._checks import check_number
 from omkl._components import resolve
-from omkl._files import PathLike
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.persistence import Packer
@@ -25,7 +23,7 @@ class CertifiedEstimator(BaseEstimator):
     #: Learned attributes that a model file holds as they are.
     _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
 
-    def _resolve_loss(self):
+    def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
         check_number(self._strength, getattr(self, self._strength), above=0)
         check_number("tol", self.tol, above=0)
@@ -37,7 +35,7 @@ class CertifiedEstimator(BaseEstimator):
             raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
         return loss
 
-    def save(self, path: PathLike) -> None:
+    def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
 
         It holds what prediction needs; ``history_`` is not saved.
