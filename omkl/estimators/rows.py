@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from omkl.estimators.columns import keep_names, names_compared, rows_of_block, rows_of_frame
 from omkl.estimators.examples import check_sample_weight, class_weights
-from omkl.estimators.streaming import TrainingBlock
+from omkl.estimators.streaming import TrainingBlock, as_stream
 from omkl.estimators.token_codec import TokenData
 from omkl.exceptions import InputError
 
@@ -67,8 +67,10 @@ def read_rows(
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
-    """Potentials of each row of X, an array, data frame, list of dicts or block of a stream: (n, K)."""
-    predictor = estimator.predictor_
+    """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
+    predictor, stream = estimator.predictor_, as_stream(X)
+    if stream is not None:
+        return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X, block_names = rows_of_block(X, estimator, reset=False)
     X = rows_of_frame(X, estimator, reset=False)
     if not is_dicts(X):

@@ -34,8 +34,8 @@ class TrainingProgress:
         Blocks of it that are learned.
     block_examples, block_loss : int, float
         Examples of the block at hand that are learned, and the sum of their losses, each before its update.
-    examples, loss : int, float
-        The same for the epoch.
+    examples, loss, weight : int, float, float
+        The same for the epoch, and the sum of the examples' weights.
     seconds : float
         What the epoch had taken before :meth:`start_clock`.
     history : list of dict
@@ -50,6 +50,7 @@ class TrainingProgress:
     block_loss: float = 0.0
     examples: int = 0
     loss: float = 0.0
+    weight: float = 0.0
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     finished: bool = False
@@ -65,12 +66,13 @@ class TrainingProgress:
         """Seconds that the epoch has taken so far."""
         return time.perf_counter() - self._began
 
-    def add(self, n_examples: int, loss: float) -> None:
-        """Count learned examples and the sum of their losses."""
+    def add(self, n_examples: int, loss: float, weight: float) -> None:
+        """Count learned examples, the sum of their weighted losses, and that of their weights."""
         self.block_examples += n_examples
         self.block_loss += loss
         self.examples += n_examples
         self.loss += loss
+        self.weight += weight
 
     def next_block(self) -> None:
         """The block is over."""
@@ -79,6 +81,7 @@ class TrainingProgress:
     def next_epoch(self) -> None:
         """The epoch is over."""
         self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.weight = 0.0
         self.start_clock()
 
     def state(self) -> dict[str, Any]:
@@ -94,7 +97,7 @@ class TrainingProgress:
 def serial_pass(
     trainer: OnlineTrainer, examples: Sequence, orders: Callable, done: int, report: Callable
 ) -> Iterator[Step]:
-    """One ``trainer.update`` after the other.
+    """One round of the trainer after the other.
 
     Parameters
     ----------
@@ -113,8 +116,7 @@ def serial_pass(
         What each round did.
     """
     [order] = orders([len(examples)])
-    for i in order[done:].tolist():
-        yield trainer.update(*examples[i])
+    yield from trainer.learn(examples, order[done:])
 
 
 class ArraySource:
@@ -135,8 +137,9 @@ class ArraySource:
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Tell the trainer how many rounds there will be."""
-        trainer.schedule.plan(rounds_before + epochs * -(-self.n_examples // n_shards))
-        trainer.recompute_every = max(1, self.n_examples)
+        rounds = -(-self.n_examples // trainer.batch_size)
+        trainer.schedule.plan(rounds_before + epochs * -(-rounds // n_shards))
+        trainer.recompute_every = max(1, rounds)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
         """The blocks of an epoch (from 0), from block ``start`` on."""
@@ -208,8 +211,8 @@ class TrainingLoop:
     def run(self, epochs: int) -> list[dict[str, Any]]:
         """Make passes until ``epochs`` epochs are over, or a callback ends training; returns a record of each.
 
-        A record is flat: ``epoch``, ``round``, ``examples``, ``loss`` (mean of the losses, each before its update),
-        ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group, ``seconds``.
+        A record is flat: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean of the losses, each before its
+        update), ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group, ``seconds``.
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before = trainer.round
@@ -254,7 +257,7 @@ class TrainingLoop:
         in_shards = False
         steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
         for step in steps:
-            progress.add(step.n_examples, step.loss)
+            progress.add(step.n_examples, step.loss, step.weight)
             in_shards = step.in_shards
             if in_shards:
                 self._of_shards = step.record
@@ -278,7 +281,7 @@ class TrainingLoop:
         """Make the epoch's record; returns whether a callback ends training."""
         progress = self.progress
         record = flat_record(
-            self.trainer, epoch=progress.epoch, examples=progress.examples, loss=progress.loss / progress.examples,
+            self.trainer, epoch=progress.epoch, examples=progress.examples, loss=progress.loss / progress.weight,
             seconds=progress.elapsed(),
         )  # fmt: skip
         record.update(self._of_shards)

@@ -459,6 +459,14 @@ def test_a_constant_target_is_the_model_only_where_it_is(cancer):
             MKLRegressor(["gaussian"], **settings).fit(X, np.full(len(X), 3.0))
 
 
+def test_weights_on_their_own_scale_are_those_of_citi(cancer):
+    X, y = cancer
+    model = MKLClassifier(KERNELS, loss="hinge", regularizer="elastic-net-weights:eta=0.6", solver="gmkl").fit(X, y)
+    theta = np.array(list(model.unscaled_kernel_weights_.values()))
+    assert_allclose(0.6 * theta.sum() + 0.4 * theta @ theta, 1.0, rtol=1e-6)
+    assert_allclose(theta / theta.sum(), list(model.kernel_weights_.values()))
+
+
 def test_a_model_without_kernels_says_so(cancer):
     X, y = cancer
     with pytest.warns(UserWarning, match="No kernel is in the model at C=1e-06: raise C"):
