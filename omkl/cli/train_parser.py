@@ -42,7 +42,7 @@ def add_parser(kinds):
     parser.add_argument("--projective", action="store_true", help="only projective trees")
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
-    parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="for parameters (default 140)")
+    parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="megabytes for parameters (140)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     add_treebank_options(parser)
     add_stream_option(parser)

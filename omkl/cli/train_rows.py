@@ -67,18 +67,13 @@ def train(estimator_class, arguments):
 
 
 def _fit_whole(estimator, stream, arguments, options):
-    from omkl.estimators.columns import keep_names
-
     whole = stream.read()
-    estimator.fit(whole.X, whole.y, **options)
-    keep_names(estimator, whole.feature_names, reset=True)
+    estimator.fit(whole, whole.y, **options)  # with the names of the columns
     return whole.n_examples
 
 
 def _fit_stream(estimator, stream, arguments, options):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
-    from omkl.estimators.columns import keep_names
-
     n_examples, classes = 0, set()
     learns_classes = isinstance(estimator, estimators.OnlineMKLClassifier)
     for block in stream.blocks():
@@ -87,7 +82,6 @@ def _fit_stream(estimator, stream, arguments, options):
     estimator.set_params(n_examples=n_examples or None)
     declared = {"classes": sorted(classes)} if learns_classes else {}
     estimator.fit(shuffled(stream, arguments), **declared, **options)
-    keep_names(estimator, block.feature_names, reset=True)
     return n_examples
 
 

@@ -37,10 +37,12 @@ WEIGHTINGS = ("size", "uniform")
 
 
 class MixedPass(NamedTuple):
-    """A block that shards have learned: the sum of its losses, its examples, and what the epoch's record needs."""
+    """A block that shards have learned: the sums of its losses, its examples and their weights, and what the epoch's
+    record needs."""
 
     loss: float
     n_examples: int
+    weight: float
     record: dict[str, Any]
 
     @property
@@ -121,7 +123,8 @@ class ParameterMixing:
         self._mix(trainer, changes, np.array(sizes))
         now = time.perf_counter()
         losses = [float(change["loss"]) for change in changes]
-        yield MixedPass(sum(losses), sum(sizes), _record(changes, losses, sizes, now - started, now - passed))
+        weight = sum(float(change["weight"]) for change in changes)
+        yield MixedPass(sum(losses), sum(sizes), weight, _record(changes, losses, sizes, now - started, now - passed))
 
     def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
@@ -206,14 +209,17 @@ def pass_over_shard(
     trainer = make_trainer()
     trainer.load_state(state)
     if alone:
-        trainer.recompute_every = len(order)
+        trainer.recompute_every = -(-len(order) // trainer.batch_size)
     loss = 0.0
-    for count, i in enumerate(order.tolist(), 1):
-        loss += trainer.update(*shard[i]).loss
+    count, before = 0, trainer.presented
+    for step in trainer.learn(shard, order):
+        loss += step.loss
+        count += step.n_examples
         report(count, loss)
     changes = trainer.state() if alone else trainer.changes(state)
     seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    return {**changes, "loss": np.array(loss), "seconds": np.array(seconds)}
+    weight = np.array(trainer.presented - before)
+    return {**changes, "loss": np.array(loss), "weight": weight, "seconds": np.array(seconds)}
 
 
 def _record(

@@ -16,6 +16,7 @@ from omkl.data import Stream
 from omkl.estimators.runs import Run
 from omkl.estimators.streaming import StreamSource, TrainingBlock, as_stream, one_block, refuse_for_stream
 from omkl.exceptions import InputError
+from omkl.groups import KernelBank
 from omkl.losses import StructuredLoss
 from omkl.online import (
     ArraySource,
@@ -210,6 +211,25 @@ class OnlineEstimator(BaseEstimator):
         """Weight of each regularized group by name, in [0, 1], summing to one: how MKL combines them."""
         check_is_fitted(self)
         return self.model_.kernel_weights()
+
+    @property
+    def dual_coef_(self) -> dict[str, np.ndarray]:
+        """Dual coefficients of the averaged model, for each kernel that is held as an expansion over support vectors.
+
+        ``dual_coef_[name]`` is (S, K), a row for each of ``support_vectors_[name]`` and a column for each label (one
+        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
+        """
+        return {name: A for bank in self._expansions() for name, A in zip(bank.names, bank.averaged_coefficients())}
+
+    @property
+    def support_vectors_(self) -> dict[str, np.ndarray]:
+        """Support vectors of each such kernel, (S, d), as the kernel reads them."""
+        return {name: bank.supports[view] for bank in self._expansions() if bank.supports
+                for name, view in zip(bank.names, bank.views)}  # fmt: skip
+
+    def _expansions(self) -> list[KernelBank]:
+        check_is_fitted(self)
+        return [bank for bank in self.model_.trainer.banks if isinstance(bank, KernelBank)]
 
     def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
         """The explicit features of the largest weights in the averaged model.

@@ -55,7 +55,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self.approximate = approximate
         self.verbose = verbose
 
-    _plain_attributes = (*CertifiedEstimator._plain_attributes, "kernel_weights_", "kernel_representations_")
+    _plain_attributes = (
+        *CertifiedEstimator._plain_attributes,
+        "kernel_weights_",
+        "unscaled_kernel_weights_",
+        "kernel_representations_",
+    )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -126,8 +131,10 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
                 problem = Problem(kernels, target, loss, regularizer, float(self.C), bool(self.fit_intercept), own)
                 results.append(solve(problem, None))
                 if dtype == np.float32 and source.rounds:
-                    error = max(rounding_of_storage(problem, solution) for solution in solutions_of(results[-1]))
-                    if error > ROUNDING_SHARE * self.tol:
+                    found = solutions_of(results[-1])
+                    error = max((rounding_of_storage(problem, solution) for solution in found), default=0.0)
+                    failed = automatic and not all(solution.certificate.proves(self.tol) for solution in found)
+                    if failed or error > ROUNDING_SHARE * self.tol:
                         break
             else:
                 return results
@@ -154,8 +161,11 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             {"problem": p, **record} if several else record
             for p, solution in enumerate(solutions) for record in solution.history
         ]  # fmt: skip
-        weights = np.mean([regularizer.normalized_kernel_weights(s.certificate.norms) for s in solutions], axis=0)
+        norms = [solution.certificate.norms for solution in solutions]
+        weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
         self.kernel_weights_ = dict(zip(source.names, weights.tolist()))
+        unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
+        self.unscaled_kernel_weights_ = dict(zip(source.names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
@@ -220,9 +230,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         number = isinstance(C, (int, np.integer)) and C >= 1
 
         def solved(problem: Problem, start: Any) -> list:
-            first = smallest_c(problem) if number else None
-            grid = np.geomspace(first, 1e3 * first, C) if number and len(targets) == 1 else C
-            return list(regularization_path(solver, problem, grid, self.tol, self.max_iter))
+            return list(regularization_path(solver, problem, C, self.tol, self.max_iter))
 
         if number and len(targets) > 1:
             firsts = self._in_precision(source, targets, weights, client, lambda p, _: smallest_c(p), lambda _: [])

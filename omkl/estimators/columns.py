@@ -1,10 +1,13 @@
 """Names of columns and data frames where estimators take inputs: kept at the first fit, compared ever after."""
 
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from omkl.data import Block
 from omkl.data.frames import align_columns, column_names, is_frame, read_frame
 
 
@@ -26,6 +29,26 @@ def rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
         align_columns(X, names, getattr(estimator, "feature_names_in_", None), "The data frame")
     keep_names(estimator, names, reset)
     return rows
+
+
+def rows_of_block(X: Any, estimator: Any, reset: bool) -> tuple[Any, Sequence[str] | None]:
+    """Rows, and what their columns are called where they are a block of a stream that knows it.
+
+    Unless a model starts (``reset``), such columns are brought into the order in which the model knows them.
+    """
+    if not isinstance(X, Block):
+        return X, None
+    known = None if reset else getattr(estimator, "feature_names_in_", None)
+    return X.aligned(known, "A block of the stream").X, X.feature_names
+
+
+@contextmanager
+def names_compared(names: Sequence[str] | None) -> Iterator[None]:
+    """No warning that columns have no names, where they had some, and these were compared."""
+    with warnings.catch_warnings():
+        if names is not None:
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield
 
 
 def keep_names(estimator: Any, names: Sequence[str] | None, reset: bool) -> None:

@@ -62,6 +62,9 @@ class MKLClassifier(BatchClassifier, BatchMKL):
     classes_ : array of shape (K,)
     kernel_weights_ : dict of str to float
         Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); the mean over binary problems.
+    unscaled_kernel_weights_ : dict of str to float
+        The same on the scale of the regularizer: for "gmkl" the weights :math:`\theta` of Citi (2015), which fulfil
+        :math:`\eta \|\theta\|_1 + (1 - \eta) \|\theta\|_2^2 = 1`.
     kernel_representations_ : dict of str to str
         How each kernel was held: "dense" (a Gram matrix), "factor of rank 300" (a feature map of few dimensions), or
         "computed in every pass".
@@ -147,7 +150,7 @@ list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list, np.ndarray | None]:
         """The binary problems, as samples (None for all) and targets -1 and +1; and weights times those of classes."""
         codes = self._learn_classes(y)
-        weights = self._times_class_weights(codes, weights)
+        weights = np.asarray(self._times_class_weights(codes, weights))
         if self.multiclass == "ovr" or len(self.classes_) == 2:
             return [(None, targets) for targets in self._one_vs_rest(codes)], weights
         pairs = []

@@ -72,6 +72,8 @@ class DependencyParser(OnlineEstimator):
         Hold out a fraction of the sentences, and stop when their attachment score has not improved for so many epochs.
     n_examples : int, optional
         The m of the objective; the number of sentences by default, for ``partial_fit`` of those met so far.
+    batch_size, l2
+        As for :class:`~omkl.SequenceLabeler`.
     callbacks : list of callable, optional
         As for :class:`~omkl.SequenceLabeler`.
     verbose : bool
@@ -108,7 +110,8 @@ class DependencyParser(OnlineEstimator):
         average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
         memory: float = 140.0, exact: bool = False, dtype: Any = "float32", radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5, n_examples: float | None = None, callbacks: Any = None, verbose: bool = False,
+        n_iter_no_change: int = 5, n_examples: float | None = None,
+        batch_size: int = 1, l2: float = 0.0, callbacks: Any = None, verbose: bool = False,
         random_state: Any = None,
     ) -> None:  # fmt: skip
         self.templates = templates
@@ -132,6 +135,8 @@ class DependencyParser(OnlineEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_examples = n_examples
+        self.batch_size = batch_size
+        self.l2 = l2
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state

@@ -85,7 +85,8 @@ cache_size, dtype, callbacks, verbose
         method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         fit_intercept: bool = True, radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5, n_examples: float | None = None, budget: int | None = None,
+        n_iter_no_change: int = 5, n_examples: float | None = None,
+        batch_size: int = 1, l2: float = 0.0, budget: int | None = None,
         budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto", callbacks: Any = None,
         verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
@@ -105,6 +106,8 @@ cache_size, dtype, callbacks, verbose
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_examples = n_examples
+        self.batch_size = batch_size
+        self.l2 = l2
         self.budget = budget
         self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size

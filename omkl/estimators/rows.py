@@ -9,10 +9,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from omkl.estimators.columns import rows_of_frame
+from omkl.estimators.columns import keep_names, names_compared, rows_of_block, rows_of_frame
 from omkl.estimators.examples import check_sample_weight, class_weights
 from omkl.estimators.labels import is_missing
-from omkl.estimators.streaming import TrainingBlock
+from omkl.estimators.streaming import TrainingBlock, as_stream
 from omkl.estimators.token_codec import TokenData
 from omkl.exceptions import InputError
 
@@ -37,7 +37,8 @@ def read_rows(
         an order that does not depend on that of the rows, if they are to be shuffled.
     class_weight : None, "balanced" or dict
     """
-    X, y = rows_of_frame(block.X, estimator, first), block.y
+    X, block_names = rows_of_block(block.X, estimator, first)
+    X, y = rows_of_frame(X, estimator, first), block.y
     if y is None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: there are no labels y. "
@@ -49,7 +50,10 @@ def read_rows(
     else:
         numeric = isinstance(estimator, RegressorMixin)
         checks = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "y_numeric": numeric}
-        X, y = validate_data(estimator, X, y, reset=first, **checks)
+        with names_compared(block_names):
+            X, y = validate_data(estimator, X, y, reset=first, **checks)
+    if block_names is not None:
+        keep_names(estimator, block_names, first)
     y, names = check_targets(y), getattr(estimator, "feature_names_in_", None)
     weights = check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
@@ -78,11 +82,15 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
-    """Potentials of each row of X, (n, K)."""
-    predictor = estimator.predictor_
+    """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
+    predictor, stream = estimator.predictor_, as_stream(X)
+    if stream is not None:
+        return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
+    X, block_names = rows_of_block(X, estimator, reset=False)
     X = rows_of_frame(X, estimator, reset=False)
     if not is_dicts(X):
-        X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
+        with names_compared(block_names):
+            X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
     encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
     return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
 

@@ -76,6 +76,12 @@ class SequenceLabeler(OnlineEstimator):
     n_examples : float, optional
         The m in ``C = 1 / (lambda m)``. By default the (weighted) number of training sequences; in ``partial_fit``,
         the number of sequences seen so far.
+    batch_size : int > 0
+        Examples whose gradients make one step together, at the same parameters, with one proximal step after it.
+    l2 : float >= 0
+        Makes every loss strongly convex: ``l2 / 2`` times the squared norm of all parameters is added to it, and is a
+        part of the gradient step, not of the proximal one. ``eta0="auto"`` then means the rates ``1 / (l2 t)``;
+        ``method="fobos"`` only.
     budget : int > 0, optional
         The largest number of support vectors that kernels held as dual expansions may have, all together: memory and
         the time of a round are then bounded, on streams as in ``fit``. None sets no bound. Kernels with few features,
@@ -131,6 +137,7 @@ class SequenceLabeler(OnlineEstimator):
         class_weight: Any = None, transitions: str | None = "free", transitions_by_position: bool = False,
         cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
+        batch_size: int = 1, l2: float = 0.0,
         budget: int | None = None, budget_maintenance: str = "projection", cache_size: float = 4000,
         dtype: Any = "auto", callbacks: Any = None, verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
@@ -153,6 +160,8 @@ class SequenceLabeler(OnlineEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_examples = n_examples
+        self.batch_size = batch_size
+        self.l2 = l2
         self.budget = budget
         self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size

@@ -18,11 +18,17 @@ MIX_EVERY = 10_000
 
 
 class TrainingBlock(NamedTuple):
-    """Data as the user gives them."""
+    """Data as the user gives them; X is a whole block of a stream where its columns have names."""
 
     X: Any
     y: Any = None
     sample_weight: Any = None
+
+    @classmethod
+    def of(cls, block: tuple) -> "TrainingBlock":
+        """What a block of a stream holds."""
+        named = getattr(block, "feature_names", None) is not None
+        return cls(block if named else block[0], *block[1:])
 
 
 def as_stream(X: Any, y: Any = None) -> Stream | None:
@@ -47,7 +53,7 @@ def blocks_to_score(X: Any, y: Any, sample_weight: Any, stream: Stream | None) -
         return
     refuse_for_stream(sample_weight=sample_weight)
     for block in stream.blocks():
-        yield TrainingBlock(*block)
+        yield TrainingBlock.of(block)
 
 
 def refuse_for_stream(**arguments: Any) -> None:
@@ -141,7 +147,7 @@ class StreamSource:
 
     def _data(self, block: Any) -> Any:
         first, self._first = self._first, False
-        return self._read(TrainingBlock(*block), first)
+        return self._read(TrainingBlock.of(block), first)
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """The given order, for each of the parts that a block is cut into."""

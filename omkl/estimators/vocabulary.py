@@ -3,11 +3,16 @@
 A token is a dict. A string gives the feature ``key=value``; a number gives the feature ``key`` with that value; True
 is 1 and False is 0; a list or set of strings gives one feature each; a dict gives ``key:subkey`` with its number;
 None is nothing. Each key is a group.
+
+The numbers of a key are divided by their size, a power of two that is learned where the key is first met: incomes and
+ages then count alike, in whatever units they are.
 """
 
 from array import array
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 
@@ -39,16 +44,19 @@ class Vocabulary:
         For each key, the id of each of its values (:data:`NUMBER` for numbers).
     groups : array of int
         For each feature, by id, the index of its key.
+    units : dict of str to float
+        What the numbers of a key are divided by, for keys with numbers.
     """
 
-    def __init__(self, first_id=0):
-        self.keys = []
-        self.ids = {}
+    def __init__(self, first_id: int = 0):
+        self.keys: list[str] = []
+        self.ids: dict[str, dict[str | None, int]] = {}
         self.groups = array("i")
+        self.units: dict[str, float] = {}
         self.first_id = first_id
         self._ids_given = 0
 
-    def encode(self, tokens, grow):
+    def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
         chunks = []
         for low in range(0, len(tokens), CHUNK):
@@ -58,7 +66,7 @@ class Vocabulary:
                 known = self.ids[key] if key in self.ids else self._add_key(key)
                 before = len(known)
                 try:
-                    parts += _encode_column(key, column, known, grow)
+                    parts += _encode_column(key, column, known, grow, self.units)
                 finally:
                     self.groups.extend([self.keys.index(key)] * (len(known) - before))
             chunks.append(_to_rows(parts, len(chunk)))
@@ -76,7 +84,7 @@ class Vocabulary:
         self._ids_given += 1
         return self.first_id + self._ids_given - 1
 
-    def names(self):
+    def names(self) -> list[tuple[str, str | None]]:
         """``(key, value)`` of every feature, by id; a number's value is None."""
         names = [None] * len(self.groups)
         for key, ids in self.ids.items():
@@ -84,7 +92,7 @@ class Vocabulary:
                 names[i - self.first_id] = (key, value)
         return names
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """Keys, and every value as UTF-8 in the order of ids, as arrays."""
         names = self.names()
         encoded = [b"" if value is NUMBER else value.encode("utf-8", "surrogatepass") for _, value in names]
@@ -93,10 +101,11 @@ class Vocabulary:
             "lengths": np.array([len(text) for text in encoded], dtype=np.int32),
             "is_number": np.array([value is NUMBER for _, value in names], dtype=bool),
             "groups": np.array(self.groups, dtype=np.int32),
+            "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
         }
 
     @classmethod
-    def from_state(cls, keys, first_id, state):
+    def from_state(cls, keys: Sequence[str], first_id: int, state: dict[str, np.ndarray]) -> "Vocabulary":
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
         vocabulary.keys = list(keys)
@@ -105,6 +114,7 @@ class Vocabulary:
         ends = np.cumsum(state["lengths"], dtype=np.int64).tolist()
         starts = [0, *ends[:-1]]
         vocabulary.groups.extend(state["groups"].tolist())
+        vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}
         for number, key, low, high in zip(state["is_number"].tolist(), vocabulary.groups, starts, ends):
             value = NUMBER if number else text[low:high].decode("utf-8", "surrogatepass")
             vocabulary.ids[keys[key]][value] = vocabulary._next_id()
@@ -127,13 +137,13 @@ def _columns(tokens, wanted):
     return [(key, column) for key, column in columns.items() if wanted is None or key in wanted]
 
 
-def _encode_column(key, column, known, grow):
+def _encode_column(key, column, known, grow, units):
     """Parts ``(tokens, ids, values)`` of one key; ``tokens`` None means all, ``values`` None means ones."""
     kinds = set(map(type, column))
     if kinds == {str}:
         return [(None, _look_up(column, known, grow), None)]
     if kinds <= set(NUMBERS):
-        values = _finite(key, np.array(column, dtype=np.float64))
+        values = _in_units(key, _finite(key, np.array(column, dtype=np.float64)), grow, units)
         return [(None, np.repeat(_look_up([NUMBER], known, grow), len(column)), values)]
     where, names, values = [], [], []
     for i, value in enumerate(column):
@@ -143,7 +153,19 @@ def _encode_column(key, column, known, grow):
             values.append(amount)
     # checked before anything is looked up, which may add to the vocabulary
     values = _finite(key, np.array(values, dtype=np.float64))
+    numbers = [k for k, name in enumerate(names) if name is NUMBER]
+    values[numbers] = _in_units(key, values[numbers], grow, units)
     return [(np.array(where, dtype=np.int64), _look_up(names, known, grow), values)]
+
+
+def _in_units(key, numbers, grow, units):
+    """Numbers of a key in its unit, which the first that are not all 0 decide: their root mean square, as a power of
+    two, so that no digit changes."""
+    if grow and key not in units and numbers.any():
+        sizes = np.abs(numbers[numbers != 0.0])
+        root = np.log2(sizes.max()) + 0.5 * np.log2(np.mean(np.square(sizes / sizes.max())))
+        units[key] = float(2.0 ** np.clip(np.round(root), -1000, 1000))
+    return numbers / units.get(key, 1.0)
 
 
 def _look_up(names, known, grow):

@@ -9,7 +9,7 @@ from omkl.groups.dense import InterceptBank, TransitionBank
 from omkl.groups.explicit import ExplicitBank
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import GroupState
-from omkl.groups.kernel import KernelExpansion
+from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.projection import ProjectionExpansion
 from omkl.groups.template_bank import ArcTemplateBank
 from omkl.groups.templates import Template, TemplateSet, distance_name
@@ -29,6 +29,7 @@ __all__ = [
     "Growable",
     "HasCoordinates",
     "InterceptBank",
+    "KernelBank",
     "KernelExpansion",
     "Mixable",
     "ProjectionExpansion",

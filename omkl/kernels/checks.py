@@ -92,27 +92,27 @@ def _semidefinite(gram, scale):
     return dpotrf(shifted, lower=1, overwrite_a=1)[1] == 0
 
 
-def packed_bytes(n_kernels, n_samples, dtype):
+def packed_bytes(n_kernels: int, n_samples: int, dtype: Any) -> int:
     """Bytes of packed kernels."""
     return n_kernels * n_samples * (n_samples + 1) // 2 * np.dtype(dtype).itemsize
 
 
-def packed_bytes_fit(n_kernels, n_samples, dtype):
+def packed_bytes_fit(n_kernels: int, n_samples: int, dtype: Any) -> bool:
     """Whether packed kernels fit into the memory that is free."""
     return packed_bytes(n_kernels, n_samples, dtype) <= _free_bytes()
 
 
-def affordable_rank(n_kernels, n_samples, dtype):
+def affordable_rank(n_kernels: int, n_samples: int, dtype: Any) -> int:
     """The rank of factors of so many kernels that take half of the memory that is free."""
     return int(min(_free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples))
 
 
-def require_memory(n_kernels, n_samples, dtype):
+def require_memory(n_kernels: int, n_samples: int, dtype: Any) -> None:
     """Raise an InputError where packed kernels would not fit into the memory that is free."""
     require_bytes(packed_bytes(n_kernels, n_samples, dtype), f"{n_kernels} packed kernels of {n_samples} samples")
 
 
-def require_bytes(needed, what):
+def require_bytes(needed: float, what: str) -> None:
     """Raise an InputError where kernels of so many bytes would not fit into the memory that is free."""
     free = _free_bytes()
     if needed > free:

@@ -72,22 +72,6 @@ class PointwiseLoss(Component):
         slope = self.gradient(y, z)
         return float(self.value(y, z)[0]), structure.as_potentials(slope) if slope[0] != 0.0 else None
 
-    def balanced(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""A point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
-
-        Clip to the domain; then scale down the side (of positive or of negative values) that weighs more. Unlike
-        subtracting the mean, as Suzuki and Tomioka (2011) do, that cannot leave the domain.
-        """
-        low, high = self.domain(y)
-        rho = np.clip(rho, low, high)
-        positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
-        lesser = min(positive, negative)
-        return np.where(rho > 0, rho * _ratio(lesser, positive), rho * _ratio(lesser, negative))
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else 0.0
-
 
 class Logistic(PointwiseLoss):
     r""":math:`\log(1 + e^{-yz})`.
@@ -232,9 +216,6 @@ class Squared(PointwiseLoss):
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -np.inf), np.full(len(y), np.inf)
-
-    def balanced(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return rho - rho.mean()
 
 
 class EpsilonInsensitive(PointwiseLoss):

@@ -24,8 +24,8 @@ class TrainingProgress:
         Blocks of it that are learned.
     block_examples, block_loss : int, float
         Examples of the block at hand that are learned, and the sum of their losses, each before its update.
-    examples, loss : int, float
-        The same for the epoch.
+    examples, loss, weight : int, float, float
+        The same for the epoch, and the sum of the examples' weights.
     seconds : float
         What the epoch had taken before :meth:`start_clock`.
     history : list of dict
@@ -40,6 +40,7 @@ class TrainingProgress:
     block_loss: float = 0.0
     examples: int = 0
     loss: float = 0.0
+    weight: float = 0.0
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     finished: bool = False
@@ -55,12 +56,13 @@ class TrainingProgress:
         """Seconds that the epoch has taken so far."""
         return time.perf_counter() - self._began
 
-    def add(self, n_examples: int, loss: float) -> None:
-        """Count learned examples and the sum of their losses."""
+    def add(self, n_examples: int, loss: float, weight: float) -> None:
+        """Count learned examples, the sum of their weighted losses, and that of their weights."""
         self.block_examples += n_examples
         self.block_loss += loss
         self.examples += n_examples
         self.loss += loss
+        self.weight += weight
 
     def next_block(self) -> None:
         """The block is over."""
@@ -69,6 +71,7 @@ class TrainingProgress:
     def next_epoch(self) -> None:
         """The epoch is over."""
         self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.weight = 0.0
         self.start_clock()
 
     def state(self) -> dict[str, Any]:

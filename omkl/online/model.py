@@ -13,7 +13,7 @@ from omkl.exceptions import InputError
 from omkl.losses import CRF
 from omkl.online.averaging import Average
 from omkl.online.predictor import Predictor
-from omkl.online.schedules import Schedule
+from omkl.online.schedules import InverseTime, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, GrowingHorizon, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
@@ -63,6 +63,8 @@ class OnlineSettings:
     epochs: int = 1
     radius: float | str | None = None
     n_examples: float | None = None
+    batch_size: int = 1
+    l2: float = 0.0
 
     @classmethod
     def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
@@ -83,6 +85,10 @@ class OnlineSettings:
         """
         check_number("C", estimator.C, above=0)
         check_number("epochs", estimator.epochs, above=0, integer=True)
+        check_number("batch_size", estimator.batch_size, above=0, integer=True)
+        if estimator.l2 != 0:
+            check_number("l2", estimator.l2, above=0)
+            automatic = InverseTime(1.0 / estimator.l2)
         if estimator.n_examples is not None:
             check_number("n_examples", estimator.n_examples, above=0)
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
@@ -94,7 +100,7 @@ class OnlineSettings:
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
             method=estimator.method, C=estimator.C, epochs=estimator.epochs, radius=radius,
-            n_examples=estimator.n_examples,
+            n_examples=estimator.n_examples, batch_size=int(estimator.batch_size), l2=float(estimator.l2),
         )  # fmt: skip
 
     @property
@@ -112,7 +118,7 @@ class OnlineSettings:
         return OnlineTrainer(
             banks, codec.structure, self.loss, self.regularizer, strength=GrowingHorizon(self.C),
             schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
-            order=codec.order,
+            batch_size=self.batch_size, l2=self.l2, order=codec.order,
         )  # fmt: skip
 
 
@@ -158,9 +164,9 @@ class OnlineModel:
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
         trainer.strength = GrowingHorizon(settings.C * n_shards) if m is None else 1.0 / (settings.C * m)
-        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
+        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m / trainer.batch_size))
         if m is not None:
-            trainer.schedule.plan(settings.epochs * m / n_shards)
+            trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
 
     def set_objective(self, training: Any, loss_at_zero: Callable[[], float]) -> None:
         """Set strength and radius for training examples that are all at hand, and know their ``total_weight``.

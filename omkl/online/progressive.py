@@ -49,10 +49,11 @@ class ProgressiveValidation:
 
     def on_round(self, trainer: Any, step: Any) -> None:
         """Take in one round."""
-        predicted = trainer.structure.decode(step.potentials)
-        self._cost += trainer.structure.cost(step.gold, predicted)
-        self._size += np.size(step.gold)
-        self._take_in(trainer, 1, step.loss)
+        batch = isinstance(step.potentials, list)
+        for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
+            self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
+            self._size += np.size(gold)
+        self._take_in(trainer, step.n_examples, step.loss)
 
     def on_block(self, trainer: Any, block: Any) -> None:
         """Take in examples that were learned elsewhere: only the sum of their losses is known."""

@@ -209,7 +209,11 @@ class DistanceOverGradients(Schedule):
         return self._square_gradients > 0.0
 
     def observe(self, loss: float, square_gradient: float) -> float | None:
-        """Take in the gradient of a round; returns the rate of the very first step, and None later."""
+        """Take in the gradient of a round; returns the rate of the very first step, and None later.
+
+        Squares below zero, which functions that are not positive semidefinite can have, count as zero, as in norms.
+        """
+        square_gradient = max(square_gradient, 0.0)
         first = not self.started and square_gradient > 0.0
         self._square_gradients += square_gradient
         if not first:

@@ -1,7 +1,7 @@
 """Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,15 +27,10 @@ class Step(NamedTuple):
     potentials: object = None
     gold: object = None
 
-    @property
-    def n_examples(self) -> int:
-        """How many examples it has learned."""
-        return 1
-
-    @property
-    def in_shards(self) -> bool:
-        """Whether callbacks were not told of each of them."""
-        return False
+    #: How many examples it has learned, the sum of their weights, and whether shards have learned them elsewhere.
+    n_examples: int = 1
+    weight: float = 1.0
+    in_shards: bool = False
 
 
 class Example(NamedTuple):
@@ -157,7 +152,7 @@ class OnlineTrainer:
         proximal steps; one of weight 0 changes nothing.
         """
         if weight == 0.0:
-            return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y)
+            return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y, weight=0.0)
         rate, decay = self._open_round(weight)
         self.method.begin(self.group_state, rate, weight, decay)
         potentials = self._potentials(x)  # line 4
@@ -170,7 +165,7 @@ class OnlineTrainer:
             if self.schedule.adaptive:
                 rate = self._adapt(rate, weight * loss, square_gradient)
         norms = self._close_round(rate, weight, x, gradient)
-        return Step(weight * loss, norms, rate, square_gradient, potentials, y)
+        return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def update_batch(self, examples: Iterable[Example]) -> Step:
         r"""One round on several examples: one step along all their gradients at the same parameters.
@@ -179,23 +174,33 @@ class OnlineTrainer:
         proximal steps take the share :math:`\frac1b \sum_i w_i`, so that fewer examples, the last ones of an epoch,
         move the model by as much less. What is returned has lists as ``potentials`` and ``gold``, and a sum of losses.
         """
-        examples = [Example(*example) for example in examples if example[2] != 0.0]
-        if not examples:
-            return Step(0.0, self.norms, 0.0, 0.0, [], [])
+        examples = [Example(*example) for example in examples]
+        if not any(example.weight for example in examples):
+            return Step(0.0, self.norms, 0.0, 0.0, [], [], len(examples), 0.0)
         weight = sum(example.weight for example in examples)
         rate, decay = self._open_round(weight)
         self.method.begin(self.group_state, rate, 1.0, decay)
         potentials = [self._potentials(x) for x, _, _ in examples]
         losses = [self._loss(own, y) for own, (_, y, _) in zip(potentials, examples)]  # all before the first step
         total = sum(w * loss for (_, _, w), (loss, _) in zip(examples, losses))
-        moving = [(x, gradient, w) for (x, _, w), (_, gradient) in zip(examples, losses) if gradient is not None]
+        moving = [(x, gradient, w) for (x, _, w), (_, gradient) in zip(examples, losses) if gradient is not None and w]
         square_gradient = 0.0
         if moving:
             square_gradient = self._step_together(moving, rate)
             if self.schedule.adaptive:
                 rate = self._adapt(rate, total, square_gradient)
         norms = self._close_round(rate, weight)
-        return Step(total, norms, rate, square_gradient, potentials, [y for _, y, _ in examples])
+        gold = [y for _, y, _ in examples]
+        return Step(total, norms, rate, square_gradient, potentials, gold, len(examples), weight)
+
+    def learn(self, examples: Sequence[Example], order: np.ndarray) -> Iterator[Step]:
+        """Rounds on examples in an order, each on as many as the trainer's ``batch_size``; yields what they did."""
+        if self.batch_size == 1:
+            for i in order.tolist():
+                yield self.update(*examples[i])
+        else:
+            for low in range(0, len(order), self.batch_size):
+                yield self.update_batch([examples[i] for i in order[low : low + self.batch_size].tolist()])
 
     def _step_together(self, moving, rate):
         """Step along several gradients; returns the squared norm of their weighted sum if the schedule asks for it."""

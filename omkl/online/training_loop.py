@@ -23,7 +23,7 @@ class LearnedBlock(NamedTuple):
 def serial_pass(
     trainer: OnlineTrainer, examples: Sequence, orders: Callable, done: int, report: Callable
 ) -> Iterator[Step]:
-    """One ``trainer.update`` after the other.
+    """One round of the trainer after the other.
 
     Parameters
     ----------
@@ -42,8 +42,7 @@ def serial_pass(
         What each round did.
     """
     [order] = orders([len(examples)])
-    for i in order[done:].tolist():
-        yield trainer.update(*examples[i])
+    yield from trainer.learn(examples, order[done:])
 
 
 class ArraySource:
@@ -64,8 +63,9 @@ class ArraySource:
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Tell the trainer how many rounds there will be."""
-        trainer.schedule.plan(rounds_before + epochs * -(-self.n_examples // n_shards))
-        trainer.recompute_every = max(1, self.n_examples)
+        rounds = -(-self.n_examples // trainer.batch_size)
+        trainer.schedule.plan(rounds_before + epochs * -(-rounds // n_shards))
+        trainer.recompute_every = max(1, rounds)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
         """The blocks of an epoch (from 0), from block ``start`` on."""
@@ -137,8 +137,8 @@ class TrainingLoop:
     def run(self, epochs: int) -> list[dict[str, Any]]:
         """Make passes until ``epochs`` epochs are over, or a callback ends training; returns a record of each.
 
-        A record is flat: ``epoch``, ``round``, ``examples``, ``loss`` (mean of the losses, each before its update),
-        ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group, ``seconds``.
+        A record is flat: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean of the losses, each before its
+        update), ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group, ``seconds``.
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before = trainer.round
@@ -183,7 +183,7 @@ class TrainingLoop:
         in_shards = False
         steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
         for step in steps:
-            progress.add(step.n_examples, step.loss)
+            progress.add(step.n_examples, step.loss, step.weight)
             in_shards = step.in_shards
             if in_shards:
                 self._of_shards = step.record
@@ -207,7 +207,7 @@ class TrainingLoop:
         """Make the epoch's record; returns whether a callback ends training."""
         progress = self.progress
         record = flat_record(
-            self.trainer, epoch=progress.epoch, examples=progress.examples, loss=progress.loss / progress.examples,
+            self.trainer, epoch=progress.epoch, examples=progress.examples, loss=progress.loss / progress.weight,
             seconds=progress.elapsed(),
         )  # fmt: skip
         record.update(self._of_shards)

@@ -65,6 +65,9 @@ class Regularizer(Component):
         Whether :meth:`prox` is the proximity operator, and not a sequence of such steps.
     elastic : tuple of two floats, or None
         ``(l, c)`` if :math:`\psi(b) = \sum_k l b_k + c b_k^2 / 2`.
+    weight_set : {"simplex", "elastic-net", "lp-ball", "point"} or None
+        The set of kernel weights d with :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k`; "point" is :math:`d = 1`.
+        None where there is no such set, or none that methods on kernel weights know.
     rank : int
         Place in a sum whose proximal steps are taken in turn: smaller ranks first.
     """
@@ -79,6 +82,7 @@ class Regularizer(Component):
     least_at_one_group: bool = False
     exact: bool = True
     elastic: tuple[float, float] | None = None
+    weight_set: str | None = None
     rank: int = 2
 
     def value(self, norms: ArrayLike) -> float:
@@ -102,8 +106,11 @@ class Regularizer(Component):
         By default, for sums over groups, the root of :math:`x + t \psi_k'(x) = b_k` in :math:`[0, b_k]`.
         """
         norms = as_vector(norms)
+        if step == 0.0:
+            return norms.copy()
         magnitudes = np.abs(norms)
-        return np.copysign(increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms)
+        with np.errstate(over="ignore"):
+            return np.copysign(increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         r""":math:`\psi^*(y) = \sup_b\ y^\top b - \psi(b)` (``inf`` outside the domain)."""
@@ -154,7 +161,7 @@ class Regularizer(Component):
         """
         norms = np.abs(as_vector(norms))
         slopes = self.slopes(norms)
-        at_zero = np.where(slopes > 0, np.inf, self.curvatures(norms) if self.separable else 0.0)
+        at_zero = np.where(slopes > 0, np.inf, self.curvatures(np.zeros_like(norms)) if self.separable else 0.0)
         with np.errstate(over="ignore"):
             return np.divide(slopes, norms, out=at_zero, where=norms > 0)
 

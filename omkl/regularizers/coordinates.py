@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
-from omkl.regularizers.base import Regularizer, as_vector
+from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
 
 
@@ -97,13 +97,15 @@ class _UnionOfGroups(Regularizer):
         return norm * self._summed(self._ordered_weights, n_groups)
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
-        return self.reciprocal_weights(norms) * np.abs(norms)
+        union_norms, n_groups = self._union_norms(norms), len(as_vector(norms))
+        inside = self._summed(ratio_or_zero(self._ordered_weights, union_norms), n_groups)
+        return inside * np.abs(norms) + self._summed(np.where(union_norms > 0, 0.0, self._ordered_weights), n_groups)
 
     def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
         union_norms = self._union_norms(norms)
-        penalized = self._ordered_weights > 0
-        at_zero = np.where(penalized, np.inf, 0.0)
-        ratios = np.divide(self._ordered_weights, union_norms, out=at_zero, where=union_norms > 0)
+        at_zero = np.where(self._ordered_weights > 0, np.inf, 0.0)
+        with np.errstate(over="ignore"):
+            ratios = np.divide(self._ordered_weights, union_norms, out=at_zero, where=union_norms > 0)
         return self._summed(ratios, len(as_vector(norms)))
 
     def conjugate(self, dual_norms: ArrayLike) -> float:

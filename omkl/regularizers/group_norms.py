@@ -112,6 +112,7 @@ class Ridge(LinearQuadratic):
     r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
 
     aliases = {"l2": {}, "ridge": {}, "uniform": {}}
+    weight_set = "point"
     rank = 3
 
     def __init__(self) -> None:
@@ -129,6 +130,7 @@ class SquaredL21(Regularizer):
     """
 
     aliases = {"mkl": {}, "squared-l21": {}}
+    weight_set = "simplex"
     is_sparse = True
     differentiable_prox = True
     least_at_one_group = True
@@ -273,13 +275,16 @@ class LqNorm(Regularizer):
         return np.divide(root, root + (self.q - 1.0) * (norms - root), out=at_zero, where=norms > 0)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
-        return float((np.abs(dual_norms) ** self._r).sum()) / self._r
+        with np.errstate(over="ignore"):
+            return float((np.abs(dual_norms) ** self._r).sum()) / self._r
 
     def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
-        return as_vector(dual_norms) ** (self._r - 1.0)
+        with np.errstate(over="ignore"):
+            return as_vector(dual_norms) ** (self._r - 1.0)
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
-        return (self._r - 1.0) * as_vector(dual_norms) ** (self._r - 2.0)
+        with np.errstate(over="ignore"):
+            return (self._r - 1.0) * as_vector(dual_norms) ** (self._r - 2.0)
 
     def norm_bound(self, value: float, n_groups: int) -> float:
         # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q beyond, which equal norms attain
@@ -393,7 +398,7 @@ class ScalarPenalty(Regularizer):
         self.smooth_conjugate = math.isinf(self.dual_radius) and bool(np.all(rises > 0))
 
     def value(self, norms: ArrayLike) -> float:
-        return float(np.sum(self.psi(np.abs(as_vector(norms)))))
+        return float(np.sum(self._array_of(self.psi, norms)))
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
         return self._array_of(self.derivative, norms)
@@ -406,7 +411,8 @@ class ScalarPenalty(Regularizer):
     def _array_of(self, function: Callable[[np.ndarray], ArrayLike], norms: ArrayLike) -> np.ndarray:
         """The function's values, of which a constant one may be a number."""
         magnitudes: np.ndarray = np.abs(as_vector(norms))
-        return np.broadcast_to(as_vector(function(magnitudes)), magnitudes.shape)
+        with np.errstate(over="ignore"):
+            return np.broadcast_to(as_vector(function(magnitudes)), magnitudes.shape)
 
     def norm_bound(self, value: float, n_groups: int) -> float:
         # by convexity psi(b) >= p psi_1(sum b / p), and sum b >= ||b||_2; no norm is beyond that of a group alone

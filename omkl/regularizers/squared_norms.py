@@ -29,6 +29,7 @@ class SquaredLq(Regularizer):
     """
 
     aliases = {"squared-lq": {}, "lp-norm": {}}
+    weight_set = "lp-ball"
     least_at_one_group = True
 
     def __init__(self, q: float = 4 / 3):
@@ -90,6 +91,7 @@ class ElasticNetWeights(Regularizer):
         if not 0 <= eta <= 1:
             raise InputError(f"eta must lie in [0, 1], not {eta!r}.")
         self.eta = float(eta)
+        self.weight_set = "simplex" if eta == 1 else "elastic-net"
         self.is_sparse = self.eta > 0
 
     def value(self, norms: ArrayLike) -> float:

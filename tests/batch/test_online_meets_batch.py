@@ -10,7 +10,7 @@ import pytest
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.batch import Problem, Spicy
 from omkl.kernels import DenseStack, Gaussian, Linear
-from omkl.losses import Hinge
+from omkl.losses import Hinge, Logistic
 from omkl.regularizers import SquaredL21
 
 from .generic import generic_optimum, small_problem
@@ -40,16 +40,19 @@ def data():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("C", [0.3, 3.0])
-def test_many_passes_end_at_the_certified_optimum(data, C, intercept):
+@pytest.mark.parametrize(
+    ("loss", "same", "C"), [("hinge", Hinge(), 0.3), ("hinge", Hinge(), 3.0), ("crf", Logistic(), 3.0)]
+)
+def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept):
+    """Of two classes the conditional random field is logistic regression."""
     X, y, stack = data
-    problem = Problem(stack, y, Hinge(), SquaredL21(), C, intercept)
+    problem = Problem(stack, y, same, SquaredL21(), C, intercept)
     optimum = Spicy().solve(problem, tol=1e-6).certificate
     assert optimum.gap <= 1e-6
     excess = []
     for epochs in (10, 300):
         online = OnlineMKLClassifier(
-            kernels(lambda columns: f"{columns.start}:{columns.stop}"), loss="hinge", regularizer="mkl", C=C,
+            kernels(lambda columns: f"{columns.start}:{columns.stop}"), loss=loss, regularizer="mkl", C=C,
             epochs=epochs, eta0=1.0, schedule="sqrt", average=None, fit_intercept=intercept, verbose=False,
             random_state=0,
         ).fit(X, y)  # fmt: skip

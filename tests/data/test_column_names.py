@@ -1,8 +1,11 @@
 """Columns of streams are known by their names, and found by them in whatever order a file or a frame has them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+import omkl
 from omkl.data import Block, Stream, open_stream, stream_csv, stream_parquet
 from omkl.exceptions import DataFileError, InputError
 
@@ -80,3 +83,31 @@ def test_columns_without_names_stay_as_they_are(tmp_path):
     np.testing.assert_array_equal(stream.aligned(["a"]).read().X, ROWS)
     mapped = Stream.from_iterable([Block(ROWS, None, ["a", "b", "c"])]).mapped(lambda block: (block.X[:, :1], block.y))
     assert mapped.read().feature_names is None
+
+
+@pytest.mark.parametrize("passes", ["fit", "partial_fit"])
+def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
+    """The same columns in another order score and predict the same; where one is missing, the stream is refused."""
+    y = (ROWS[:, 0] > 0).astype(int)
+    known = Stream.from_iterable([Block(ROWS, y, ["a", "b", "c"])])
+    model = omkl.OnlineMKLClassifier(epochs=1 if passes == "partial_fit" else 8, random_state=0, n_examples=30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(model, passes)(known.shuffled(random_state=0) if passes == "fit" else known)
+        assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+        turned = Stream.from_iterable([Block(ROWS[:, ::-1], y, ["c", "b", "a"])])
+        assert model.score(turned) == model.score(known)
+        np.testing.assert_array_equal(model.predict(turned.read()), model.predict(known.read()))
+        again = omkl.OnlineMKLClassifier(epochs=1, random_state=0, n_examples=30).partial_fit(known)
+        np.testing.assert_array_equal(
+            again.partial_fit(known).decision_function(known.read()),
+            omkl.OnlineMKLClassifier(epochs=1, random_state=0, n_examples=30)
+            .partial_fit(known)
+            .partial_fit(turned)
+            .decision_function(known.read()),
+        )
+    short = Stream.from_iterable([Block(ROWS[:, :2], y, ["a", "b"])])
+    with pytest.raises(InputError, match="has no column 'c'"):
+        model.score(short)
+    with pytest.raises(InputError, match="has no column 'c'"):
+        model.partial_fit(short)

@@ -223,3 +223,54 @@ def test_integers_are_numbers():
     for spec in ("gaussian", "linear:normalize=average", "laplacian", "quadratic:normalize=trace"):
         kernel = as_kernel(spec)
         assert_allclose(kernel.fit(X)(X), kernel.fit(X.astype(float))(X.astype(float)))
+
+
+def mixed_table(rng, n=500):
+    age, income, city = rng.normal(40, 12, n), rng.lognormal(11, 0.6, n), rng.choice(["a", "b", "c"], n)
+    signal = (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=n)
+    return age, income, city, np.where(signal > np.quantile(signal, 0.67), "yes", "no")
+
+
+def test_a_table_of_mixed_units_is_learned_as_it_comes(rng):
+    age, income, city, y = mixed_table(rng)
+    rows = [{"age": a, "income": i, "city": str(c)} for a, i, c in zip(age.tolist(), income.tolist(), city)]
+    model = omkl.OnlineMKLClassifier(random_state=0).fit(rows[:300], y[:300])
+    assert model.score(rows[300:], y[300:]) > 0.8 > 0.67 + 0.1
+
+
+@pytest.mark.parametrize("power", [-500, -30, 3, 500])
+def test_numbers_of_dicts_know_no_units(power, rng, tmp_path):
+    """Multiplied by a power of two, which changes no digit of them, they give the same bits; saved and loaded too."""
+    age, income, city, y = mixed_table(rng, 200)
+    tables = [
+        [{"age": a, "pay": p * unit, "note": [str(c)]} for a, p, c in zip(age.tolist(), income.tolist(), city)]
+        for unit in (1.0, 2.0**power)
+    ]
+    models = [omkl.OnlineMKLClassifier(epochs=3, shuffle=False).fit(rows, y) for rows in tables]
+    models[1].save(tmp_path / "model.npz")
+    scores = models[0].decision_function(tables[0])
+    for model in (models[1], omkl.load(tmp_path / "model.npz")):
+        assert_array_equal(model.decision_function(tables[1]), scores)
+
+
+def test_a_model_of_a_stream_finds_its_columns_by_name(rng, tmp_path):
+    """The same table with its columns turned round gives the same answers, as a stream, a file and a block."""
+    pytest.importorskip("pyarrow")
+    X = rng.normal(size=(300, 3)) * [1.0, 5.0, 1.0]
+    y = X[:, 0] + X[:, 2] > 0
+
+    def written(name, order):
+        rows = [",".join([*(NAMES[j] for j in order), "y"])]
+        rows += [",".join([*(repr(float(x[j])) for j in order), str(int(t))]) for x, t in zip(X, y)]
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
+        return omkl.data.stream_csv(tmp_path / name, "y", block_size=100)
+
+    straight, turned = written("a.csv", [0, 1, 2]), written("b.csv", [2, 1, 0])
+    model = omkl.OnlineMKLClassifier(["gaussian:on=age", "linear"], epochs=2, random_state=0).fit(straight)
+    assert model.feature_names_in_.tolist() == NAMES
+    assert model.score(straight) == model.score(turned) > 0.9
+    assert_array_equal(model.predict(turned), model.predict(straight))
+    model.partial_fit(turned)
+    assert model.score(turned) > 0.9
+    with pytest.raises(InputError, match="no column 'income'"):
+        model.predict(omkl.data.stream_csv(tmp_path / "b.csv", "y", columns=["age", "hours per week"]))

@@ -80,18 +80,6 @@ def test_conjugate_is_infinite_outside_the_domain(loss):
 
 
 @each_loss
-@given(data=st.data())
-def test_balanced_points_are_feasible(loss, data):
-    n = 7
-    numbers = np.array(data.draw(st.lists(predictions, min_size=n, max_size=n)))
-    y = np.where(numbers >= 0, 1.0, -1.0) if loss.classifies else numbers
-    rho = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=n, max_size=n)))
-    feasible = loss.balanced(y, rho)
-    assert np.all(np.isfinite(loss.conjugate(y, feasible)))
-    np.testing.assert_allclose(feasible.sum(), 0.0, atol=1e-12)
-
-
-@each_loss
 def test_curvature_bounds_the_second_derivative(loss):
     z = np.linspace(-5, 5, 10_001)
     y = np.full(len(z), target(loss, 0.5)[0])

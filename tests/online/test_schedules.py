@@ -104,3 +104,13 @@ def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(sched
             if epoch == i == 0:
                 assert step.norms[0] == 0.0
     assert (trainer.norms[0] > 0.5) if strength == 0.3 else (trainer.norms[0] == 0.0)
+
+
+def test_a_gradient_without_length_is_none_to_the_rates():
+    """B1 splines need not be positive semidefinite: the square of a gradient can come out below zero."""
+    schedule = DistanceOverGradients()
+    assert schedule.observe(1.0, -0.5) is None
+    assert schedule(2) == 1.0
+    assert schedule.observe(2.0, 4.0) == 0.5
+    schedule.observe(1.0, -3.0)
+    assert schedule(3) == pytest.approx(schedule._distance / 2.0)

@@ -254,3 +254,15 @@ def test_what_is_declared_is_so(name):
     assert np.isfinite(regularizer.conjugate(np.full(P, min(radius, 50.0))))
     if regularizer.separable and np.isfinite(radius):
         assert np.isinf(regularizer.conjugate(np.full(P, radius * (1 + 1e-6))))
+
+
+@every_regularizer
+@pytest.mark.parametrize("b", [[0.0] * P, [1e-300, 1.0, 1e100, 0.0, 2.0, 1e-12], [1e8] * P, [1e150, 0, 1, 1e150, 0, 1]])
+def test_floats_of_any_size_give_numbers_without_a_warning(name, b):
+    regularizer, _ = CASES[name]
+    b = np.array(b)
+    for method in ("value", "slopes", "kernel_weights", "normalized_kernel_weights", "dual_scale"):
+        assert not np.any(np.isnan(getattr(regularizer, method)(b)))
+    for step in (0.0, 1e-12, 1.0, 1e6):
+        shrunk = regularizer.prox(b, step)
+        assert np.all((shrunk >= 0) & (shrunk <= b * (1 + 1e-12)))

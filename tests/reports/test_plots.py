@@ -6,7 +6,7 @@ from omkl.reports import plot_accuracies, plot_group_weights
 
 
 def test_figures_from_a_history(tmp_path):
-    history = [{"epoch": e, "kernel_weights": {"a": 1 / e, "b": 1 - 1 / e}} for e in (1, 2, 3)]
+    history = [{"epoch": e, "weight:a": 1 / e, "weight:b": 1 - 1 / e} for e in (1, 2, 3)]
     figure = plot_group_weights(history, tmp_path / "w.png")
     lines = figure.axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["a", "b"]

@@ -4,7 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from omkl.batch.core.problem import relative_gap
+
+#: What hears of every record of a search; a true return value ends it.
+Listener = Callable[[dict[str, Any]], Any]
 
 
 class GapMonitor:
@@ -26,12 +31,12 @@ class GapMonitor:
         ``active`` (number of groups in the model), and what the solver has to add.
     """
 
-    def __init__(self, tol: float, max_iter: int, on_iteration: Callable[[dict[str, Any]], Any] | None = None):
+    def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None):
         self.tol, self.max_iter, self.on_iteration = tol, max_iter, on_iteration
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()
 
-    def record(self, primal: float, dual: float, active: int, **more: Any) -> bool:
+    def record(self, primal: float, dual: float, active: int | np.integer, **more: Any) -> bool:
         """Record an iteration; whether it was the last: the gap is reached, it is enough, or the listener says so."""
         gap = relative_gap(primal, dual)
         record = {

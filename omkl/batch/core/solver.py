@@ -1,11 +1,11 @@
 """What a batch solver is: a problem in, a certified model out."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from omkl._components import Component
-from omkl.batch.core.problem import BaseProblem, Certificate
+from omkl.batch.core.gap_monitor import Listener
+from omkl.batch.core.problem import Certificate
 
 
 @dataclass
@@ -46,11 +46,11 @@ class Solver(Component):
 
     def solve(
         self,
-        problem: BaseProblem,
+        problem: Any,
         tol: float = 1e-2,
         max_iter: int | None = None,
         start: Any = None,
-        on_iteration: Callable[[dict[str, Any]], Any] | None = None,
+        on_iteration: Listener | None = None,
     ) -> Solution:
         """Solve to a relative duality gap of ``tol``.
 

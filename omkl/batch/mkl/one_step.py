@@ -1,10 +1,13 @@
 r"""The one-step method: where the dual of the regularizer is smooth, one Newton minimisation is all."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.solver import Solver
+from omkl.batch.core.gap_monitor import Listener
+from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.mkl.problem import Problem
 from omkl.batch.mkl.subproblem import Subproblem
 from omkl.batch.mkl.working_set import solve_by_working_sets
 from omkl.exceptions import InputError
@@ -37,7 +40,14 @@ class OneStep(Solver):
     aliases = {"one-step": {}}
     natural_regularizer = "elastic-net"
 
-    def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
+    def solve(
+        self,
+        problem: Problem,
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Listener | None = None,
+    ) -> Solution:
         regularizer = problem.regularizer
         if not regularizer.smooth_conjugate:
             raise InputError(

@@ -7,11 +7,12 @@ The gradient of the loss with respect to :math:`f_m` has the coefficients :math:
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.gap_monitor import GapMonitor, Listener
 from omkl.batch.core.problem import certify
 from omkl.batch.core.solver import Solution, Solver
 from omkl.batch.mkl.problem import Expansion, Problem
@@ -69,10 +70,17 @@ class IterativeSoftThresholding(Solver):
 
     aliases = {"ista": {"accelerated": False}, "fista": {}}
 
-    def __init__(self, accelerated=True):
+    def __init__(self, accelerated: bool = True):
         self.accelerated = bool(accelerated)
 
-    def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
+    def solve(
+        self,
+        problem: Problem,
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Listener | None = None,
+    ) -> Solution:
         _check(problem)
         monitor = GapMonitor(tol, 100_000 if max_iter is None else max_iter, on_iteration)
         best = _Best()

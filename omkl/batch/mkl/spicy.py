@@ -1,8 +1,12 @@
 r"""SpicyMKL: proximal minimisation in the primal, Newton's method in the dual (Suzuki and Tomioka 2011)."""
 
+from typing import Any
+
 import numpy as np
 
-from omkl.batch.core.solver import Solver
+from omkl.batch.core.gap_monitor import Listener
+from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.mkl.problem import Problem
 from omkl.batch.mkl.subproblem import Subproblem
 from omkl.batch.mkl.working_set import solve_by_working_sets
 from omkl.exceptions import InputError
@@ -35,7 +39,14 @@ class Spicy(Solver):
 
     aliases = {"spicy": {}}
 
-    def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
+    def solve(
+        self,
+        problem: Problem,
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Listener | None = None,
+    ) -> Solution:
         if not problem.regularizer.differentiable_prox:
             raise InputError(
                 f'The solver "spicy" needs a regularizer that is a sum over kernels, such as "block1", "elastic-net", '

@@ -4,13 +4,11 @@ Kernels outside the working set are zero. One full pass gives :math:`\|\rho\|_{K
 them violate optimality, and certifies the model. The method that solves on the working set sees no other kernel.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.gap_monitor import GapMonitor, Listener
 from omkl.batch.core.problem import Certificate
 from omkl.batch.core.solver import Solution
 from omkl.batch.mkl.linear_system import system_of
@@ -40,7 +38,7 @@ def solve_by_working_sets(
     tol: float,
     max_iter: int | None = None,
     start: Start | None = None,
-    on_iteration: Callable[[dict[str, Any]], Any] | None = None,
+    on_iteration: Listener | None = None,
 ) -> Solution:
     """Solve a problem by a method for its restriction to some kernels.
 

@@ -1,9 +1,12 @@
 r"""SILP and LevelMKL: both model J from below by the planes that every base SVM leaves behind."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from scipy.optimize import linprog, minimize
 
-from omkl.batch.wrappers.wrapper import Wrapper
+from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
 from omkl.exceptions import InputError
 from omkl.regularizers import L21Ball
 
@@ -16,18 +19,18 @@ class CuttingPlanes:
     search : Search
     """
 
-    def __init__(self, search):
+    def __init__(self, search: Search):
         self.search = search
-        self.points = []
+        self.points: list[Point] = []
         self._multipliers = np.zeros(0)
 
-    def add(self, point):
+    def add(self, point: Point) -> None:
         """Add the plane that touches J at a point."""
         self.points.append(point)
         self._slopes = np.array([cut.gradient for cut in self.points])
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
 
-    def minimize(self):
+    def minimize(self) -> tuple[np.ndarray, float] | None:
         """The minimum of the model over the simplex, by a linear program: weights and value, or None where it fails.
 
         The multipliers of its planes mix their dual points into one whose dual value is at least that minimum; the
@@ -57,7 +60,7 @@ class CuttingPlanes:
         weights = np.maximum(program.x[:n_kernels], 0.0)
         return weights / weights.sum(), unit * program.x[n_kernels]
 
-    def project(self, weights, level):
+    def project(self, weights: np.ndarray, level: float) -> np.ndarray:
         """The point of the simplex closest to ``weights`` where the model is at most ``level``: a quadratic program.
 
         Solved in its dual, a smooth function of one multiplier ``>= 0`` a plane, by L-BFGS-B: the primal point is the
@@ -106,7 +109,7 @@ class SILP(Wrapper):
     aliases = {"silp": {}}
     max_iter = 5000
 
-    def points(self, search, point):
+    def points(self, search: Search, point: Point) -> Iterator[Point]:
         planes = CuttingPlanes(search)
         while True:
             planes.add(point)
@@ -136,13 +139,13 @@ class LevelMKL(Wrapper):
 
     aliases = {"levelmkl": {}}
 
-    def __init__(self, level=0.9, svm=None):
+    def __init__(self, level: float = 0.9, svm: Any = None):
         if not 0 < level < 1:
             raise InputError(f"level must lie in (0, 1), not {level!r}.")
         super().__init__(svm)
         self.level = float(level)
 
-    def points(self, search, point):
+    def points(self, search: Search, point: Point) -> Iterator[Point]:
         planes = CuttingPlanes(search)
         best = np.inf
         while True:

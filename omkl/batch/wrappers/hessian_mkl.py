@@ -1,13 +1,15 @@
 """HessianMKL: Newton steps on the kernel weights."""
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import OneClassSVM
 
-from omkl.batch.wrappers.wrapper import Wrapper
+from omkl.batch.mkl.problem import Problem
+from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
 from omkl.exceptions import DivergenceError
 
 #: Steps of libsvm in one quadratic program.
@@ -35,7 +37,7 @@ class HessianMKL(Wrapper):
     aliases = {"hessianmkl": {}}
     max_iter = 200
 
-    def points(self, search, point):
+    def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
             # where rounding outweighs what is left to gain libsvm may find no way down: the steepest edge is one
             ways = (self._newton_direction(search.problem, point), _steepest_edge(point))
@@ -53,7 +55,7 @@ class HessianMKL(Wrapper):
         return minimize_on_simplex(curvature, linear, 1e-3 * gap) - point.weights
 
 
-def hessian(problem, point):
+def hessian(problem: Problem, point: Point) -> np.ndarray:
     r"""Second derivatives of J, (M, M), where the dual variables at a bound or at a kink of the conjugate stay there.
 
     The others follow from the derivative of their optimality condition
@@ -87,7 +89,7 @@ def _factor(gram, diagonal):
     raise DivergenceError("HessianMKL met a kernel that is not positive semidefinite: check the kernels.")
 
 
-def minimize_on_simplex(curvature, linear, tol):
+def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
     """The minimiser of ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class machine, to ``tol`` in slopes.
 
     On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term part of the matrix; what that does to

@@ -1,8 +1,11 @@
 """SimpleMKL: reduced gradient descent on the kernel weights."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
-from omkl.batch.wrappers.wrapper import Wrapper
+from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
 from omkl.exceptions import InputError
 
 
@@ -27,13 +30,13 @@ class SimpleMKL(Wrapper):
 
     aliases = {"simplemkl": {}}
 
-    def __init__(self, flatness=0.1, svm=None):
+    def __init__(self, flatness: float = 0.1, svm: Any = None):
         if not 0 < flatness < 1:
             raise InputError(f"flatness must lie in (0, 1), not {flatness!r}.")
         super().__init__(svm)
         self.flatness = float(flatness)
 
-    def points(self, search, point):
+    def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
             pivot = int(np.argmax(point.weights))
             direction = reduced_gradient(point, pivot)
@@ -85,7 +88,7 @@ class SimpleMKL(Wrapper):
         return best
 
 
-def reduced_gradient(point, pivot):
+def reduced_gradient(point: Point, pivot: int) -> np.ndarray:
     """The direction of steepest descent in which the weights keep their sum, and none at 0 falls."""
     direction = point.gradient[pivot] - point.gradient
     direction[(point.weights == 0) & (direction < 0)] = 0.0

@@ -57,11 +57,11 @@ def base_svm_for(problem: Problem, svm: Any, tol: float) -> BaseSVM:
 
 
 def _default(loss: PointwiseLoss, tol: float) -> BaseSVM:
-    if isinstance(loss, Hinge):
+    if type(loss) is Hinge:
         return _support_vectors(SVC(kernel="precomputed", tol=tol, max_iter=MOST_PIVOTS))
-    if isinstance(loss, EpsilonInsensitive):
+    if type(loss) is EpsilonInsensitive:
         return _support_vectors(SVR(kernel="precomputed", epsilon=loss.epsilon, tol=tol, max_iter=MOST_PIVOTS))
-    if isinstance(loss, Squared):
+    if type(loss) is Squared:
         return _kernel_ridge
     raise InputError(
         f"Methods that wrap a base SVM know one for the hinge, epsilon-insensitive and squared losses, not for"

@@ -1,10 +1,13 @@
 """Alternating between an SVM and the best kernel weights for its norms: Citi's algorithm, and lp-norm MKL."""
 
-import numpy as np
+from collections.abc import Iterator
 
-from omkl.batch.wrappers.wrapper import Wrapper
+import numpy as np
+from numpy.typing import ArrayLike
+
+from omkl.batch.mkl.problem import Problem
+from omkl.batch.wrappers.wrapper import Point, Search, Wrapper
 from omkl.exceptions import InputError
-from omkl.regularizers import ElasticNetWeights, Ridge, SquaredL21, SquaredLq
 
 
 class Alternating(Wrapper):
@@ -15,12 +18,12 @@ class Alternating(Wrapper):
     SVM's solution.
     """
 
-    def initial_weights(self, problem, start):
+    def initial_weights(self, problem: Problem, start: ArrayLike | None) -> np.ndarray:
         # updates multiply weights: one that has died out could never come back, and a tiny one not soon
         weights = super().initial_weights(problem, start)
         return np.maximum(weights, 1e-4 * weights.max())
 
-    def points(self, search, point):
+    def points(self, search: Search, point: Point) -> Iterator[Point]:
         problem = search.problem
         while np.any(point.squares):
             norms = point.weights * np.sqrt(point.squares)
@@ -47,8 +50,8 @@ class WeightConstrained(Alternating):
     aliases = {"gmkl": {}}
     natural_regularizer = "elastic-net-weights"
 
-    def check(self, problem):
-        if not isinstance(problem.regularizer, (ElasticNetWeights, SquaredL21)):
+    def check(self, problem: Problem) -> None:
+        if problem.regularizer.weight_set not in ("elastic-net", "simplex"):
             raise InputError(
                 "WeightConstrained solves problems with regularizer='elastic-net-weights' (ElasticNetWeights) or 'mkl'"
                 f" (SquaredL21), not {problem.regularizer!r}."
@@ -74,8 +77,8 @@ class LpNormMKL(Alternating):
     aliases = {"lp-norm": {}}
     natural_regularizer = "lp-norm"
 
-    def check(self, problem):
-        if not isinstance(problem.regularizer, (SquaredLq, SquaredL21, Ridge)):
+    def check(self, problem: Problem) -> None:
+        if problem.regularizer.weight_set not in ("lp-ball", "simplex", "point"):
             raise InputError(
                 "LpNormMKL solves problems with regularizer='lp-norm' (SquaredLq), 'mkl' (SquaredL21) or 'uniform'"
                 f" (Ridge), not {problem.regularizer!r}."

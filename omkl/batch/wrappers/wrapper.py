@@ -8,18 +8,21 @@ is convex in :math:`d`; its minimum over :math:`\mathcal D` is that of the probl
 :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_m b_m^2 / d_m`. The methods differ in how they move :math:`d`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from omkl.batch.core.gap_monitor import GapMonitor
+from omkl.batch.core.gap_monitor import GapMonitor, Listener
 from omkl.batch.core.problem import certify
 from omkl.batch.core.solver import Solution, Solver
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.wrappers.single_kernel import BaseSVM, base_svm_for
 from omkl.exceptions import InputError
-from omkl.regularizers import ElasticNetWeights, SquaredL21
+from omkl.regularizers import Regularizer
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,10 @@ class Search:
         self.base_svm = base_svm
         self.n_evaluations = 0
         self.primal, self.dual = np.inf, -np.inf
-        self.point, self.rho = None, None
+        self.point: Any = None
+        self.rho: np.ndarray | None = None
 
-    def evaluate(self, weights):
+    def evaluate(self, weights: np.ndarray) -> Point:
         """One call of the base SVM, one pass over the kernels with weights, and one over all."""
         problem = self.problem
         which = None if np.all(weights > 0) else np.flatnonzero(weights)
@@ -74,7 +78,7 @@ class Search:
         rho, dual_norms = problem.feasible(coefficients)
         squares = dual_norms**2
         gradient = -0.5 * squares
-        value = weights @ gradient - float(problem.weighted_loss.conjugates(rho).sum())
+        value = float(weights @ gradient) - float(problem.weighted_loss.conjugates(rho).sum())
         point = Point(weights, rho, squares, intercept, value, gradient)
         primal = problem.primal(gram @ rho + intercept, weights * dual_norms)
         if primal < self.primal:
@@ -82,13 +86,13 @@ class Search:
         self.offer(rho, squares)
         return point
 
-    def offer(self, rho, squares):
+    def offer(self, rho: np.ndarray, squares: np.ndarray) -> None:
         r"""Take note of a dual feasible point and of :math:`\|\rho\|_{K_m}^2`, or upper bounds of these."""
         dual = self.problem.dual(rho, np.sqrt(squares))
         if dual > self.dual:
             self.dual, self.rho = dual, rho
 
-    def model(self):
+    def model(self) -> Expansion:
         """The best model seen."""
         active = np.flatnonzero(self.point.weights * self.point.squares)
         coefficients = np.multiply.outer(self.point.weights[active], self.point.rho)
@@ -109,10 +113,10 @@ class Wrapper(Solver):
     #: Outer iterations at most, unless the caller says otherwise.
     max_iter = 1000
 
-    def __init__(self, svm=None):
+    def __init__(self, svm: Any = None):
         self.svm = svm
 
-    def points(self, search, point):
+    def points(self, search: Search, point: Point) -> Iterator[Point]:
         """The points of the outer iterations after the first, until the method has nothing more to do.
 
         Parameters
@@ -127,11 +131,11 @@ class Wrapper(Solver):
         """
         raise NotImplementedError
 
-    def check(self, problem):
+    def check(self, problem: Problem) -> None:
         """Refuse problems whose weights do not lie in the method's set; the simplex for most."""
         require_simplex(problem.regularizer, type(self).__name__)
 
-    def initial_weights(self, problem, start):
+    def initial_weights(self, problem: Problem, start: ArrayLike | None) -> np.ndarray:
         """The weights of a similar problem, or those of equal norms."""
         n_kernels = problem.kernels.n_kernels
         if start is None:
@@ -142,7 +146,14 @@ class Wrapper(Solver):
             raise InputError(f"start must be {n_kernels} kernel weights >= 0, not all 0: the start of a solution.")
         return weights
 
-    def solve(self, problem, tol=1e-2, max_iter=None, start=None, on_iteration=None):
+    def solve(
+        self,
+        problem: Problem,
+        tol: float = 1e-2,
+        max_iter: int | None = None,
+        start: Any = None,
+        on_iteration: Listener | None = None,
+    ) -> Solution:
         self.check(problem)
         search = Search(problem, base_svm_for(problem, self.svm, tol))
         monitor = GapMonitor(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
@@ -159,11 +170,10 @@ class Wrapper(Solver):
         )
 
 
-def require_simplex(regularizer, method):
+def require_simplex(regularizer: Regularizer, method: str) -> None:
     """Refuse a regularizer whose kernel weights do not lie in the simplex."""
-    lasso = isinstance(regularizer, ElasticNetWeights) and regularizer.eta == 1.0
-    if not (lasso or isinstance(regularizer, SquaredL21)):
+    if regularizer.weight_set != "simplex":
         raise InputError(
             f"{method} keeps kernel weights in the simplex, which is regularizer='mkl' (SquaredL21), not"
-            f" {regularizer!r}; a block 1-norm at C has the solution of 'mkl' at C divided by its sum of norms."
+            f" {regularizer!r}; a block 1-norm at C has the solution of 'mkl' at C times its sum of norms."
         )
