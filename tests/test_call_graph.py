@@ -59,5 +59,5 @@ def test_a_labeler_on_dicts():
     files, depth, mutual = walked(lambda: labeler.fit(X, y))
     print(files, depth, [tuple(path.removeprefix(ROOT) for path in pair) for pair in mutual])
     assert files <= 36
-    assert depth <= 13
+    assert depth <= 14
     assert len(mutual) <= 3
