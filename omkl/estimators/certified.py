@@ -1,5 +1,6 @@
 """What all batch estimators share: parameters that are checked alike, and a model file."""
 
+import os
 from importlib.metadata import version
 
 import numpy as np
@@ -22,7 +23,7 @@ class CertifiedEstimator(BaseEstimator):
     #: Learned attributes that a model file holds as they are.
     _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
 
-    def _resolve_loss(self):
+    def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
         check_number(self._strength, getattr(self, self._strength), above=0)
         check_number("tol", self.tol, above=0)
@@ -34,7 +35,7 @@ class CertifiedEstimator(BaseEstimator):
             raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
         return loss
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
 
         It holds what prediction needs; ``history_`` is not saved.

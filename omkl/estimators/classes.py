@@ -1,6 +1,9 @@
 """What classifiers share: classes, the binary problems that stand for them, and the best class by its score."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -14,7 +17,7 @@ from omkl.losses import Logistic, PointwiseLoss
 class ScoringClassifier(ClassifierMixin):
     """Predicts the class of the best score."""
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Best class of each sample, (n,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
@@ -23,7 +26,7 @@ class ScoringClassifier(ClassifierMixin):
 class BatchClassifier(ScoringClassifier):
     """Learns binary problems with targets -1 and +1, of one class against all others where there are more than two."""
 
-    def _learn_classes(self, y):
+    def _learn_classes(self, y: ArrayLike) -> np.ndarray:
         """Set ``classes_``; returns the index of each target in it."""
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -31,7 +34,7 @@ class BatchClassifier(ScoringClassifier):
             raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two.")
         return codes
 
-    def _one_vs_rest(self, codes):
+    def _one_vs_rest(self, codes: np.ndarray) -> list[np.ndarray]:
         """Targets -1 and +1 of the binary problems: a single one for two classes."""
         positive = range(len(self.classes_)) if len(self.classes_) > 2 else [1]
         return [np.where(codes == k, 1.0, -1.0) for k in positive]
@@ -55,18 +58,18 @@ class BatchClassifier(ScoringClassifier):
             raise InputError("class_weight must hold finite numbers > 0.")
         return of_classes[codes] * weights
 
-    def _is_probabilistic(self):
+    def _is_probabilistic(self) -> bool:
         return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
 
     @available_if(lambda self: self._is_probabilistic())
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, (n, K): the logistic loss, one-vs-rest probabilities scaled to sum to one."""
         scores = self.decision_function(X)
         each = expit(np.column_stack([-scores, scores]) if scores.ndim == 1 else scores)
         return each / each.sum(axis=1, keepdims=True)
 
 
-def finite_targets(y):
+def finite_targets(y: ArrayLike) -> np.ndarray:
     """Targets of a regression as an array of float64, refused where they are no finite numbers."""
     try:
         y = np.asarray(y, dtype=np.float64)

@@ -89,3 +89,28 @@ def _fold(columns, place, view):
         key = (key ^ columns[fields[atom], place + offsets[atom]]) * _MIX
         key ^= key >> _HALF
     return key
+
+
+#: Arcs with a smaller gradient are not moved along: they are nearly all arcs of a trained CRF, and nearly no gradient.
+NEGLIGIBLE = 1e-5
+
+
+@njit(cache=True, nogil=True)
+def gradient_arcs(gradient):
+    """Arcs whose gradient is not negligible: heads, modifiers, gradients."""
+    n_nodes = gradient.shape[0]
+    count = 0
+    for h in range(n_nodes):
+        for m in range(1, n_nodes):
+            if abs(gradient[h, m]) > NEGLIGIBLE:
+                count += 1
+    heads = np.empty(count, np.int64)
+    modifiers = np.empty(count, np.int64)
+    values = np.empty(count)
+    count = 0
+    for h in range(n_nodes):
+        for m in range(1, n_nodes):
+            if abs(gradient[h, m]) > NEGLIGIBLE:
+                heads[count], modifiers[count], values[count] = h, m, gradient[h, m]
+                count += 1
+    return heads, modifiers, values

@@ -188,31 +188,6 @@ def _with_value(seen, n_seen, code):
     return n_seen + 1
 
 
-#: Arcs with a smaller gradient are not moved along: they are nearly all arcs of a trained CRF, and nearly no gradient.
-NEGLIGIBLE = 1e-5
-
-
-@njit(cache=True, nogil=True)
-def gradient_arcs(gradient):
-    """Arcs whose gradient is not negligible: heads, modifiers, gradients."""
-    n_nodes = gradient.shape[0]
-    count = 0
-    for h in range(n_nodes):
-        for m in range(1, n_nodes):
-            if abs(gradient[h, m]) > NEGLIGIBLE:
-                count += 1
-    heads = np.empty(count, np.int64)
-    modifiers = np.empty(count, np.int64)
-    values = np.empty(count)
-    count = 0
-    for h in range(n_nodes):
-        for m in range(1, n_nodes):
-            if abs(gradient[h, m]) > NEGLIGIBLE:
-                heads[count], modifiers[count], values[count] = h, m, gradient[h, m]
-                count += 1
-    return heads, modifiers, values
-
-
 @njit(cache=True, nogil=True)
 def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, owners, lines, slots):
     """What one pair of views fires: the arc that fires it, its line, its slots; returns how many there are.
@@ -375,22 +350,8 @@ def _square_norm(owners, lines, slots, values):
 
 
 @njit(cache=True, nogil=True)
-def activate(
-    head_keys,
-    modifier_keys,
-    codes,
-    pairs,
-    between,
-    bases,
-    groups,
-    keys,
-    bins,
-    arcs,
-    table,
-    rates,
-    activated,
-    square_norms,
-):
+def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, rates, activated,
+             square_norms):  # fmt: skip
     """Move the groups that were empty and come alive."""
     room = _room(between, arcs)
     owners = np.empty(room, np.int64)

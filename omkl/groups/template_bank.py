@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arc_tables as tables
 from omkl.groups import _jit_templates as jit
-from omkl.groups._jit_arc_features import find_examples
+from omkl.groups._jit_arc_features import find_examples, gradient_arcs
 from omkl.groups.arc_layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.groups.base import Bank
 from omkl.groups.mixing import Mixture, TableLayout, mix_table, table_changes, with_rows_moved
@@ -165,7 +165,7 @@ class ArcTemplateBank(Bank):
         """What the arcs with a gradient are, for the jitted functions."""
         layout = self._layout
         parts = layout.pairs, layout.between, self._bases, self._groups, self._keys, layout.bins(len(x))
-        return *layout.keys(x), *parts, jit.gradient_arcs(gradient)
+        return *layout.keys(x), *parts, gradient_arcs(gradient)
 
     def _scale_group(self, k: int, factor: float) -> None:
         if not self._stored[k]:  # nothing was kept of it

@@ -28,6 +28,6 @@ def sparse_products(data, rows, ends, which, rho):
     """The same for columns of a CSC matrix."""
     products = np.zeros(len(which))
     for k in range(len(which)):
-        for place in range(ends[which[k]], ends[which[k] + 1]):
-            products[k] += data[place] * rho[rows[place]]
+        for entry in range(ends[which[k]], ends[which[k] + 1]):
+            products[k] += data[entry] * rho[rows[entry]]
     return products

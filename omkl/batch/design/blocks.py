@@ -1,6 +1,9 @@
 """Groups of columns: vectors cut into blocks, and the Jacobian of a proximity operator that moves blocks along rays."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 
@@ -13,20 +16,20 @@ class Blocks:
     sizes : int array of shape (g,)
     """
 
-    def __init__(self, sizes):
+    def __init__(self, sizes: np.ndarray):
         self.sizes = sizes
         self.single = bool(np.all(sizes == 1))
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
-    def sums(self, vector):
+    def sums(self, vector: np.ndarray) -> np.ndarray:
         """Sum of each block along the first axis."""
         return vector if self.single or not len(self.sizes) else np.add.reduceat(vector, self.starts, axis=0)
 
-    def norms(self, vector):
+    def norms(self, vector: np.ndarray) -> np.ndarray:
         """Euclidean norm of each block, (g,)."""
         return np.abs(vector) if self.single else np.sqrt(self.sums(vector * vector))
 
-    def spread(self, values):
+    def spread(self, values: np.ndarray) -> np.ndarray:
         """One value a block -> one value a coordinate."""
         return values if self.single else np.repeat(values, self.sizes, axis=0)
 
@@ -50,7 +53,7 @@ class ColumnGroups:
         If groups or weights do not fit the columns.
     """
 
-    def __init__(self, groups, n_columns, weights=None):
+    def __init__(self, groups: Any, n_columns: int, weights: ArrayLike | None = None):
         self.n_columns = n_columns
         labels = _labels(groups, n_columns)
         if labels is None:
@@ -62,20 +65,20 @@ class ColumnGroups:
         self.n_groups = len(self.blocks.sizes)
         self.weights = None if weights is None else _checked_weights(weights, self.n_groups)
 
-    def _ordered(self, vector):
+    def _ordered(self, vector: np.ndarray) -> np.ndarray:
         return vector if self.order is None else vector[self.order]
 
-    def norms(self, coefficients):
+    def norms(self, coefficients: np.ndarray) -> np.ndarray:
         r""":math:`\omega_g \|w_g\|` of all groups (g,)."""
         norms = self.blocks.norms(self._ordered(coefficients))
         return norms if self.weights is None else norms * self.weights
 
-    def dual_norms(self, correlations):
+    def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
         r""":math:`\|A_g^\top \rho\| / \omega_g` of all groups (g,)."""
         norms = self.blocks.norms(self._ordered(correlations))
         return norms if self.weights is None else norms / self.weights
 
-    def columns_of(self, groups):
+    def columns_of(self, groups: np.ndarray) -> tuple[np.ndarray, Blocks]:
         """Columns of those groups, group by group, and their :class:`Blocks`."""
         if self.blocks.single:
             return groups if self.order is None else self.order[groups], Blocks(np.ones(len(groups), dtype=np.int64))
@@ -83,16 +86,16 @@ class ColumnGroups:
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return self._positions(np.repeat(self.blocks.starts[groups], sizes) + within), Blocks(sizes)
 
-    def _positions(self, places):
-        return places if self.order is None else self.order[places]
+    def _positions(self, indices: np.ndarray) -> np.ndarray:
+        return indices if self.order is None else self.order[indices]
 
-    def of_columns(self, columns):
+    def of_columns(self, columns: np.ndarray) -> np.ndarray:
         """Groups that those columns belong to, sorted."""
-        places = columns if self.order is None else np.flatnonzero(np.isin(self.order, columns))
-        return np.unique(np.searchsorted(self.blocks.starts, places, side="right") - 1)
+        indices = columns if self.order is None else np.flatnonzero(np.isin(self.order, columns))
+        return np.unique(np.searchsorted(self.blocks.starts, indices, side="right") - 1)
 
 
-def _labels(groups, n_columns):
+def _labels(groups: Any, n_columns: int) -> np.ndarray | None:
     """Each column's group as 0, 1, ... or None."""
     if groups is None:
         return None
@@ -114,7 +117,7 @@ def _labels(groups, n_columns):
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _checked_weights(weights, n_groups):
+def _checked_weights(weights: ArrayLike, n_groups: int) -> np.ndarray:
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (n_groups,) or not np.all(np.isfinite(weights)) or not np.all(weights > 0):
         raise InputError(f"group weights must be {n_groups} finite numbers > 0, one for each group.")
@@ -136,7 +139,7 @@ class RayJacobian:
         Norms before and after the proximity operator, and its derivative.
     """
 
-    def __init__(self, blocks, v, norms, shrunk, slopes):
+    def __init__(self, blocks: Blocks, v: np.ndarray, norms: np.ndarray, shrunk: np.ndarray, slopes: np.ndarray):
         self.blocks = blocks
         along = np.sqrt(slopes)
         if blocks.single:
@@ -148,7 +151,7 @@ class RayJacobian:
             self._excess = along - across
             self._ray = v / blocks.spread(norms)
 
-    def sqrt_times(self, rows):
+    def sqrt_times(self, rows: np.ndarray) -> np.ndarray:
         """S times a vector or matrix with one row a coordinate; the same array where S is the identity."""
         if self._across is None:
             return rows

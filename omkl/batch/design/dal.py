@@ -22,7 +22,7 @@ from omkl.batch.design.newton import ProximalNewton
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.batch.design.screening import DesignNorms
 from omkl.batch.design.sweeps import Sweeps
-from omkl.batch.design.working_set import Panel
+from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 
 #: Columns of the first panel, and groups that may enter later: as many as are active, but no fewer than this.
@@ -43,11 +43,11 @@ NEWTON_STEPS, MOST_STALLED = 200, 10
 class DALStart:
     """What :class:`DAL` can start from: a model, and where they are known the panel and the dual norms.
 
-    Panel and norms are those of one design and its groups; what else the new problem consists of may differ.
+    WorkingSet and norms are those of one design and its groups; what else the new problem consists of may differ.
     """
 
     model: LinearModel | None
-    panel: Panel | None = None
+    panel: WorkingSet | None = None
     norms: DesignNorms | None = None
 
 
@@ -132,7 +132,7 @@ class _Search:
 
     def __init__(self, solver: DAL, problem: DesignProblem, start: DALStart):
         self.solver, self.problem = solver, problem
-        self.panel = Panel(problem) if start.panel is None else start.panel
+        self.panel = WorkingSet(problem) if start.panel is None else start.panel
         self.w = np.zeros(len(self.panel.columns))
         self.alpha = np.inf
         self.newton_steps = 0

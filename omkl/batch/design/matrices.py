@@ -1,5 +1,7 @@
 """Design matrices, as solvers meet them: one pass over all columns, or a few columns at a time. Never copied."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
@@ -15,33 +17,33 @@ class Design:
     ----------
     shape : (m, n)
     selective : bool
-        Whether a few columns can be looked at for less than all: then ``some_correlations`` and
+        Whether products with a few columns cost less than with all: then ``some_correlations`` and
         ``correlations_and_norms`` are there.
     """
 
     selective = False
 
-    def __init__(self, matrix):
+    def __init__(self, matrix: Any):
         self.matrix = matrix
         self.shape = matrix.shape
 
-    def correlations(self, rho):
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
         r""":math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass."""
         return np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64)
 
-    def some_correlations(self, indices, rho):
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Those of the columns that ``indices`` names alone."""
         raise NotImplementedError
 
-    def correlations_and_norms(self, rho):
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Correlations with all columns, and the columns' norms: two arrays (n,)."""
         raise NotImplementedError
 
-    def columns(self, indices):
+    def columns(self, indices: np.ndarray) -> Any:
         """Those columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design."""
         raise NotImplementedError
 
-    def product(self, indices, coefficients):
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         r""":math:`\sum_j A_j w_j` over the columns that ``indices`` names, (m,)."""
         if not len(indices):
             return np.zeros(self.shape[0])
@@ -55,19 +57,19 @@ class Design:
 class DenseDesign(Design):
     """A float32 or float64 array, C or F order."""
 
-    def __init__(self, matrix):
+    def __init__(self, matrix: Any):
         super().__init__(matrix)
         self._transposed = matrix.T
         self.selective = matrix.flags.f_contiguous
 
-    def some_correlations(self, indices, rho):
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
 
-    def correlations_and_norms(self, rho):
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
         return found, np.sqrt(squares)
 
-    def columns(self, indices):
+    def columns(self, indices: np.ndarray) -> Any:
         if self.matrix.flags.f_contiguous:
             return self._transposed[indices].astype(np.float64, copy=False).T
         return np.asfortranarray(np.take(self.matrix, indices, axis=1), dtype=np.float64)
@@ -76,29 +78,29 @@ class DenseDesign(Design):
 class SparseDesign(Design):
     """A CSC or CSR matrix; columns come faster out of CSC."""
 
-    def __init__(self, matrix):
+    def __init__(self, matrix: Any):
         super().__init__(matrix)
         self._transposed = matrix.T
         self.selective = matrix.format == "csc"
 
-    def some_correlations(self, indices, rho):
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return sparse_products(self.matrix.data, self.matrix.indices, self.matrix.indptr, indices, rho)
 
-    def correlations_and_norms(self, rho):
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
         return self.correlations(rho), np.sqrt(squares)
 
-    def columns(self, indices):
+    def columns(self, indices: np.ndarray) -> Any:
         return sparse.csc_matrix(self.matrix[:, indices], dtype=np.float64)
 
 
 class OperatorDesign(Design):
     """A matrix known by its products alone: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
 
-    def correlations(self, rho):
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
         return np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel()
 
-    def columns(self, indices):
+    def columns(self, indices: np.ndarray) -> Any:
         found = np.empty((self.shape[0], len(indices)), order="F")
         unit = np.zeros(self.shape[1])
         for k, j in enumerate(indices):
@@ -107,13 +109,13 @@ class OperatorDesign(Design):
             unit[j] = 0.0
         return found
 
-    def product(self, indices, coefficients):
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         full = np.zeros(self.shape[1])
         full[indices] = coefficients
         return np.asarray(self.matrix.matvec(full), dtype=np.float64).ravel()
 
 
-def as_design(matrix):
+def as_design(matrix: Any) -> Design:
     """The :class:`Design` of an array, a scipy sparse matrix or a ``LinearOperator``.
 
     Raises

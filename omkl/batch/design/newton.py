@@ -21,7 +21,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from omkl.batch.design.blocks import Blocks, RayJacobian
 from omkl.batch.design.problem import DesignProblem
-from omkl.batch.design.working_set import Panel
+from omkl.batch.design.working_set import WorkingSet
 from omkl.batch.mkl.dual_loss import DualLoss
 from omkl.batch.mkl.newton import interior_start, newton_step
 
@@ -37,7 +37,7 @@ class DesignTerm:
     Parameters
     ----------
     problem : DesignProblem
-    panel : Panel
+    panel : WorkingSet
     w : array of shape (k,)
         Where the proximal step starts.
     gamma : float > 0
@@ -53,7 +53,7 @@ class DesignTerm:
     """
 
     def __init__(
-        self, problem: DesignProblem, panel: Panel, w: np.ndarray, gamma: float, rho: np.ndarray,
+        self, problem: DesignProblem, panel: WorkingSet, w: np.ndarray, gamma: float, rho: np.ndarray,
         correlations: np.ndarray,
     ):  # fmt: skip
         self.problem, self.panel, self.w, self.gamma = problem, panel, w, gamma
@@ -78,12 +78,12 @@ class DesignTerm:
     def hessian(self) -> "NewtonSystem":
         """Of the active columns alone."""
         blocks, active = self.panel.blocks, np.flatnonzero(self.norms)
-        places = np.flatnonzero(self.norms if blocks.single else blocks.spread(self.norms))
+        indices = np.flatnonzero(self.norms if blocks.single else blocks.spread(self.norms))
         slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
         jacobian = RayJacobian(
-            Blocks(blocks.sizes[active]), self._v[places], self._v_norms[active], self.norms[active], slopes
+            Blocks(blocks.sizes[active]), self._v[indices], self._v_norms[active], self.norms[active], slopes
         )
-        return NewtonSystem(self.panel, places, self.panel.matrix[:, places], jacobian, self.gamma)
+        return NewtonSystem(self.panel, indices, self.panel.matrix[:, indices], jacobian, self.gamma)
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """The term's values on a line through the point: a function of the step."""
@@ -110,7 +110,7 @@ class ProximalNewton:
     Parameters
     ----------
     problem : DesignProblem
-    panel : Panel
+    panel : WorkingSet
     w : array of shape (k,)
     b : float
         The panel's intercept.
@@ -129,8 +129,8 @@ class ProximalNewton:
     """
 
     def __init__(
-        self, problem: DesignProblem, panel: Panel, w: np.ndarray, b: float, rho: np.ndarray, gap: float, gamma: float,
-        growth: float,
+        self, problem: DesignProblem, panel: WorkingSet, w: np.ndarray, b: float, rho: np.ndarray, gap: float,
+        gamma: float, growth: float,
     ):  # fmt: skip
         self.problem, self.gamma, self.growth = problem, gamma, growth
         self.dual_loss = DualLoss(problem.weighted_loss)
@@ -189,7 +189,7 @@ class NewtonSystem:
 
     Parameters
     ----------
-    panel : Panel
+    panel : WorkingSet
     active : int array of shape (a,)
         Indices of the columns of B on the panel.
     columns : array (m, a) or CSC matrix
@@ -199,7 +199,7 @@ class NewtonSystem:
     gamma : float
     """
 
-    def __init__(self, panel: Panel, active: np.ndarray, columns, jacobian: RayJacobian, gamma: float):
+    def __init__(self, panel: WorkingSet, active: np.ndarray, columns, jacobian: RayJacobian, gamma: float):
         self.panel, self.active, self.B, self.jacobian, self.gamma = panel, active, columns, jacobian, gamma
 
     def __matmul__(self, t: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""Dual norms of the groups of a design, without looking at columns that cannot matter, or hardly can.
+r"""Dual norms of the groups of a design, but for those that cannot matter, or hardly can.
 
 From norms that are known at a point :math:`\rho_0` follow bounds at any other. With
 :math:`\rho = \beta \rho_0 + \delta` and :math:`\delta` orthogonal to :math:`\rho_0`
@@ -12,7 +12,9 @@ from copy import copy
 
 import numpy as np
 
-#: Part of the groups in doubt from which on all are looked at anew.
+from omkl.batch.design.problem import DesignProblem
+
+#: Part of the groups in doubt from which on all are computed anew.
 MANY = 0.5
 #: Columns seldom point along :math:`\delta`: the share of their norm that a guess allows for. The cosine between a
 #: random column and a direction is of the order of 1 over the root of the number of samples: here 0.03 for 1024.
@@ -31,44 +33,44 @@ class DesignNorms:
     Attributes
     ----------
     passes : float
-        Columns looked at so far, in units of all columns.
+        Columns that products were computed with so far, in units of all columns.
     """
 
-    def __init__(self, problem):
+    def __init__(self, problem: DesignProblem):
         self._problem, self.passes = problem, 0.0
         self._origin = self._at_origin = self._reaches = None
 
-    def of(self, problem):
+    def of(self, problem: DesignProblem) -> "DesignNorms":
         """What is known here, for a problem with the same design and groups."""
         same = copy(self)
         same._problem, same.passes = problem, 0.0
         return same
 
-    def sure(self, rho):
+    def sure(self, rho: np.ndarray) -> np.ndarray:
         """Norms of all groups (g,): exact where the constraint is violated, else perhaps bounds that fulfil it."""
         bounds = self._bounds(rho, 1.0)
         doubtful = None if bounds is None else self._violating(bounds, self._problem.alpha)
         if doubtful is None or len(doubtful) > MANY * len(bounds):
-            return self._look(rho)
-        bounds[doubtful] = self._look_at(doubtful, rho)
+            return self._compute(rho)
+        bounds[doubtful] = self._compute_some(doubtful, rho)
         return bounds
 
-    def likely(self, rho, alpha):
+    def likely(self, rho: np.ndarray, alpha: float) -> np.ndarray | None:
         """Norms of all groups (g,): exact where they may well violate the constraint with that alpha, else guesses.
 
-        None where most of them may: then all are worth a look.
+        None where most of them may: then all are worth computing.
         """
         guesses = self._bounds(rho, COSINE)
         doubtful = None if guesses is None else self._violating(guesses, alpha)
         if doubtful is None or len(doubtful) > MANY * len(guesses):
             return None
-        guesses[doubtful] = self._look_at(doubtful, rho)
+        guesses[doubtful] = self._compute_some(doubtful, rho)
         return guesses
 
-    def _violating(self, norms, alpha):
+    def _violating(self, norms: np.ndarray, alpha: float) -> np.ndarray:
         return np.flatnonzero(norms > alpha * self._problem.threshold)
 
-    def _bounds(self, rho, cosine):
+    def _bounds(self, rho: np.ndarray, cosine: float) -> np.ndarray | None:
         """Bounds of all norms, with that share of the groups' reach; None where nothing is known."""
         if self._origin is None:
             return None
@@ -77,7 +79,7 @@ class DesignNorms:
         safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
         return safety * (abs(share) * self._at_origin + (cosine * left) * self._reaches)
 
-    def _look(self, rho):
+    def _compute(self, rho: np.ndarray) -> np.ndarray:
         """All norms: a pass over the design."""
         problem = self._problem
         self.passes += 1.0
@@ -92,7 +94,7 @@ class DesignNorms:
         self._origin = rho if rho.any() else None
         return self._at_origin.copy()
 
-    def _look_at(self, groups, rho):
+    def _compute_some(self, groups: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Norms of those groups."""
         problem = self._problem
         columns, blocks = problem.groups.columns_of(groups)

@@ -3,7 +3,9 @@
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.design._jit_sweeps import dense_bends, settle, sparse_bends, sweep_dense, sweep_sparse
+from omkl.batch.design._jit_sweeps import dense_diagonals, settle, sparse_diagonals, sweep_dense, sweep_sparse
+from omkl.batch.design.problem import DesignProblem
+from omkl.batch.design.working_set import WorkingSet
 
 #: Sweeps of a round, while they gain this share of what the first did.
 MOST_SWEEPS, WORTH = 20, 0.05
@@ -28,7 +30,7 @@ class Sweeps:
     Parameters
     ----------
     problem : DesignProblem
-    panel : Panel
+    panel : WorkingSet
 
     Attributes
     ----------
@@ -36,7 +38,7 @@ class Sweeps:
         Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
     """
 
-    def __init__(self, problem, panel):
+    def __init__(self, problem: DesignProblem, panel: WorkingSet):
         self._problem, self._panel, self._blocks = problem, panel, panel.blocks
         self._starts = np.append(panel.blocks.starts, len(panel.columns))
         self._groups = np.arange(len(panel.groups))
@@ -44,14 +46,14 @@ class Sweeps:
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         if sparse.issparse(panel.matrix):
             self._matrix = panel.matrix.data, panel.matrix.indices, panel.matrix.indptr
-            self._bends_of, self._sweep = sparse_bends, sweep_sparse
+            self._diagonals_of, self._sweep = sparse_diagonals, sweep_sparse
         else:
             self._matrix = (panel.matrix.T,)
-            self._bends_of, self._sweep = dense_bends, sweep_dense
+            self._diagonals_of, self._sweep = dense_diagonals, sweep_dense
         self._curvature = None
         self.damping = 0.0
 
-    def round(self, w, outputs):
+    def round(self, w: np.ndarray, outputs: np.ndarray) -> np.ndarray:
         """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
         loss = self._problem.weighted_loss
         w, rho = w.copy(), loss.dual_point(outputs)
@@ -60,10 +62,13 @@ class Sweeps:
             self.damping = max(self.damping, LEAST_DAMPING)
         curvature += self.damping * (loss.weights * loss.loss.curvature - curvature)
         if self._curvature is None or not np.array_equal(curvature, self._curvature):
-            self._curvature, self._bends = curvature, self._bends_of(*self._matrix, self._starts, curvature)
+            self._curvature, self._diagonal = (
+                curvature,
+                self._diagonals_of(*self._matrix, self._starts, curvature),
+            )
         groups, first = self._groups, None
         for sweeps in range(1, MOST_SWEEPS + 1):
-            gained = self._sweep(*self._matrix, self._starts, groups, curvature, self._bends, *self._penalty, w, rho)
+            gained = self._sweep(*self._matrix, self._starts, groups, curvature, self._diagonal, *self._penalty, w, rho)
             if self._problem.intercept and curvature.any():
                 rho -= curvature * (rho.sum() / curvature.sum())
             first = gained if first is None else first
@@ -75,14 +80,14 @@ class Sweeps:
                 break
         return w
 
-    def learn(self, halved):
+    def learn(self, halved: int) -> None:
         """Damp the next round more if this one had to be shortened, and less if not."""
         if halved:
             self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
         else:
             self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
 
-    def _price(self, groups):
+    def _price(self, groups: np.ndarray) -> float:
         """Sweeps over these groups that take the time of their inner products and a Newton system.
 
         With a columns of e entries they are :math:`a^2 e` and :math:`a^3` operations, and a sweep is :math:`4 a e`.
@@ -90,18 +95,18 @@ class Sweeps:
         columns, entries = self._blocks.sizes[groups].sum(), self._matrix[0].size / len(self._starts)
         return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
-    def _settle(self, groups, w, rho):
+    def _settle(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray) -> None:
         """Minimise the quadratic model over these groups alone, in place."""
         chosen = np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True
-        places = np.flatnonzero(self._blocks.spread(chosen))
-        columns = self._panel.matrix[:, places]
-        gram = self._panel.gram(places, self._curvature, columns)
+        indices = np.flatnonzero(self._blocks.spread(chosen))
+        columns = self._panel.matrix[:, indices]
+        gram = self._panel.gram(indices, self._curvature, columns)
         if self._problem.intercept:
             means = columns.T @ self._curvature
             gram = gram - np.outer(means, means) / self._curvature.sum()
-        found, starts = w[places], np.append(0, np.cumsum(self._blocks.sizes[groups]))
+        found, starts = w[indices], np.append(0, np.cumsum(self._blocks.sizes[groups]))
         settle(
-            gram, starts, self._bends[groups], *self._penalty, found, columns.T @ rho, MOST_SETTLING, SETTLED, EVERY
+            gram, starts, self._diagonal[groups], *self._penalty, found, columns.T @ rho, MOST_SETTLING, SETTLED, EVERY
         )  # fmt: skip
-        w[places] = found
+        w[indices] = found

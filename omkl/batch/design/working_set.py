@@ -1,16 +1,18 @@
-"""The working set of a design: a growing panel of its columns in double precision, with their inner products."""
+"""The working set of a design: some of its columns in double precision, with their inner products; it grows."""
+
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from omkl.batch.design.blocks import Blocks
-from omkl.batch.design.problem import LinearModel
+from omkl.batch.design.problem import DesignProblem, LinearModel
 
-#: Share of the panel's columns from which on a product with all of them is cheaper than a copy of the active ones.
+#: Share of the columns from which on a product with all of them is cheaper than a copy of the active ones.
 COPIED = 0.3
 
 
-class Panel:
+class WorkingSet:
     r"""Columns of some groups, divided by their groups' weights, so that every group weighs 1 here.
 
     With an intercept, dense columns are centered as well: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`,
@@ -25,7 +27,7 @@ class Panel:
     matrix : array (m, k) in Fortran order, or CSC matrix
     """
 
-    def __init__(self, problem):
+    def __init__(self, problem: DesignProblem):
         self._problem = problem
         m = problem.design.shape[0]
         self.groups = np.empty(0, dtype=np.int64)
@@ -36,10 +38,10 @@ class Panel:
         self._store = np.empty((m, 0), order="F")
         self.matrix = self._store
         self._known = np.empty(0, dtype=np.int64)
-        self._places = np.empty(0, dtype=np.int64)
+        self._kept_at = np.empty(0, dtype=np.int64)
         self._gram = np.empty((0, 0))
 
-    def extend(self, groups):
+    def extend(self, groups: np.ndarray) -> None:
         """Bring in more groups, behind those that are there."""
         whole = self._problem.groups
         columns, _ = whole.columns_of(groups)
@@ -52,10 +54,10 @@ class Panel:
             self._scales = np.concatenate([self._scales, scales])
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
         self._means = np.concatenate([self._means, self._center(found)])
-        self._places = np.concatenate([self._places, np.full(len(columns), -1)])
+        self._kept_at = np.concatenate([self._kept_at, np.full(len(columns), -1)])
         self._append(found)
 
-    def _center(self, found):
+    def _center(self, found: Any) -> np.ndarray:
         """Subtract the means of columns in place, and return them; 0 where they stay as they are."""
         if sparse.issparse(found) or not self._problem.intercept:
             return np.zeros(found.shape[1])
@@ -63,14 +65,14 @@ class Panel:
         found -= means
         return means
 
-    def model(self, w, b):
+    def model(self, w: np.ndarray, b: float) -> LinearModel:
         """The :class:`LinearModel` of the design's own columns, for those (k,) and the intercept of the panel."""
         support = np.flatnonzero(w)
         support = support[np.argsort(self.columns[support])]
         coefficients = w if not len(self._scales) else w / self._scales
         return LinearModel(self.columns[support], coefficients[support], float(b - self._means @ w))
 
-    def _append(self, found):
+    def _append(self, found: Any) -> None:
         k = len(self.columns)
         if sparse.issparse(found):
             empty = self.matrix.shape[1] == 0
@@ -83,7 +85,7 @@ class Panel:
         self._store[:, k - found.shape[1] : k] = found
         self.matrix = self._store[:, :k]
 
-    def outputs(self, w):
+    def outputs(self, w: np.ndarray) -> np.ndarray:
         """Predictions of coefficients w (k,), without an intercept."""
         support = np.flatnonzero(w)
         if len(support) > COPIED * len(w):
@@ -91,16 +93,16 @@ class Panel:
         return self.matrix[:, support] @ w[support]
 
     @property
-    def mean_square(self):
+    def mean_square(self) -> float:
         """Mean of the squared norms of the columns; 1 where all are zero."""
         entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
         return float(np.linalg.norm(entries)) ** 2 / max(len(self.columns), 1) or 1.0
 
-    def scaled(self, coefficients):
-        """Coefficients of the panel from those of the design's columns."""
+    def scaled(self, coefficients: np.ndarray) -> np.ndarray:
+        """Coefficients of the working set from those of the design's columns."""
         return coefficients if not len(self._scales) else coefficients * self._scales
 
-    def gram(self, active, weights, columns):
+    def gram(self, active: np.ndarray, weights: np.ndarray, columns: Any) -> np.ndarray:
         r""":math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples, (a, a)."""
         if np.all(weights == weights[0]):
             return weights[0] * self._plain_gram(active)
@@ -109,22 +111,22 @@ class Panel:
         half = columns * np.sqrt(weights)[:, None]
         return half.T @ half
 
-    def _plain_gram(self, active):
+    def _plain_gram(self, active: np.ndarray) -> np.ndarray:
         """Without weights; the inner products of all columns that were ever active are kept."""
-        new = active[self._places[active] < 0]
+        new = active[self._kept_at[active] < 0]
         if len(new):
             known = len(self._known)
             self._known = np.concatenate([self._known, new])
-            self._places[new] = np.arange(known, len(self._known))
+            self._kept_at[new] = np.arange(known, len(self._known))
             grown = np.empty((len(self._known), len(self._known)))
             grown[:known, :known] = self._gram
             strip = _dense(self.matrix[:, self._known].T @ self.matrix[:, new])
             grown[:, known:] = strip
             grown[known:, :known] = strip[:known].T
             self._gram = grown
-        places = self._places[active]
-        return self._gram[places][:, places]
+        kept = self._kept_at[active]
+        return self._gram[kept][:, kept]
 
 
-def _dense(matrix):
+def _dense(matrix: Any) -> np.ndarray:
     return matrix.toarray() if sparse.issparse(matrix) else matrix

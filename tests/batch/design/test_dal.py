@@ -21,7 +21,7 @@ from omkl.batch import (
 )
 from omkl.batch.design import newton
 from omkl.batch.design.blocks import Blocks, RayJacobian
-from omkl.batch.design.working_set import Panel
+from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Regularizer, Ridge, ScalarPenalty, SparseGroup, SquaredL21
@@ -193,7 +193,7 @@ def test_every_way_to_solve_newtons_system_is_that_of_the_matrix(side, equality,
     rng = np.random.default_rng(0)
     problem = make_problem("squared", n=20)
     groups = ColumnGroups(np.arange(20) // size, 20)
-    panel = Panel(DesignProblem(problem.design, problem.y, Squared(), L21(), 1.0, groups))
+    panel = WorkingSet(DesignProblem(problem.design, problem.y, Squared(), L21(), 1.0, groups))
     panel.extend(np.arange(20 // size))
     v, active = rng.normal(size=20), np.arange(0, 20 // size, 2)
     columns = np.flatnonzero(np.isin(np.arange(20) // size, active))

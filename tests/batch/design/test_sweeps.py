@@ -8,7 +8,7 @@ from scipy import sparse
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design
 from omkl.batch.design import sweeps as design_sweeps
 from omkl.batch.design.sweeps import Sweeps
-from omkl.batch.design.working_set import Panel
+from omkl.batch.design.working_set import WorkingSet
 from omkl.losses import Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet
 
@@ -33,7 +33,7 @@ def make_problem(loss, regularizer, grouped, kind="dense"):
 
 def swept(problem, rounds):
     """Coefficients of the design's columns after so many rounds on a panel of all columns, and the objective."""
-    panel = Panel(problem)
+    panel = WorkingSet(problem)
     panel.extend(np.arange(problem.groups.n_groups))
     sweeps, w = Sweeps(problem, panel), np.zeros(24)
     for _ in range(rounds):
@@ -62,7 +62,7 @@ def test_one_round_settles_the_active_groups(regularizer, grouped, kind, monkeyp
     monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", np.inf)
     monkeypatch.setattr(design_sweeps, "SETTLED", 0.0)
     problem = make_problem(Squared(), regularizer, grouped, kind)
-    panel = Panel(problem)
+    panel = WorkingSet(problem)
     panel.extend(np.arange(problem.groups.n_groups))
     w = Sweeps(problem, panel).round(np.zeros(24), problem.best_intercept(np.zeros(60)) * np.ones(60))
     outputs = panel.outputs(w)
