@@ -20,7 +20,6 @@ NOT_YET_TYPED: set[str] = {
     "omkl.data.treebank",
     "omkl.data.treebank_writer",
     "omkl.estimators.batch_mkl",
-    "omkl.estimators.loading",
     "omkl.kernels.feature_maps",
     "omkl.kernels.functions",
     "omkl.kernels.lazy",
