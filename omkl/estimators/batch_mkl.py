@@ -131,8 +131,10 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
                 problem = Problem(kernels, target, loss, regularizer, float(self.C), bool(self.fit_intercept), own)
                 results.append(solve(problem, None))
                 if dtype == np.float32 and source.rounds:
-                    error = max(rounding_of_storage(problem, solution) for solution in solutions_of(results[-1]))
-                    if error > ROUNDING_SHARE * self.tol:
+                    found = solutions_of(results[-1])
+                    error = max((rounding_of_storage(problem, solution) for solution in found), default=0.0)
+                    failed = automatic and not all(solution.certificate.proves(self.tol) for solution in found)
+                    if failed or error > ROUNDING_SHARE * self.tol:
                         break
             else:
                 return results

@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 
 from omkl._components import resolve
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, Pair, inverse_root
+from omkl.kernels.base import Kernel, Pair, Vectors, inverse_root
 from omkl.kernels.columns import On
 from omkl.kernels.gram import row_blocks
 
@@ -40,7 +40,7 @@ class FeatureMap(Kernel):
 
     semidefinite = True
 
-    def __init__(self, kernel, n_features, seed=0):
+    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0):
         for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
@@ -59,7 +59,7 @@ class FeatureMap(Kernel):
         return restricted
 
     @property
-    def name(self):
+    def name(self) -> str:
         settings = {"features": self.n_features}
         if default_map(self.kernel) is not type(self):
             settings["map"] = self.map_name
@@ -69,20 +69,20 @@ class FeatureMap(Kernel):
         described = ",".join(f"{key}={value}" for key, value in settings.items())
         return f"{name}{',' if ':' in name else ':'}{described}"
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int | None:
         return self.n_features
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         return (self.raw_features(pair.X) @ self.raw_features(pair.Y).T).astype(pair.X.dtype, copy=False)
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonal = np.empty(X.shape[0])
         for rows in row_blocks(len(diagonal), self.n_features, np.float64):
             features = self.raw_features(X[rows])
             np.einsum("ij,ij->i", features, features, out=diagonal[rows])
         return diagonal
 
-    def features(self, X):
+    def features(self, X: Vectors) -> Vectors:
         """Explicit features as a dense array (n, D), with inner products equal to this kernel."""
         features = self.raw_features(X)
         if self.normalize == "diagonal":
@@ -129,20 +129,20 @@ class FourierFeatures(FeatureMap):
     map_name = "fourier"
     compares_sparse = maps_sparse = True
 
-    def __init__(self, kernel, n_features, seed=0):
+    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0):
         super().__init__(kernel, n_features, seed)
         if not has_spectrum(self.kernel):
             raise InputError(f"The kernel {self.kernel.name} has no Fourier features: use map=nystrom.")
         if self.n_features % 2:
             raise InputError(f"Fourier features come in pairs: give an even number of them, not {n_features}.")
-        self.frequencies_ = None
+        self.frequencies_: np.ndarray | None = None
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         self.kernel = self.kernel.fit_view(X)
         shape = (self.n_features // 2, X.shape[1])
         self.frequencies_ = self.kernel.frequencies(np.random.default_rng(self.seed), shape)
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Vectors:
         half = self.n_features // 2
         directions = self._known(self.frequencies_).T
         features = np.empty((X.shape[0], self.n_features))
@@ -192,12 +192,12 @@ class Nystrom(FeatureMap):
 
     map_name = "nystrom"
 
-    def __init__(self, kernel, n_features, seed=0):
+    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0):
         super().__init__(kernel, n_features, seed)
-        self.landmarks_ = None
-        self.whitening_ = None
+        self.landmarks_: np.ndarray | None = None
+        self.whitening_: np.ndarray | None = None
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         if sparse.issparse(X):
             raise InputError(f"The kernel {self.name} needs a dense array: landmarks are kept as one.")
         X = np.asarray(X, dtype=np.float64)
@@ -209,7 +209,7 @@ class Nystrom(FeatureMap):
         kept = values > SMALLEST_EIGENVALUE * max(values[-1], 0.0)
         self.whitening_ = vectors[:, kept] / np.sqrt(values[kept])
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int | None:
         return self.n_features if self.whitening_ is None else self.whitening_.shape[1]
 
     def left_out(self, X: ArrayLike) -> float:
@@ -220,7 +220,7 @@ class Nystrom(FeatureMap):
         X = self._view(X)
         return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Vectors:
         whitening = self._known(self.whitening_)
         features = np.empty((len(X), whitening.shape[1]))
         for rows in row_blocks(len(X), len(whitening), np.float64):
@@ -229,7 +229,7 @@ class Nystrom(FeatureMap):
         return features
 
 
-def approximated(kernel, features=None, map=None, seed=0):
+def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
     """The approximation that a string's settings ask for.
 
     Parameters
@@ -247,12 +247,12 @@ def approximated(kernel, features=None, map=None, seed=0):
     return (default_map(kernel) if map is None else MAPS[map])(kernel, features, seed)
 
 
-def default_map(kernel):
+def default_map(kernel: Kernel) -> type[FeatureMap]:
     """The class of the map that a kernel has where none is named."""
     return FourierFeatures if has_spectrum(kernel) else Nystrom
 
 
-def has_spectrum(kernel):
+def has_spectrum(kernel: Kernel) -> bool:
     """Whether Fourier features of the kernel can be drawn."""
     return type(kernel).frequencies is not Kernel.frequencies
 

@@ -38,16 +38,16 @@ class Linear(Kernel):
     def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None):
         super().__init__(normalize, on, explicit)
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         return pair.products.copy()
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return _squares(X)
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int | None:
         return n_columns
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Vectors:
         return X
 
 
@@ -81,22 +81,22 @@ class Polynomial(Kernel):
         self.gamma = float(gamma)
 
     @property
-    def name(self):
+    def name(self) -> str:
         nickname = {2: "quadratic", 3: "cubic"}.get(self.degree)
         return self._components(nickname, "degree") if nickname else self._components("polynomial")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         base = pair.products * self.gamma
         base += self.coef0
         return _integer_power(base, self.degree)
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
 
-    def feature_count(self, n_columns):
+    def feature_count(self, n_columns: int) -> int | None:
         return comb(n_columns + self.degree, self.degree)
 
-    def raw_features(self, X):
+    def raw_features(self, X: Vectors) -> Vectors:
         with_constant = np.column_stack([np.sqrt(self.gamma) * X, np.full(len(X), np.sqrt(self.coef0))])
         powers = np.array(list(combinations_with_replacement(range(with_constant.shape[1]), self.degree)))
         # how often the multinomial theorem counts each monomial: degree! over the factorials of its powers
@@ -149,15 +149,15 @@ class Gaussian(Kernel):
         self.sigma2 = sigma2
         self.width_ = None if sigma2 == "median" else float(sigma2)
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         if self.sigma2 == "median":
             self.width_ = 0.5 * median_distance(X, "squared_distances")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         matrix = pair.squared_distances * (-0.5 / _known(self.width_, self))
         return np.exp(matrix, out=matrix)
 
-    def frequencies(self, generator, shape):
+    def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         return orthogonal_normals(generator, shape) / np.sqrt(_known(self.width_, self))
 
 
@@ -182,14 +182,14 @@ class Laplacian(Kernel):
         self.sigma = sigma
         self.width_ = None if sigma == "median" else float(sigma)
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         if self.sigma == "median":
             self.width_ = median_distance(X, "manhattan_distances")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         return np.exp(pair.manhattan_distances / -_known(self.width_, self))
 
-    def frequencies(self, generator, shape):
+    def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         return generator.standard_cauchy(shape) / _known(self.width_, self)
 
 
@@ -215,13 +215,13 @@ class ChiSquared(Kernel):
         self.gamma = gamma
         self.width_ = None if gamma == "median" else 1.0 / float(gamma)
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         if np.any(X < 0):
             raise InputError("The chi-squared kernel is for histograms: its inputs must not be negative.")
         if self.gamma == "median":
             self.width_ = median_distance(X, "chi_squared_distances")
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         return np.exp(pair.chi_squared_distances * pair.X.dtype.type(-1.0 / _known(self.width_, self)))
 
 
@@ -258,11 +258,11 @@ class B1Spline(Kernel):
         self.density = float(density)
         self.width_ = None if h is None else float(h)
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         if self.h is None:
             self.width_ = median_distance(X, "squared_distances", self.density) ** 0.5
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         # a distance near zero has only half the digits of its square: float32 would leave three
         exact = pair if pair.X.dtype == np.float64 else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
         matrix = np.sqrt(exact.squared_distances)
@@ -290,10 +290,10 @@ class Custom(Kernel):
         self.label = label or getattr(function, "__name__", "custom")
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.label
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         matrix = np.array(self.function(pair.X, pair.Y), dtype=np.float64)
         if matrix.shape != (len(pair.X), len(pair.Y)):
             raise InputError(
@@ -301,7 +301,7 @@ class Custom(Kernel):
             )
         return matrix
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return np.array([self.function(x[None], x[None])[0, 0] for x in X], dtype=np.float64)
 
 
@@ -313,7 +313,7 @@ class Precomputed(Kernel):
 
     aliases = {"precomputed": {}}
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         if X.shape[0] != X.shape[1]:
             raise InputError(f"A precomputed kernel needs a square matrix of all training inputs, not {X.shape}.")
         scale = np.abs(X).max(initial=0.0)
@@ -323,22 +323,22 @@ class Precomputed(Kernel):
             raise InputError("The precomputed kernel matrix has a negative diagonal, so it is not a kernel.")
         self.diagonal_ = np.maximum(np.diag(X), 0.0)
 
-    def raw(self, pair):
+    def raw(self, pair: Pair) -> np.ndarray:
         return np.array(pair.X[:, pair.Y[:, 0].astype(np.int64)])
 
-    def between(self, pair):
+    def between(self, pair: Pair) -> np.ndarray:
         if self.normalize == "diagonal":
             raise InputError(
                 "Normalise a precomputed kernel before passing it: test rows do not hold their own diagonal."
             )
         return super().between(pair)
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         if len(X) == len(self.diagonal_):
             return self.diagonal_
         raise InputError("A precomputed kernel knows the diagonal of its training inputs only.")
 
-    def as_support(self, X):
+    def as_support(self, X: np.ndarray) -> np.ndarray:
         return np.arange(len(X), dtype=np.float64)[:, None]
 
 
@@ -364,7 +364,7 @@ class Average(Kernel):
         self.kernels = [as_kernel(kernel) for kernel in kernels]
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"average({', '.join(kernel.name for kernel in self.kernels)})"
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
@@ -374,16 +374,17 @@ class Average(Kernel):
         placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
         return placed
 
-    def _learn(self, X):
+    def _learn(self, X: Vectors) -> None:
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
-    def raw(self, pair):
-        total = 0.0
-        for kernel in self.kernels:
-            total = total + kernel.between(pair.on_columns(self._columns(kernel, pair.X)))
-        return total / len(self.kernels)
+    def raw(self, pair: Pair) -> np.ndarray:
+        total = self.kernels[0].between(pair.on_columns(self._columns(self.kernels[0], pair.X)))
+        for kernel in self.kernels[1:]:
+            total += kernel.between(pair.on_columns(self._columns(kernel, pair.X)))
+        total /= len(self.kernels)
+        return total
 
-    def raw_diagonal(self, X):
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonals = [kernel.diagonal(take_columns(X, self._columns(kernel, X))) for kernel in self.kernels]
         return sum(diagonals) / len(self.kernels)
 

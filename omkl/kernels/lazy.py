@@ -38,7 +38,7 @@ class LazyStack:
         self._kept = [None] * self._recent.capacity
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of the kept kernels."""
         return sum(row.nbytes for row in self._kept if row is not None)
 

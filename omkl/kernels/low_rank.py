@@ -78,7 +78,7 @@ class FactoredStack:
         return stack
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of the factors."""
         return self.rows.nbytes
 
@@ -154,7 +154,7 @@ class MixedStack:
         self._local[places] = np.concatenate([np.arange(size) for size in sizes])
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all kernels."""
         return sum(stack.nbytes for stack in self.stacks)
 

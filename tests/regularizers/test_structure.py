@@ -162,7 +162,7 @@ def test_recovered_kernel_weights(regularizer, expected):
     "regularizer",
     [
         2 * L21(), SquaredL21(), ElasticNet(0.3), Ridge(), LqNorm(1.5), LqNorm(4), SquaredLq(1.5),
-        WeightedSquaredL21([1.0, 0.5, 3.0]), ScalarPenalty(lambda b: np.expm1(b), np.exp), LqNorm() + 0.3 * Ridge(),
+        WeightedSquaredL21([1.0, 0.5, 3.0]), ScalarPenalty(np.expm1, np.exp), LqNorm() + 0.3 * Ridge(),
         SquaredL21() + ElasticNet(0.2), TreeGroups([[0, 1, 2], [0, 1]]) + Ridge(), ElasticNetWeights(0.4),
     ],
     ids=repr,
@@ -193,7 +193,7 @@ def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
         SparseGroup(0.3), WeightedSquaredL21([1.0, 0.3, 2.0, 1.0, 0.7]), SquaredL21() + 2 * ElasticNet(0.3),
         L21Ball(1.0) + Ridge(), TreeGroups([[0, 1, 2, 3, 4], [1, 2], [1]], [0.2, 1.0, 0.4]),
         OverlappingGroups([[0, 1, 2], [2, 3, 4]], [1.0, 0.5]),
-        LqNorm(4.0) + L21(), ScalarPenalty(lambda b: np.expm1(b), np.exp), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
+        LqNorm(4.0) + L21(), ScalarPenalty(np.expm1, np.exp), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
     ],
     ids=repr,
 )  # fmt: skip
