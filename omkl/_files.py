@@ -5,11 +5,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
+
+PathLike: TypeAlias = str | os.PathLike[str]
 
 
 @contextmanager
-def replacing(path: str | os.PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
+def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
     """Open a temporary file beside ``path``; on success it takes its place, on failure nothing has changed.
 
     The bytes are on disk before the name is: a crash leaves the previous file or the whole new one.

@@ -27,7 +27,7 @@ from omkl.distributed.worker_partitions import Call, WorkerPartitions
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel, checked_gram
 from omkl.kernels._jit_stack import pack, unpack
-from omkl.kernels.stack import WeightedSum
+from omkl.kernels.stack import WeightedSum, Which
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 #: Bytes of one message of packed kernels.
 MESSAGE = 2**24
 
-#: Indices of kernels, (k,), or None for all of them.
-Which = Sequence[int] | np.ndarray | None
 #: A function of a range of kernels: its iterator gives the calls that fill a partition with them.
 Recipe = Callable[[range], Iterator[Call]]
 

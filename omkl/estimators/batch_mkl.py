@@ -1,5 +1,7 @@
 """What MKLClassifier and MKLRegressor share: kernels and targets in, certified expansions out."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,9 +42,10 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     def __init__(
-        self, kernels=None, loss=None, regularizer=None, C=1.0, solver="spicy", tol=1e-2, max_iter=None,
-        fit_intercept=True, dtype="auto", approximate="auto", verbose=False,
-    ):  # fmt: skip
+        self, kernels: Any = None, loss: Any = None, regularizer: Any = None, C: Any = 1.0, solver: Any = "spicy",
+        tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True, dtype: Any = "auto",
+        approximate: bool | str = "auto", verbose: bool = False,
+    ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
         self.regularizer = regularizer

@@ -1,11 +1,18 @@
 """Kernels that do not fit into memory together: computed anew in every pass."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from omkl._cache import RecentlyUsed
-from omkl.kernels.functions import as_kernel
+from omkl.kernels.base import Vectors
+from omkl.kernels.functions import KernelSpec, as_kernel
 from omkl.kernels.packing import packed_kernels
-from omkl.kernels.stack import PackedStack, WeightedSum
+from omkl.kernels.stack import PackedStack, WeightedSum, Which
 
 #: Bytes that kept kernels may take, unless said otherwise.
 BUDGET = 2**28
@@ -29,7 +36,9 @@ class LazyStack:
 
     sums_entries = False
 
-    def __init__(self, kernels, X, dtype=np.float32, budget=BUDGET):
+    def __init__(
+        self, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
+    ) -> None:
         self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
         self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
         row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize
@@ -71,32 +80,32 @@ class LazyStack:
     def _size(self, which):
         return self.n_kernels if which is None else len(which)
 
-    def quadratics(self, vector, which=None):
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         values = np.empty(self._size(which))
         for piece, stack in self._blocks(which):
             values[piece] = stack.quadratics(vector)
         return values
 
-    def products(self, vectors, which=None):
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         result = np.empty((self._size(which), self.n_samples))
         for piece, stack in self._blocks(which):
             result[piece] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[piece])
         return result
 
-    def combine(self, weights, which=None, samples=None):
+    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
         for piece, stack in self._blocks(which):
             total += stack.combine(np.asarray(weights)[piece], None, samples)
         return total
 
-    def summed(self, weights, which=None):
+    def summed(self, weights: ArrayLike, which: Which = None) -> Any:
         return WeightedSum(self, weights, which)
 
-    def diagonals(self, which=None):
+    def diagonals(self, which: Which = None) -> np.ndarray:
         values = np.empty((self._size(which), self.n_samples))
         for piece, stack in self._blocks(which):
             values[piece] = stack.diagonals()
         return values
 
-    def traces(self, which=None):
+    def traces(self, which: Which = None) -> np.ndarray:
         return self.diagonals(which).sum(axis=1)

@@ -1,14 +1,21 @@
 """Kernels as low-rank factors, and stacks that are partly that: smaller and faster where kernels have low rank."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
+from omkl.kernels.base import Vectors
 from omkl.kernels.checks import checked_gram, require_bytes
 from omkl.kernels.columns import count_columns, find_columns, take_columns
 from omkl.kernels.gram import row_blocks
-from omkl.kernels.stack import PackedStack, WeightedSum
+from omkl.kernels.stack import PackedStack, WeightedSum, Which
 
 #: Rows of factors that one block of a sum holds in float64.
 BLOCK_ROWS = 4096
@@ -29,7 +36,7 @@ class FactoredStack:
 
     sums_entries = False
 
-    def __init__(self, factors, dtype=np.float64):
+    def __init__(self, factors: Sequence[np.ndarray], dtype: DTypeLike = np.float64) -> None:
         factors = [np.asarray(factor) for factor in factors]
         shapes = {factor.shape[0] if factor.ndim == 2 else -1 for factor in factors}
         if len(shapes) != 1 or -1 in shapes:
@@ -41,7 +48,7 @@ class FactoredStack:
             self.rows[start:stop] = factor.T
 
     @classmethod
-    def from_kernels(cls, kernels, X, dtype=np.float32):
+    def from_kernels(cls, kernels: Sequence[Any], X: Vectors, dtype: DTypeLike = np.float32) -> FactoredStack:
         """Kernels with finite feature maps on data, in blocks of samples: no factor is in memory twice.
 
         Parameters
@@ -70,7 +77,7 @@ class FactoredStack:
         self.starts = np.concatenate([[0], np.cumsum(ranks)]).astype(np.int64)
         self.rows = np.empty((self.starts[-1], n_samples), dtype=dtype)
 
-    def restricted(self, samples):
+    def restricted(self, samples: np.ndarray) -> FactoredStack:
         """The same kernels on some of the samples, given by indices."""
         stack = FactoredStack.__new__(FactoredStack)
         stack._allocate(np.diff(self.starts), len(samples), self.rows.dtype)
@@ -90,19 +97,19 @@ class FactoredStack:
         within = np.arange(len(owners)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
         return which, self.starts[which][owners] + within, owners
 
-    def quadratics(self, vector, which=None):
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         which, rows, owners = self._chosen(which)
         inner = np.empty(len(rows))
         dots(self.rows, rows, np.asarray(vector, dtype=np.float64), inner)
         return np.bincount(owners, weights=inner**2, minlength=len(which))
 
-    def products(self, vectors, which=None):
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._chosen(which)[0]
         result = np.zeros((len(which), self.n_samples))
         factor_products(self.rows, self.starts, which, np.atleast_2d(vectors), result)
         return result
 
-    def combine(self, weights, which=None, samples=None):
+    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         _, rows, owners = self._chosen(which)
         weights = np.asarray(weights, dtype=np.float64)[owners]
         samples = slice(None) if samples is None else samples
@@ -114,17 +121,17 @@ class FactoredStack:
             total += (block[:, samples].T * weights[low : low + step]) @ block
         return total
 
-    def summed(self, weights, which=None):
+    def summed(self, weights: ArrayLike, which: Which = None) -> Any:
         return WeightedSum(self, weights, which)
 
-    def diagonals(self, which=None):
+    def diagonals(self, which: Which = None) -> np.ndarray:
         which = self._chosen(which)[0]
         parts = [self.rows[self.starts[m] : self.starts[m + 1]] for m in which]
         return np.array([np.einsum("ri,ri->i", part, part, dtype=np.float64) for part in parts]).reshape(
             len(which), self.n_samples
         )
 
-    def traces(self, which=None):
+    def traces(self, which: Which = None) -> np.ndarray:
         which, rows, owners = self._chosen(which)
         squares = np.einsum("ri,ri->r", self.rows, self.rows, dtype=np.float64)[rows]
         return np.bincount(owners, weights=squares, minlength=len(which))
@@ -140,7 +147,7 @@ class MixedStack:
         Where the kernels of the stacks, one stack after the other, come in the whole; in this order by default.
     """
 
-    def __init__(self, stacks, places=None):
+    def __init__(self, stacks: Sequence[Any], places: Any = None) -> None:
         self.stacks = list(stacks)
         if len({stack.n_samples for stack in self.stacks}) != 1:
             raise InputError("All stacks must be of the same samples.")
@@ -158,7 +165,7 @@ class MixedStack:
         """Bytes of all kernels."""
         return sum(stack.nbytes for stack in self.stacks)
 
-    def restricted(self, samples):
+    def restricted(self, samples: np.ndarray) -> MixedStack:
         """The same kernels on some of the samples, given by increasing indices."""
         return MixedStack([stack.restricted(samples) for stack in self.stacks], self.places)
 
@@ -169,38 +176,38 @@ class MixedStack:
         found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
         return len(which), [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
 
-    def quadratics(self, vector, which=None):
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         size, parts = self._parts(which)
         values = np.empty(size)
         for stack, at, local in parts:
             values[at] = stack.quadratics(vector, local)
         return values
 
-    def products(self, vectors, which=None):
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         size, parts = self._parts(which)
         result = np.empty((size, self.n_samples))
         for stack, at, local in parts:
             result[at] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
         return result
 
-    def combine(self, weights, which=None, samples=None):
+    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
         for stack, at, local in self._parts(which)[1]:
             total += stack.combine(np.asarray(weights)[at], local, samples)
         return total
 
-    def summed(self, weights, which=None):
+    def summed(self, weights: ArrayLike, which: Which = None) -> Any:
         sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._parts(which)[1]]
         return _SumOfSums(self.n_samples, sums)
 
-    def diagonals(self, which=None):
+    def diagonals(self, which: Which = None) -> np.ndarray:
         size, parts = self._parts(which)
         result = np.empty((size, self.n_samples))
         for stack, at, local in parts:
             result[at] = stack.diagonals(local)
         return result
 
-    def traces(self, which=None):
+    def traces(self, which: Which = None) -> np.ndarray:
         size, parts = self._parts(which)
         values = np.empty(size)
         for stack, at, local in parts:
@@ -211,20 +218,20 @@ class MixedStack:
 class _SumOfSums:
     """Several :class:`WeightedSum` as one."""
 
-    def __init__(self, n_samples, sums):
+    def __init__(self, n_samples: int, sums: Sequence[Any]) -> None:
         self.n_samples, self.sums = n_samples, sums
 
-    def product(self, vector):
+    def product(self, vector: np.ndarray) -> np.ndarray:
         return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
 
-    def rows(self, samples):
+    def rows(self, samples: np.ndarray | None) -> np.ndarray:
         return sum((part.rows(samples) for part in self.sums), np.zeros((len(samples), self.n_samples)))
 
-    def diagonal(self):
+    def diagonal(self) -> np.ndarray:
         return sum((part.diagonal() for part in self.sums), np.zeros(self.n_samples))
 
 
-def compact_stack(grams, dtype=np.float32):
+def compact_stack(grams: Any, dtype: DTypeLike = np.float32) -> Any:
     """Each Gram matrix in the smaller form: a factor where its rank is below half of N, packed otherwise.
 
     Parameters
@@ -260,7 +267,7 @@ def compact_stack(grams, dtype=np.float32):
     return MixedStack([stack, FactoredStack(factors, dtype)], packed + factored) if factors else stack
 
 
-def low_rank_factor(gram, most, dtype=np.float64):
+def low_rank_factor(gram: np.ndarray, most: int, dtype: DTypeLike = np.float64) -> np.ndarray | None:
     """A factor (N, r) with ``r <= most``, by pivoted Cholesky; None where no such factor is exact up to rounding."""
     gram = np.ascontiguousarray(gram, dtype=np.float64)
     rows = np.empty((most, len(gram)))

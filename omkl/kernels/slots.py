@@ -1,11 +1,15 @@
 """A bounded set of support vectors whose members change one by one: what a kernel is evaluated against on a stream."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from omkl.kernels import _jit_slots as jit
-from omkl.kernels.base import Pair, inverse_root
+from omkl.kernels.base import Kernel, Pair, inverse_root
 
 
 class SupportSlots:
@@ -27,7 +31,7 @@ class SupportSlots:
     dtype : float64 or float32
     """
 
-    def __init__(self, kernels, n_columns, n_slots, dtype):
+    def __init__(self, kernels: Sequence[Kernel], n_columns: int, n_slots: int, dtype: DTypeLike) -> None:
         self.normalized = [kernel for kernel in kernels if kernel.normalize == "diagonal"]
         self.n_slots = int(n_slots)
         self.room = 1
@@ -35,11 +39,11 @@ class SupportSlots:
         self.roots = np.zeros((len(self.normalized), 1 + self.n_slots), dtype)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all arrays."""
         return self.columns.nbytes + self.roots.nbytes
 
-    def stage(self, X, n_support):
+    def stage(self, X: np.ndarray, n_support: int) -> SlotPair:
         """Take vectors ``X`` (m, d) at hand; returns their :class:`SlotPair` with themselves and ``n_support`` slots.
 
         Its columns are the m vectors at hand, then the slots.
@@ -54,22 +58,22 @@ class SupportSlots:
             roots[at_hand] = inverse_root(kernel.raw_diagonal(X))
         return SlotPair(self, X, at_hand, slice(self.room - m, self.room + n_support))
 
-    def pair(self, slots, n_support):
+    def pair(self, slots: slice, n_support: int) -> SlotPair:
         """The :class:`SlotPair` of some slots (a slice) with the first ``n_support`` of them."""
         places = slice(self.room + slots.start, self.room + slots.stop)
         X = np.ascontiguousarray(self.columns[:, places].T)
         return SlotPair(self, X, places, slice(self.room, self.room + n_support))
 
-    def keep(self, back, slot):
+    def keep(self, back: int, slot: int) -> None:
         """Copy a vector at hand into a slot: the last one for ``back=1``, the one before it for 2, and so on."""
         self.columns[:, self.room + slot] = self.columns[:, self.room - back]
         self.roots[:, self.room + slot] = self.roots[:, self.room - back]
 
-    def vectors(self, n_support):
+    def vectors(self, n_support: int) -> np.ndarray:
         """The vectors in the first slots, (n_support, d)."""
         return self.columns[:, self.room : self.room + n_support].T
 
-    def grow(self, n_slots):
+    def grow(self, n_slots: int) -> None:
         """Have so many slots, of which the first are those that there were."""
         more = ((0, 0), (0, n_slots - self.n_slots))
         self.columns, self.roots = np.pad(self.columns, more), np.pad(self.roots, more)
@@ -81,11 +85,11 @@ class SupportSlots:
         self.roots = np.pad(self.roots, more)
         self.room = room
 
-    def state(self, n_support):
+    def state(self, n_support: int) -> tuple[np.ndarray, np.ndarray]:
         """``(vectors, roots)`` of the first slots."""
         return self.vectors(n_support), self.roots[:, self.room : self.room + n_support]
 
-    def load_state(self, vectors, roots):
+    def load_state(self, vectors: np.ndarray, roots: np.ndarray) -> None:
         """The inverse of :meth:`state`."""
         self.columns[:, self.room : self.room + len(vectors)] = vectors.T
         self.roots[:, self.room : self.room + len(vectors)] = roots
@@ -94,7 +98,7 @@ class SupportSlots:
 class SlotPair(Pair):
     """Vectors against columns of :class:`SupportSlots`: what kernels share, without a pass over what is known."""
 
-    def __init__(self, slots, X, rows, columns):
+    def __init__(self, slots: SupportSlots, X: np.ndarray, rows: slice, columns: slice) -> None:
         self._slots = slots
         self._rows = rows
         self._columns = columns
@@ -102,22 +106,22 @@ class SlotPair(Pair):
         super().__init__(X, self._right.T)
 
     @cached_property
-    def products(self):
+    def products(self) -> np.ndarray:
         return jit.products(self.X, self._right)
 
     @cached_property
-    def squared_distances(self):
+    def squared_distances(self) -> np.ndarray:
         return jit.squared_distances(self.X, self._right)
 
     @cached_property
-    def manhattan_distances(self):
+    def manhattan_distances(self) -> np.ndarray:
         return jit.manhattan_distances(self.X, self._right)
 
     @cached_property
-    def chi_squared_distances(self):
+    def chi_squared_distances(self) -> np.ndarray:
         return jit.chi_squared_distances(self.X, self._right)
 
-    def inverse_roots(self, kernel):
+    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, known in zip(self._slots.roots, self._slots.normalized):
             if known is kernel:
                 return roots[self._rows], roots[self._columns]

@@ -3,19 +3,29 @@
 A stack answers a few questions, each in one pass over the kernels it is asked about; solvers ask nothing else.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels.base import Vectors
 from omkl.kernels.checks import checked_gram, require_memory
+from omkl.kernels.functions import KernelSpec
 from omkl.kernels.packing import packed_kernels
 
 #: Entries of kernels that are worth a thread.
 ENTRIES = 2**22
+
+
+#: Indices of kernels, (k,), or None for all of them.
+Which: TypeAlias = Sequence[int] | np.ndarray | None
 
 
 class KernelStack(Protocol):
@@ -26,22 +36,22 @@ class KernelStack(Protocol):
     #: Whether :meth:`summed` adds kernels entry by entry, or multiplies by one after the other.
     sums_entries: bool
 
-    def quadratics(self, vector, which=None):
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         """``v' K_m v`` for each kernel, clipped at 0: (k,), from a vector (N,)."""
 
-    def products(self, vectors, which=None):
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         """``K_m v_m`` for each kernel: (k, N), from one vector (N,) for all, or one each, (k, N)."""
 
-    def combine(self, weights, which=None, samples=None):
+    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         """``sum_m w_m K_m``: (N, N) float64, from weights (k,); or its rows of some samples, (s, N)."""
 
-    def summed(self, weights, which=None):
+    def summed(self, weights: Any, which: Which = None) -> Any:
         """``sum_m w_m K_m`` as an operator: a :class:`WeightedSum`, in less memory than all its entries take."""
 
-    def diagonals(self, which=None):
+    def diagonals(self, which: Which = None) -> np.ndarray:
         """The diagonal of each kernel: (k, N)."""
 
-    def traces(self, which=None):
+    def traces(self, which: Which = None) -> np.ndarray:
         """The trace of each kernel: (k,)."""
 
 
@@ -55,18 +65,18 @@ class WeightedSum:
     which : int array of shape (k,), optional
     """
 
-    def __init__(self, kernels, weights, which=None):
+    def __init__(self, kernels: KernelStack, weights: Any, which: Which = None) -> None:
         self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
 
-    def product(self, vector):
+    def product(self, vector: np.ndarray) -> np.ndarray:
         """The sum times a vector: (N,)."""
         return self.weights @ self.kernels.products(vector, self.which)
 
-    def rows(self, samples):
+    def rows(self, samples: np.ndarray) -> np.ndarray:
         """Rows of the sum: (s, N)."""
         return self.kernels.combine(self.weights, self.which, samples)
 
-    def diagonal(self):
+    def diagonal(self) -> np.ndarray:
         """(N,)."""
         return self.weights @ self.kernels.diagonals(self.which)
 
@@ -81,38 +91,38 @@ class DenseStack:
 
     sums_entries = True
 
-    def __init__(self, grams):
+    def __init__(self, grams: Sequence[np.ndarray] | np.ndarray) -> None:
         self.grams = grams
         self.n_kernels, self.n_samples = grams.shape[:2]
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of the kernels."""
         return self.grams.nbytes
 
     def _chosen(self, which):
         return self.grams if which is None else self.grams[which]
 
-    def quadratics(self, vector, which=None):
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         return np.maximum(self.products(vector, which) @ vector, 0.0)
 
-    def products(self, vectors, which=None):
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         grams = self._chosen(which)
         if vectors.ndim == 1:
             return grams @ vectors
         return np.matmul(grams, vectors[:, :, None])[:, :, 0]
 
-    def combine(self, weights, which=None, samples=None):
+    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         grams = self._chosen(which)
         return np.tensordot(weights, grams if samples is None else grams[:, samples], axes=1)
 
-    def summed(self, weights, which=None):
+    def summed(self, weights: Any, which: Which = None) -> Any:
         return WeightedSum(DenseStack(self.combine(weights, which)[None]), np.ones(1))
 
-    def diagonals(self, which=None):
+    def diagonals(self, which: Which = None) -> np.ndarray:
         return np.diagonal(self._chosen(which), axis1=1, axis2=2)
 
-    def traces(self, which=None):
+    def traces(self, which: Which = None) -> np.ndarray:
         return self.diagonals(which).sum(axis=1)
 
 
@@ -130,7 +140,7 @@ class PackedStack:
 
     sums_entries = True
 
-    def __init__(self, rows, n_jobs=1):
+    def __init__(self, rows: np.ndarray, n_jobs: int = 1) -> None:
         if n_jobs < 1:
             raise InputError(f"n_jobs is a number of threads, at least 1, not {n_jobs!r}.")
         self.rows, self.n_jobs = rows, n_jobs
@@ -138,7 +148,13 @@ class PackedStack:
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(cls, grams, dtype=np.float32, normalize=None, n_jobs=1):
+    def from_grams(
+        cls,
+        grams: Sequence[np.ndarray] | np.ndarray,
+        dtype: DTypeLike = np.float32,
+        normalize: str | None = None,
+        n_jobs: int = 1,
+    ) -> Self:
         """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
 
         Parameters
@@ -176,7 +192,9 @@ class PackedStack:
         return stack
 
     @classmethod
-    def from_kernels(cls, kernels, X, dtype=np.float32, n_jobs=1):
+    def from_kernels(
+        cls, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, n_jobs: int = 1
+    ) -> Self:
         """Compute kernels on data straight into packed storage.
 
         Parameters
@@ -189,13 +207,13 @@ class PackedStack:
         """
         return cls(packed_kernels(kernels, X, dtype), n_jobs)
 
-    def restricted(self, samples):
+    def restricted(self, samples: np.ndarray) -> PackedStack:
         """The same kernels on some of the samples, given by increasing indices."""
         i, j = np.tril_indices(len(samples))
         # by take, as an index in brackets would leave the entries of a kernel apart in memory
         return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
 
-    def normalize(self, how):
+    def normalize(self, how: str | None) -> None:
         """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
         if how is None:
             return
@@ -206,21 +224,21 @@ class PackedStack:
             row /= trace if trace > 0 else 1.0
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of the kernels."""
         return self.rows.nbytes
 
     def _indices(self, which):
         return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
 
-    def quadratics(self, vector, which=None):
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         square, values = np.empty(self.length), np.empty(len(which))
         packed_square(vector, square)
         self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
         return np.maximum(values, 0.0)
 
-    def products(self, vectors, which=None):
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         result = np.zeros((len(which), self.n_samples))
         vectors = np.atleast_2d(vectors)
@@ -245,7 +263,7 @@ class PackedStack:
             # to the end of the list, as an error in a thread is raised only where its result is asked for
             list(pool.map(work, parts))
 
-    def combine(self, weights, which=None, samples=None):
+    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         if samples is not None:
             return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
         matrix = np.empty((self.n_samples, self.n_samples))
@@ -268,14 +286,14 @@ class PackedStack:
             row[:] = weights @ self.rows[which[:, None], places]
         return result
 
-    def summed(self, weights, which=None):
+    def summed(self, weights: Any, which: Which = None) -> Any:
         return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
 
-    def diagonals(self, which=None):
+    def diagonals(self, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         result = np.empty((len(which), self.n_samples))
         diagonals(self.rows, which, result)
         return result
 
-    def traces(self, which=None):
+    def traces(self, which: Which = None) -> np.ndarray:
         return self.diagonals(which).sum(axis=1)

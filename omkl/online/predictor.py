@@ -1,8 +1,14 @@
 """A trained model as it predicts: averaged parameters, frozen; safe to share between threads."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
-from omkl.groups import GroupState
+from omkl.groups import GroupState, Tokens
+from omkl.structures import Potentials
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input.
 BLOCK = 2**21
@@ -19,25 +25,25 @@ class Predictor:
         A chain, multiclass or binary structure.
     """
 
-    def __init__(self, banks, structure):
+    def __init__(self, banks: Sequence[Any], structure: Any) -> None:
         self.structure = structure
         self.banks = [bank.averaged() for bank in banks]
         self._group_state = GroupState(self.banks)
         self._group_state.scales.fill(1.0)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of all parameters."""
         return sum(bank.nbytes for bank in self.banks)
 
-    def potentials(self, x):
+    def potentials(self, x: Any) -> Potentials:
         """Potentials of one input, or of a block of tokens."""
         potentials = self.structure.zeros(len(x))
         for bank in self.banks:
             bank.add_potentials(x, potentials)
         return potentials
 
-    def blocks(self, tokens):
+    def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Yield ``(block of tokens, its potentials)`` until all sequences are covered, in order."""
         per_token = sum(array[0].size for array in self.structure.zeros(2))
         limit = max(1, BLOCK // per_token)
@@ -49,7 +55,7 @@ class Predictor:
             yield block, self.potentials(block.everything())
             first = last
 
-    def decode(self, tokens):
+    def decode(self, tokens: Tokens) -> np.ndarray:
         """Best outputs of all sequences: one array with a label for each token."""
         outputs = [self.structure.decode_many(potentials, block.offsets) for block, potentials in self.blocks(tokens)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *outputs])

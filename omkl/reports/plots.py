@@ -1,11 +1,18 @@
 """Figures. They need matplotlib: the extra ``plot``."""
 
-from itertools import chain
+from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from omkl._files import PathLike
 from omkl.exceptions import MissingDependencyError
 
 
-def plot_group_weights(history, path=None, title="Group weights along the epochs"):
+def plot_group_weights(
+    history: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "Group weights along the epochs"
+) -> Any:
     """Draw how the weight of each group changes with the epochs (Martins et al. 2011, Figure 1, bottom left).
 
     Parameters
@@ -43,7 +50,7 @@ def plot_group_weights(history, path=None, title="Group weights along the epochs
     return figure
 
 
-def plot_accuracies(rows, path=None, title="Accuracy"):
+def plot_accuracies(rows: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "Accuracy") -> Any:
     """Draw named accuracies as bars with error bars, beside reference values.
 
     Parameters
@@ -79,7 +86,14 @@ def plot_accuracies(rows, path=None, title="Accuracy"):
     return figure
 
 
-def plot_curves(curves, path=None, title="", xlabel="", ylabel="", log=""):
+def plot_curves(
+    curves: Mapping[str, Sequence],
+    path: PathLike | None = None,
+    title: str = "",
+    xlabel: str = "",
+    ylabel: str = "",
+    log: str = "",
+) -> Any:
     """Draw named curves.
 
     Parameters
@@ -99,7 +113,7 @@ def plot_curves(curves, path=None, title="", xlabel="", ylabel="", log=""):
     return plot_panels([[dict(curves=curves, title=title, xlabel=xlabel, ylabel=ylabel, log=log)]], path)
 
 
-def plot_panels(rows, path=None):
+def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None = None) -> Any:
     """Draw several sets of named curves in a grid; a curve's name stands for the same colour in all of them.
 
     Parameters
