@@ -16,7 +16,7 @@ from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
 
 
-def stream_npy(X, y=None, *, block_size=BLOCK_SIZE):
+def stream_npy(X: PathLike, y: PathLike | None = None, *, block_size: int = BLOCK_SIZE) -> Stream:
     """Stream arrays in ``.npy`` files, mapped into memory: blocks are views of the files.
 
     Parameters
@@ -51,7 +51,14 @@ def _mapped(path):
     return array
 
 
-def stream_npz(path, *, X="X", y="y", block_size=BLOCK_SIZE, on_error="raise"):
+def stream_npz(
+    path: PathLike | Sequence[PathLike],
+    *,
+    X: str = "X",
+    y: str = "y",
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream arrays in ``.npz`` files, compressed or not, without reading them whole.
 
     Parameters

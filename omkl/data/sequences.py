@@ -32,7 +32,11 @@ def guess_format(path):
     return "crfsuite"
 
 
-def read_sequences(path, format=None, folds=None):
+def read_sequences(
+    path: PathLike,
+    format: str | None = None,
+    folds: Sequence[int] | None = None,
+) -> tuple[list, list | None]:
     """Read labelled sequences.
 
     Parameters
@@ -69,7 +73,13 @@ def read_sequences(path, format=None, folds=None):
     return X, None if y[0] is None else y
 
 
-def stream_sequences(path, format=None, *, block_size=BLOCK_SIZE, on_error="raise"):
+def stream_sequences(
+    path: PathLike | Sequence[PathLike],
+    format: str | None = None,
+    *,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream labelled sequences.
 
     Parameters

@@ -20,9 +20,16 @@ START, PIECE = 1 << 20, 1 << 18
 
 
 def stream_csv(
-    path, target=None, *, columns=None, categorical=(), delimiter=",", header=True, block_size=BLOCK_SIZE,
-    on_error="raise",
-):  # fmt: skip
+    path: PathLike | Sequence[PathLike],
+    target: str | int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    delimiter: str = ",",
+    header: bool = True,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream examples from CSV files.
 
     Columns are numbers or strings, which the first megabyte of the first file decides. An empty cell of a number is
@@ -183,7 +190,14 @@ def _refuse(row, path, skipped):
     skipped.refuse(f"{path}, row {row.number}: {cells}, but there are {row.expected_columns} columns.")
 
 
-def stream_parquet(path, target=None, *, columns=None, block_size=BLOCK_SIZE, on_error="raise"):
+def stream_parquet(
+    path: PathLike | Sequence[PathLike],
+    target: str | int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream examples from Parquet files, and from Arrow's own (IPC files and streams, Feather).
 
     Parameters

@@ -1,14 +1,17 @@
 """Reading treebanks: CoNLL-U, CoNLL-X and CoNLL-2008."""
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from omkl.data._jit_treebank import last_boundary
-from omkl.data.files import CHUNK, chunks, pieces, without_mark
+from omkl.data.conll import Sentence
+from omkl.data.files import CHUNK, PathLike, chunks, pieces, without_mark
 from omkl.data.layouts import check_format, find_layout, new_strings
 from omkl.data.skipping import Skipped, check_on_error
+from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_parsing import parse
@@ -19,9 +22,16 @@ BLOCK_SIZE = 1 << 20
 
 
 def iter_treebank(
-    path, *, format=None, on_error="raise", single_root=False, trees=True, strings=None, keep_text=True,
-    block_size=BLOCK_SIZE,
-):  # fmt: skip
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: bool | str = True,
+    strings: dict[str, Strings] | None = None,
+    keep_text: bool = True,
+    block_size: int = BLOCK_SIZE,
+) -> Iterator[Treebank]:
     """Read treebanks in blocks of sentences that share their strings.
 
     Parameters
@@ -69,7 +79,16 @@ def iter_treebank(
     return _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size)
 
 
-def read_treebank(path, *, format=None, on_error="raise", single_root=False, trees=True, strings=None, keep_text=True):
+def read_treebank(
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: bool | str = True,
+    strings: dict[str, Strings] | None = None,
+    keep_text: bool = True,
+) -> Treebank:
     """Read treebanks into one.
 
     Parameters and errors are those of :func:`iter_treebank`.
@@ -86,7 +105,13 @@ def read_treebank(path, *, format=None, on_error="raise", single_root=False, tre
     return replace(treebank, skipped=skipped.count, reasons=skipped.reasons)
 
 
-def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
+def read_conllu(
+    path: PathLike | Sequence[PathLike],
+    *,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: bool | str = "given",
+) -> Iterator[Sentence]:
     """Read a treebank in CoNLL-U, sentence by sentence.
 
     Parameters
@@ -105,8 +130,9 @@ def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
     omkl.exceptions.DataFileError
         As :func:`iter_treebank` does.
     """
-    options = {"on_error": on_error, "single_root": single_root, "trees": trees}
-    for block in iter_treebank(path, format="conllu", keep_text=False, **options):
+    for block in iter_treebank(
+        path, format="conllu", keep_text=False, on_error=on_error, single_root=single_root, trees=trees
+    ):
         yield from block
 
 

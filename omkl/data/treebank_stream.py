@@ -1,10 +1,14 @@
 """Streams of treebanks."""
 
+from collections.abc import Sequence
+
 from omkl.data.file_streams import stream_files
+from omkl.data.files import PathLike
 from omkl.data.layouts import SUFFIXES, check_format, new_strings
 from omkl.data.rows import Block
 from omkl.data.stream_format import StreamFormat
-from omkl.data.streams import BLOCK_SIZE
+from omkl.data.streams import BLOCK_SIZE, Stream
+from omkl.data.strings import Strings
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_reader import iter_file
 
@@ -13,9 +17,16 @@ PIECE = 1 << 20
 
 
 def stream_conllu(
-    path, *, format=None, on_error="raise", single_root=False, trees=True, strings=None, keep_text=False,
-    block_size=BLOCK_SIZE,
-):  # fmt: skip
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: bool | str = True,
+    strings: dict[str, Strings] | None = None,
+    keep_text: bool = False,
+    block_size: int = BLOCK_SIZE,
+) -> Stream:
     """Stream treebanks: CoNLL-U, CoNLL-X and CoNLL-2008.
 
     Parameters
