@@ -1,5 +1,7 @@
 """Streams of numpy's files, ``.npy`` and ``.npz``."""
 
+from __future__ import annotations
+
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
 
 
-def stream_npy(X, y=None, *, block_size=BLOCK_SIZE):
+def stream_npy(X: PathLike, y: PathLike | None = None, *, block_size: int = BLOCK_SIZE) -> Stream:
     """Stream arrays in ``.npy`` files, mapped into memory: blocks are views of the files.
 
     Parameters
@@ -51,7 +53,14 @@ def _mapped(path):
     return array
 
 
-def stream_npz(path, *, X="X", y="y", block_size=BLOCK_SIZE, on_error="raise"):
+def stream_npz(
+    path: PathLike | Sequence[PathLike],
+    *,
+    X: str = "X",
+    y: str = "y",
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream arrays in ``.npz`` files, compressed or not, without reading them whole.
 
     Parameters
@@ -104,12 +113,12 @@ def _archive(path):
 class _Member:
     """An array of an archive, from the first row to the last."""
 
-    def __init__(self, file, shape, dtype):
+    def __init__(self, file, shape, dtype) -> None:
         self._file, self.shape, self.dtype = file, shape, dtype
 
     @classmethod
     @contextmanager
-    def open(cls, archive, path, name):
+    def open(cls, archive, path: PathLike | Sequence[PathLike], name):
         if f"{name}.npy" not in archive.namelist():
             held = ", ".join(repr(member.removesuffix(".npy")) for member in archive.namelist())
             raise DataFileError(f"{path} holds no array {name!r}, only {held}: name the arrays with X= and y=.")

@@ -1,5 +1,7 @@
 """Finding and opening data files."""
 
+from __future__ import annotations
+
 import bz2
 import codecs
 import glob
@@ -14,7 +16,7 @@ from pathlib import Path
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
 
-def data_home():
+def data_home() -> Path:
     """Where public data sets are looked for: ``$OMKL_DATA``, else the folder that the data scripts fill."""
     return Path(os.environ["OMKL_DATA"]) if os.environ.get("OMKL_DATA") else user_cache()
 

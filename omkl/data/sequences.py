@@ -1,7 +1,9 @@
 """Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,7 +25,7 @@ BLOCK_SIZE = 100
 FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 
-def guess_format(path):
+def guess_format(path: PathLike | Sequence[PathLike]):
     """The format that the name of a file stands for."""
     name = stem(path)
     for suffix, guessed in ((".conllu", "conllu"), (".jsonl", "jsonl"), (".data", "ocr")):
@@ -32,7 +34,7 @@ def guess_format(path):
     return "crfsuite"
 
 
-def read_sequences(path, format=None, folds=None):
+def read_sequences(path: PathLike, format: str | None = None, folds: Iterable[int] | None = None) -> Any:
     """Read labelled sequences.
 
     Parameters
@@ -69,7 +71,13 @@ def read_sequences(path, format=None, folds=None):
     return X, None if y[0] is None else y
 
 
-def stream_sequences(path, format=None, *, block_size=BLOCK_SIZE, on_error="raise"):
+def stream_sequences(
+    path: PathLike | Sequence[PathLike],
+    format: str | None = None,
+    *,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream labelled sequences.
 
     Parameters

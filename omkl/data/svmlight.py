@@ -1,5 +1,7 @@
 """Streams of svmlight's format, which LIBSVM's data sets are in."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,11 +10,11 @@ from scipy import sparse
 
 from omkl.data import _jit_svmlight as jit
 from omkl.data.file_streams import stream_files
-from omkl.data.files import after_last_line, chunks, find_files, pieces, without_mark
+from omkl.data.files import PathLike, after_last_line, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block
 from omkl.data.skipping import Skipped
 from omkl.data.stream_format import StreamFormat
-from omkl.data.streams import BLOCK_SIZE
+from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, InputError
 
 #: Bytes of text that are parsed at a time.
@@ -21,7 +23,14 @@ PIECE = 1 << 20
 MOST_FEATURES = (1 << 31) - 1
 
 
-def stream_svmlight(path, n_features=None, *, zero_based=False, block_size=BLOCK_SIZE, on_error="raise"):
+def stream_svmlight(
+    path: PathLike | Sequence[PathLike],
+    n_features: int | None = None,
+    *,
+    zero_based: bool = False,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream examples in svmlight's format, also known as LIBSVM's.
 
     A line is an example, ``label index:value index:value ...``, with indices in rising order; what follows ``#`` is a
@@ -68,7 +77,7 @@ def stream_svmlight(path, n_features=None, *, zero_based=False, block_size=BLOCK
     return stream_files(paths, read, block_size=block_size, on_error=on_error)
 
 
-def count_svmlight_features(path, *, zero_based=False):
+def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: bool = False) -> int:
     """The columns that files in svmlight's format need, found by reading them; lines that are wrong do not count."""
     n_features = 1
     for file in find_files(path):

@@ -1,5 +1,7 @@
 """Streams of tables: CSV, Parquet and Arrow. They need pyarrow: the extra ``arrow``."""
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Sequence
@@ -20,9 +22,16 @@ START, PIECE = 1 << 20, 1 << 18
 
 
 def stream_csv(
-    path, target=None, *, columns=None, categorical=(), delimiter=",", header=True, block_size=BLOCK_SIZE,
-    on_error="raise",
-):  # fmt: skip
+    path: PathLike | Sequence[PathLike],
+    target: str | int | None = None,
+    *,
+    columns: Sequence[Any] | None = None,
+    categorical: Sequence[Any] = (),
+    delimiter: str = ",",
+    header: bool = True,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream examples from CSV files.
 
     Columns are numbers or strings, which the first megabyte of the first file decides. An empty cell of a number is
@@ -134,7 +143,7 @@ def _csv(path, delimiter, header, names=None, invalid=None):
 class _Text(io.RawIOBase):
     """Whole lines of a file; where it is cut short or damaged it ends, and ``damage`` holds the error."""
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
         self._pieces = pieces(without_mark(chunks(path))[0], PIECE, after_last_line)
         self._rest = memoryview(b"")
         self.damage = None
@@ -183,7 +192,14 @@ def _refuse(row, path, skipped):
     skipped.refuse(f"{path}, row {row.number}: {cells}, but there are {row.expected_columns} columns.")
 
 
-def stream_parquet(path, target=None, *, columns=None, block_size=BLOCK_SIZE, on_error="raise"):
+def stream_parquet(
+    path: PathLike | Sequence[PathLike],
+    target: str | int | None = None,
+    *,
+    columns: Sequence[Any] | None = None,
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
+) -> Stream:
     """Stream examples from Parquet files, and from Arrow's own (IPC files and streams, Feather).
 
     Parameters
@@ -263,7 +279,7 @@ def _arrow_file(path):
 
 
 class _Parquet:
-    def __init__(self, path):
+    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
         parquet = import_pyarrow().parquet
         self._file = parquet.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
         self.schema = self._file.schema_arrow
@@ -276,7 +292,7 @@ class _Parquet:
 class _Arrow:
     """Mapped into memory: of what is not compressed, nothing is held."""
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
         pyarrow = import_pyarrow()
         source = pyarrow.memory_map(str(path))
         try:

@@ -1,12 +1,16 @@
 """Reading treebanks: CoNLL-U, CoNLL-X and CoNLL-2008."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from omkl.data._jit_treebank import last_boundary
-from omkl.data.files import CHUNK, chunks, pieces, without_mark
+from omkl.data.files import CHUNK, PathLike, chunks, pieces, without_mark
 from omkl.data.layouts import check_format, find_layout, new_strings
 from omkl.data.skipping import Skipped, check_on_error
 from omkl.data.treebank import Treebank
@@ -19,9 +23,16 @@ BLOCK_SIZE = 1 << 20
 
 
 def iter_treebank(
-    path, *, format=None, on_error="raise", single_root=False, trees=True, strings=None, keep_text=True,
-    block_size=BLOCK_SIZE,
-):  # fmt: skip
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: str | bool = True,
+    strings: dict[str, Any] | None = None,
+    keep_text: bool = True,
+    block_size: int = BLOCK_SIZE,
+) -> Iterator[Treebank]:
     """Read treebanks in blocks of sentences that share their strings.
 
     Parameters
@@ -69,7 +80,16 @@ def iter_treebank(
     return _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size)
 
 
-def read_treebank(path, *, format=None, on_error="raise", single_root=False, trees=True, strings=None, keep_text=True):
+def read_treebank(
+    path: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: str | bool = True,
+    strings: dict[str, Any] | None = None,
+    keep_text: bool = True,
+) -> Treebank:
     """Read treebanks into one.
 
     Parameters and errors are those of :func:`iter_treebank`.
@@ -86,7 +106,13 @@ def read_treebank(path, *, format=None, on_error="raise", single_root=False, tre
     return replace(treebank, skipped=skipped.count, reasons=skipped.reasons)
 
 
-def read_conllu(path, *, on_error="raise", single_root=False, trees="given"):
+def read_conllu(
+    path: PathLike | Sequence[PathLike],
+    *,
+    on_error: str = "raise",
+    single_root: bool = False,
+    trees: str | bool = "given",
+) -> Any:
     """Read a treebank in CoNLL-U, sentence by sentence.
 
     Parameters
@@ -132,7 +158,7 @@ def _iter_files(paths, format, block_size, skipped, parsing):
         total.warn("sentence", stacklevel=2)
 
 
-def iter_file(path, format, block_size, skipped, parsing):
+def iter_file(path: PathLike | Sequence[PathLike], format: str | None, block_size: int, skipped, parsing):
     """The treebanks of a file, as :func:`iter_treebank` has them; what is skipped is counted in ``skipped``."""
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))

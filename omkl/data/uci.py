@@ -1,14 +1,16 @@
 """The UCI and IDA benchmark sets that papers on batch MKL use: two classes, one CSV table each."""
 
+from __future__ import annotations
+
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from omkl.data.files import find, open_text
+from omkl.data.files import PathLike, find, open_text
 from omkl.exceptions import DataFileError, InputError
 
 
-def read_uci(name_or_path):
+def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     """Read a benchmark set.
 
     Parameters
@@ -57,7 +59,9 @@ def _row(fields, n_columns, where):
     return row
 
 
-def standardized_split(X, y, train_size=0.8, random_state=None):
+def standardized_split(
+    X: np.ndarray, y: np.ndarray, train_size: float = 0.8, random_state: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Split samples at random, and give every feature mean 0 and variance 1 on the training part.
 
     Parameters
