@@ -1,9 +1,7 @@
 """Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -25,7 +23,7 @@ BLOCK_SIZE = 100
 FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 
-def guess_format(path: PathLike | Sequence[PathLike]):
+def guess_format(path):
     """The format that the name of a file stands for."""
     name = stem(path)
     for suffix, guessed in ((".conllu", "conllu"), (".jsonl", "jsonl"), (".data", "ocr")):
@@ -34,7 +32,11 @@ def guess_format(path: PathLike | Sequence[PathLike]):
     return "crfsuite"
 
 
-def read_sequences(path: PathLike, format: str | None = None, folds: Iterable[int] | None = None) -> Any:
+def read_sequences(
+    path: PathLike,
+    format: str | None = None,
+    folds: Sequence[int] | None = None,
+) -> tuple[list, list | None]:
     """Read labelled sequences.
 
     Parameters

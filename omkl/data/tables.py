@@ -1,7 +1,5 @@
 """Streams of tables: CSV, Parquet and Arrow. They need pyarrow: the extra ``arrow``."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
@@ -25,8 +23,8 @@ def stream_csv(
     path: PathLike | Sequence[PathLike],
     target: str | int | None = None,
     *,
-    columns: Sequence[Any] | None = None,
-    categorical: Sequence[Any] = (),
+    columns: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
     delimiter: str = ",",
     header: bool = True,
     block_size: int = BLOCK_SIZE,
@@ -143,7 +141,7 @@ def _csv(path, delimiter, header, names=None, invalid=None):
 class _Text(io.RawIOBase):
     """Whole lines of a file; where it is cut short or damaged it ends, and ``damage`` holds the error."""
 
-    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
+    def __init__(self, path):
         self._pieces = pieces(without_mark(chunks(path))[0], PIECE, after_last_line)
         self._rest = memoryview(b"")
         self.damage = None
@@ -196,7 +194,7 @@ def stream_parquet(
     path: PathLike | Sequence[PathLike],
     target: str | int | None = None,
     *,
-    columns: Sequence[Any] | None = None,
+    columns: Sequence[str] | None = None,
     block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
 ) -> Stream:
@@ -279,7 +277,7 @@ def _arrow_file(path):
 
 
 class _Parquet:
-    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
+    def __init__(self, path):
         parquet = import_pyarrow().parquet
         self._file = parquet.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
         self.schema = self._file.schema_arrow
@@ -292,7 +290,7 @@ class _Parquet:
 class _Arrow:
     """Mapped into memory: of what is not compressed, nothing is held."""
 
-    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
+    def __init__(self, path):
         pyarrow = import_pyarrow()
         source = pyarrow.memory_map(str(path))
         try:

@@ -1,18 +1,17 @@
 """Reading treebanks: CoNLL-U, CoNLL-X and CoNLL-2008."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from omkl.data._jit_treebank import last_boundary
+from omkl.data.conll import Sentence
 from omkl.data.files import CHUNK, PathLike, chunks, pieces, without_mark
 from omkl.data.layouts import check_format, find_layout, new_strings
 from omkl.data.skipping import Skipped, check_on_error
+from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_parsing import parse
@@ -28,8 +27,8 @@ def iter_treebank(
     format: str | None = None,
     on_error: str = "raise",
     single_root: bool = False,
-    trees: str | bool = True,
-    strings: dict[str, Any] | None = None,
+    trees: bool | str = True,
+    strings: dict[str, Strings] | None = None,
     keep_text: bool = True,
     block_size: int = BLOCK_SIZE,
 ) -> Iterator[Treebank]:
@@ -86,8 +85,8 @@ def read_treebank(
     format: str | None = None,
     on_error: str = "raise",
     single_root: bool = False,
-    trees: str | bool = True,
-    strings: dict[str, Any] | None = None,
+    trees: bool | str = True,
+    strings: dict[str, Strings] | None = None,
     keep_text: bool = True,
 ) -> Treebank:
     """Read treebanks into one.
@@ -111,8 +110,8 @@ def read_conllu(
     *,
     on_error: str = "raise",
     single_root: bool = False,
-    trees: str | bool = "given",
-) -> Any:
+    trees: bool | str = "given",
+) -> Iterator[Sentence]:
     """Read a treebank in CoNLL-U, sentence by sentence.
 
     Parameters
@@ -131,8 +130,9 @@ def read_conllu(
     omkl.exceptions.DataFileError
         As :func:`iter_treebank` does.
     """
-    options = {"on_error": on_error, "single_root": single_root, "trees": trees}
-    for block in iter_treebank(path, format="conllu", keep_text=False, **options):
+    for block in iter_treebank(
+        path, format="conllu", keep_text=False, on_error=on_error, single_root=single_root, trees=trees
+    ):
         yield from block
 
 
@@ -158,7 +158,7 @@ def _iter_files(paths, format, block_size, skipped, parsing):
         total.warn("sentence", stacklevel=2)
 
 
-def iter_file(path: PathLike | Sequence[PathLike], format: str | None, block_size: int, skipped, parsing):
+def iter_file(path, format, block_size, skipped, parsing):
     """The treebanks of a file, as :func:`iter_treebank` has them; what is skipped is counted in ``skipped``."""
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))

@@ -1,9 +1,6 @@
 """Streams of treebanks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from omkl.data.file_streams import stream_files
 from omkl.data.files import PathLike
@@ -11,6 +8,7 @@ from omkl.data.layouts import SUFFIXES, check_format, new_strings
 from omkl.data.rows import Block
 from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
+from omkl.data.strings import Strings
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_reader import iter_file
 
@@ -24,8 +22,8 @@ def stream_conllu(
     format: str | None = None,
     on_error: str = "raise",
     single_root: bool = False,
-    trees: str | bool = True,
-    strings: dict[str, Any] | None = None,
+    trees: bool | str = True,
+    strings: dict[str, Strings] | None = None,
     keep_text: bool = False,
     block_size: int = BLOCK_SIZE,
 ) -> Stream:
@@ -58,7 +56,7 @@ def stream_conllu(
     return stream_files(path, read, block_size=block_size, on_error=on_error, noun="sentence")
 
 
-def treebank_blocks(format: str | None, checks, strings: dict[str, Any] | None, keep_text: bool = False):
+def treebank_blocks(format, checks, strings, keep_text=False):
     """What reads the blocks of a file for :func:`~omkl.data.file_streams.stream_files`."""
     check_format(format)
     parsing = {"strings": strings, "checks": checks, "keep_text": keep_text}

@@ -1,8 +1,7 @@
 """The UCI and IDA benchmark sets that papers on batch MKL use: two classes, one CSV table each."""
 
-from __future__ import annotations
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
@@ -60,7 +59,10 @@ def _row(fields, n_columns, where):
 
 
 def standardized_split(
-    X: np.ndarray, y: np.ndarray, train_size: float = 0.8, random_state: int | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    train_size: float = 0.8,
+    random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Split samples at random, and give every feature mean 0 and variance 1 on the training part.
 

@@ -71,13 +71,14 @@ class OnlineEstimator(BaseEstimator):
         settings, stream = self._settings(), self._stream(X, y)
         if stream is not None:
             refuse_for_stream(sample_weight=sample_weight)
-            return self._fit_stream(stream, Run(self, generator(self.random_state), **running), **options)
+            return self._fit_stream(stream, self._run(running), **options)
         started = time.perf_counter()
         data = self._read(TrainingBlock(X, y, sample_weight), first=True, whole=True)
-        run = Run(self, generator(self.random_state), **running)
+        run = self._run(running)
         model = OnlineModel(self._codec(**options), settings)
         examples = model.codec.start(data)
-        run.check_data(lambda: model.codec.facts(examples))
+        if run.checkpointer is not None:
+            run.checkpointer.check_data(model.codec.facts(examples))
         chosen, held_out = self._held_out(examples.n_inputs, run.rng)
         training = examples.only(chosen)
         validation = None if held_out is None else examples.only(held_out, weighted=False)
@@ -87,6 +88,11 @@ class OnlineEstimator(BaseEstimator):
         self._adopt(model)
         self.n_iter_, self.history_, self.fit_seconds_ = len(history), history, time.perf_counter() - started
         return self
+
+    def _run(self, running: dict[str, Any]) -> Run:
+        """How a call of ``fit`` runs."""
+        parameters = {} if running["checkpoint"] is None else self._saved_parameters()
+        return Run(type(self).__name__, parameters, generator(self.random_state), **running)
 
     def _finish(self, model: OnlineModel, data: Any, examples: Any, chosen: np.ndarray, run: Run, epochs: int) -> None:
         """What is left to learn when ``fit`` has made its epochs."""
@@ -113,8 +119,9 @@ class OnlineEstimator(BaseEstimator):
                 f"epochs={self.epochs}, but an iterator can be passed over only once: set epochs=1, or give a "
                 "Stream that can be read again."
             )
-        # a stream cannot be looked through before: its blocks are compared one by one, and it is no set of arrays
-        run.check_data(lambda: {"kind of data": "stream"})
+        if run.checkpointer is not None:
+            # a stream cannot be looked through before: its blocks are compared one by one, and it is no set of arrays
+            run.checkpointer.check_data({"kind of data": "stream"})
         model = OnlineModel(self._codec(**options), self._settings())
         source = StreamSource(stream, model, self._read, run.n_shards, checked=run.checkpointer is not None)
         found = run.earlier("model")

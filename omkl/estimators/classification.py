@@ -6,17 +6,14 @@ import numpy as np
 from sklearn.metrics import accuracy_score
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.encoding import takes_sparse
-from omkl.estimators.labels import is_missing
 from omkl.estimators.outputs import ClassOutputs
-from omkl.estimators.rows import read_rows, row_potentials
+from omkl.estimators.rows import checked_classes, read_rows, row_potentials
 from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
 from omkl.estimators.token_codec import TokenCodec, TokenData
-from omkl.exceptions import InputError
 
 
 class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
@@ -180,21 +177,12 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, classes), self)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        return read_rows(self, block, _checked_classes, first, whole, self.class_weight)
+        return read_rows(self, block, checked_classes, first, whole, self.class_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
         return tags
-
-
-def _checked_classes(y: np.ndarray) -> np.ndarray:
-    if y.dtype == object:
-        for i, label in enumerate(y):
-            if is_missing(label):
-                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    check_classification_targets(y)
-    return y
 
 
 def _declared(classes: Any) -> Any:

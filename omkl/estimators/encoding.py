@@ -287,6 +287,10 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
         )
     if len(X) == 0:
         raise InputError(f"{what} is empty: give at least one sequence.")
+    if isinstance(X[0] if isinstance(X, (list, tuple)) else None, dict):
+        raise InputError(
+            f"{what} must be a list of sequences, but it is one of dicts: give [{what}] for a single sequence."
+        )
     X = list(read_sequences(X, names_in(X) if names is None else names))
     offsets = np.zeros(len(X) + 1, dtype=np.int64)
     np.cumsum([_length(sequence) for sequence in X], out=offsets[1:])

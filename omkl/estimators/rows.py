@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl.estimators.columns import keep_names, names_compared, rows_of_block, rows_of_frame
 from omkl.estimators.examples import check_sample_weight, class_weights
+from omkl.estimators.labels import is_missing
 from omkl.estimators.streaming import TrainingBlock, as_stream
 from omkl.estimators.token_codec import TokenData
 from omkl.exceptions import InputError
@@ -38,7 +40,10 @@ def read_rows(
     X, block_names = rows_of_block(block.X, estimator, first)
     X, y = rows_of_frame(X, estimator, first), block.y
     if y is None:
-        raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: there are no labels y. "
+            "Give them, or, in a stream, pairs (x, y)."
+        )
     if is_dicts(X):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
@@ -64,6 +69,16 @@ def read_rows(
         X, y, weights = X[order], y[order], None if weights is None else weights[order]
         distinct = X[first_of_run]
     return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
+
+
+def checked_classes(y: np.ndarray) -> np.ndarray:
+    """Classes as they are, if none is missing, and they are no numbers of a regression."""
+    if y.dtype == object:
+        for i, label in enumerate(y):
+            if is_missing(label):
+                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
+    check_classification_targets(y)
+    return y
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:

@@ -29,7 +29,10 @@ class Run:
 
     Parameters
     ----------
-    estimator : OnlineEstimator
+    name : str
+        Class of the estimator.
+    parameters : dict
+        Its parameters, as a model file can hold them.
     rng : numpy.random.Generator
         Put back to where the run began, where one is resumed.
     checkpoint : path-like, optional
@@ -44,22 +47,17 @@ class Run:
     """
 
     def __init__(
-        self, estimator: Any, rng: np.random.Generator, *, checkpoint: Any = None,
+        self, name: str, parameters: dict[str, Any], rng: np.random.Generator, *, checkpoint: Any = None,
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
     ) -> None:  # fmt: skip
         self.rng = rng
         self.make_pass, self.n_shards = _make_pass(client, shards)
         self.checkpointer = None
         if checkpoint is not None:
-            configuration = _configuration(estimator, max(self.n_shards, 1), rng)
+            configuration = _configuration(name, parameters, max(self.n_shards, 1), rng)
             self.checkpointer = Checkpointer(Checkpoints(checkpoint, checkpoint_every), configuration, rng, resume)
         elif resume:
             raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
-
-    def check_data(self, facts: Callable[[], dict[str, Any]]) -> None:
-        """Raise unless a resumed run has the data of the run that it goes on from; ``facts()`` tells what it has."""
-        if self.checkpointer is not None:
-            self.checkpointer.check_data(facts())
 
     def earlier(self, stage: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         """``(values, arrays)`` of a stage in the checkpoint that is resumed."""
@@ -92,17 +90,15 @@ def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:
     return (serial_pass, 0) if mixing is None else (mixing, mixing.n_shards)
 
 
-def _configuration(estimator: Any, n_shards: int, rng: np.random.Generator) -> dict[str, Any]:
+def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np.random.Generator) -> dict[str, Any]:
     """JSON values: what a run depends on beside its data."""
     packer = Packer()
-    parameters = {
-        name: packer.pack(value, name) for name, value in estimator._saved_parameters().items() if name not in FREE
-    }
+    packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
     configuration = {
-        "estimator": type(estimator).__name__,
+        "estimator": name,
         "omkl": version("omkl"),
         "shards": n_shards,
-        **parameters,
+        **packed,
         "arrays": fingerprint(packer.arrays.values()),
         "generator": type(rng.bit_generator).__name__,
     }

@@ -29,8 +29,8 @@ class StructuredPredictor(OnlineEstimator):
         See :class:`omkl.structures.Structure`, and :class:`omkl.structures.PartStructure`, which needs less.
     groups : list of GroupBank
         Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied, and stay as they are.
-    loss, regularizer, C, epochs, method, eta0, schedule, average, radius, shuffle, n_examples, callbacks, verbose, \
-random_state
+    loss, regularizer, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, n_examples, \
+callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`.
 
     Attributes
@@ -56,7 +56,8 @@ random_state
     def __init__(
         self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0,
         epochs: int = 20, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
-        average: Any = "quadratic", radius: float | str | None = None, shuffle: bool = True,
+        average: Any = "quadratic", batch_size: int = 1, l2: float = 0.0,
+        radius: float | str | None = None, shuffle: bool = True,
         n_examples: float | None = None, callbacks: Any = None, verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.structure = structure
@@ -69,6 +70,8 @@ random_state
         self.eta0 = eta0
         self.schedule = schedule
         self.average = average
+        self.batch_size = batch_size
+        self.l2 = l2
         self.radius = radius
         self.shuffle = shuffle
         self.n_examples = n_examples

@@ -4,7 +4,7 @@ from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Un
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
-from omkl.online.history import to_frame
+from omkl.online.history import TrainingProgress, to_frame
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.predictor import Predictor
 from omkl.online.progressive import ProgressiveValidation
@@ -18,7 +18,7 @@ from omkl.online.schedules import (
     Schedule,
 )
 from omkl.online.trainer import Example, OnlineTrainer, Step
-from omkl.online.training_loop import ArraySource, TrainingLoop, TrainingProgress, serial_pass
+from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [
     "ArraySource",

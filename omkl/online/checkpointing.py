@@ -3,6 +3,7 @@
 Nobody else knows of files: the checkpointer asks trainer, source, callbacks and progress for their states, and writes.
 """
 
+import json
 import re
 import time
 import warnings
@@ -139,7 +140,9 @@ class Checkpointer:
             manifest, arrays = found
             self._earlier = manifest, arrays, {}
             self._compare("configuration", configuration)
-            self._earlier = manifest, arrays, Unpacker(arrays, {}).unpack(manifest["run"])
+            run = manifest["run"]
+            run = json.loads(run["json"]) if "json" in run else Unpacker(arrays, {}).unpack(run)
+            self._earlier = manifest, arrays, run
             self._generator = rng.bit_generator.state = self._earlier[2]["generator"]
 
     def _compare(self, name: str, facts: dict[str, Any]) -> None:
@@ -178,7 +181,11 @@ class Checkpointer:
         """Write a checkpoint: the stages before as they ended, and the one at hand."""
         packer = Packer()
         values = {name: values for name, (values, _) in self._stages.items()}
-        run = packer.pack({"generator": self._generator, "stages": values}, "the run")
+        run = {"generator": self._generator, "stages": values}
+        try:
+            run = {"json": json.dumps(run)}
+        except TypeError:  # a generator with arrays, or a callback's own kinds of numbers
+            run = packer.pack(run, "the run")
         named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
         self.checkpoints.write({**self._manifest, "run": run}, {**packer.arrays, **named})
 

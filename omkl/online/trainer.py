@@ -41,6 +41,16 @@ class Example(NamedTuple):
     weight: float = 1.0
 
 
+class GrowingHorizon:
+    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+
+    def __init__(self, C: float) -> None:
+        self.C = C
+
+    def __call__(self, t: float) -> float:
+        return 1.0 / (self.C * t)
+
+
 class OnlineTrainer:
     r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i, y_i)`.
 

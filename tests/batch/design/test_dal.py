@@ -175,7 +175,8 @@ def test_every_kind_of_design_gives_the_same_model(loss, grouped):
         assert solution.converged
         return solution.certificate.primal
 
-    assert_allclose([model(matrix) for matrix in kinds], model(X), rtol=2e-6)
+    tol = TIGHT[np.isfinite(problem.loss.curvature)]
+    assert_allclose([model(matrix) for matrix in kinds], model(X), rtol=1e-6 + 2 * tol)
 
 
 def test_designs_are_never_copied():
@@ -271,9 +272,10 @@ def test_zero_and_duplicate_columns_do_no_harm():
 @each_loss
 def test_tall_and_wide_designs(loss, m, n):
     problem = make_problem(loss, m=m, n=max(n, 3), share=0.02)
-    solution = DAL().solve(problem, tol=1e-6)
+    tol = 1e-6 if np.isfinite(problem.loss.curvature) else TIGHT[False]
+    solution = DAL().solve(problem, tol)
     assert solution.converged
-    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1.01e-6
+    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1.01 * tol
 
 
 def test_scales_of_columns_and_targets_do_not_matter():

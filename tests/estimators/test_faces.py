@@ -1,0 +1,143 @@
+"""What all online estimators promise alike: weights of classes, histories, streams to score, sentences that refuse."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import omkl
+from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl.data import Sentence, Stream, synthetic_treebank
+from omkl.exceptions import InputError
+from omkl.kernels import Linear
+from omkl.online import to_frame
+from omkl.online.history import values_of
+from omkl.regularizers import WeightedSquaredL21
+
+
+def rare(rng, n=400):
+    """3% of positives, which overlap with the others."""
+    y = (np.arange(n) % 33 == 0).astype(int)
+    return rng.normal(size=(n, 2)) + 1.5 * y[:, None], y
+
+
+def test_class_weights_are_sample_weights(rng):
+    X, y = rare(rng)
+    settings = {"kernels": ["linear"], "epochs": 5, "random_state": 0}
+    weights = len(y) / (2 * np.bincount(y))
+    by_sample = OnlineMKLClassifier(**settings).fit(X, y, weights[y])
+    for class_weight in ("balanced", dict(enumerate(weights))):
+        by_class = OnlineMKLClassifier(class_weight=class_weight, **settings).fit(X, y)
+        assert_array_equal(by_class.decision_function(X), by_sample.decision_function(X))
+    plain = OnlineMKLClassifier(**settings).fit(X, y)
+    recalls = [model.predict(X)[y == 1].mean() for model in (plain, by_sample)]
+    assert recalls[0] < 0.5 < recalls[1]
+    with pytest.raises(InputError, match="balanced"):
+        OnlineMKLClassifier(class_weight="balanced").partial_fit(X, y)
+
+
+def test_class_weights_of_sequences_of_one_token_are_those_of_a_classifier(rng):
+    X, y = rare(rng)
+    settings = {"kernels": ["linear"], "epochs": 3, "random_state": 0, "shuffle": False, "class_weight": "balanced"}
+    labeler = SequenceLabeler(transitions=None, **settings).fit(X[:, None], y[:, None])
+    counts = np.bincount(y)
+    weighted = SequenceLabeler(transitions=None, **{**settings, "class_weight": None})
+    weighted.fit(X[:, None], y[:, None], len(y) / (2 * counts[y]))
+    assert_array_equal(np.concatenate(labeler.predict(X[:, None])), np.concatenate(weighted.predict(X[:, None])))
+
+
+def test_weights_of_sentences_are_copies():
+    trees = synthetic_treebank(20, random_state=0)
+    settings = {"templates": "small", "epochs": 2, "memory": 6.0, "shuffle": False}
+    weights = np.array([2, 0, 1, 3] * 5)
+    weighted = DependencyParser(**settings).fit(trees, sample_weight=weights)
+    copied = DependencyParser(**settings).fit(trees[np.repeat(np.arange(20), weights)])
+    for name, array in copied.model_.trainer.state().items():
+        if not name.startswith("bank0/keys"):
+            assert_array_equal(weighted.model_.trainer.state()[name], array, err_msg=name)
+
+
+def test_records_are_flat_and_the_same_in_fit_partial_fit_and_streams(rng):
+    X, y = rare(rng, 90)
+    stream = Stream.from_arrays(X, y, 30)
+    fitted = OnlineMKLClassifier(["linear"], epochs=2).fit(X, y)
+    looped = OnlineMKLClassifier(["linear"], epochs=2).partial_fit(X, y).partial_fit(X, y)
+    streamed = OnlineMKLClassifier(["linear"], epochs=2).fit(stream)
+    sharded = OnlineMKLClassifier(["linear"], epochs=2).fit(X, y, shards=2)
+    names = set(fitted.history_[0])
+    assert {"epoch", "round", "examples", "loss", "penalty", "objective", "rate", "seconds"} <= names
+    assert values_of(fitted.history_[0], "weight") == {"linear": 1.0}
+    assert [record["epoch"] for record in looped.history_] == [1, 2]
+    for model in (looped, streamed, sharded):
+        assert names <= set(model.history_[-1])
+    assert not any(isinstance(value, (dict, list)) for value in sharded.history_[-1].values())
+    pytest.importorskip("pandas")
+    assert list(to_frame(fitted.history_)["epoch"]) == [1, 2]
+
+
+def test_streams_are_scored_as_arrays_are(rng):
+    X, y = rare(rng, 90)
+    stream = Stream.from_arrays(X, y, 40)
+    for model, target in ((OnlineMKLClassifier(), y), (OnlineMKLRegressor(), X[:, 0])):
+        model.fit(X, target)
+        assert model.score(Stream.from_arrays(X, target, 40)) == pytest.approx(model.score(X, target))
+    labeler = SequenceLabeler().fit(X[:, None], y[:, None])
+    pairs = Stream.from_arrays(list(X[:, None]), list(y[:, None]), 40)
+    assert labeler.score(pairs) == pytest.approx(labeler.score(X[:, None], y[:, None]))
+    assert stream.block_size == 40
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, float("nan")])
+def test_a_label_that_is_missing_is_refused(missing, rng):
+    words = [[{"word": "a"}, {"word": "b"}]]
+    with pytest.raises(InputError, match="label is"):
+        SequenceLabeler().fit(words, [["D", missing]])
+    with pytest.raises(ValueError, match=r"label of row 1 is|NaN|label is"):
+        OnlineMKLClassifier().fit([{"a": 1.0}, {"a": 2.0}, {"b": 1.0}], np.array(["x", missing, "y"], dtype=object))
+
+
+def test_one_sentence_is_parsed_and_tokens_that_are_no_sentence_are_refused():
+    trees = synthetic_treebank(10, random_state=0)
+    parser = DependencyParser("small", epochs=1, memory=6.0).fit(trees)
+    sentence = next(iter(trees))
+    assert isinstance(sentence, Sentence)
+    assert next(iter(parser.parse(sentence))).heads == next(iter(parser.parse([sentence]))).heads
+    with pytest.raises(InputError, match="not NoneType"):
+        parser.parse(None)
+    labeler = SequenceLabeler(epochs=1).fit([[{"word": "a"}]] * 2, [["x"], ["y"]])
+    with pytest.raises(InputError, match="list of sequences"):
+        labeler.predict([{"word": "a"}])
+
+
+def test_probabilities_that_are_missing_tell_which_loss_has_them(rng):
+    model = OnlineMKLClassifier(["linear"], epochs=1).fit(*rare(rng, 60))
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError) as error:
+        model.predict_proba(np.ones((1, 2)))
+    assert 'loss="crf"' in f"{error.value} {error.value.__cause__}"
+
+
+def test_arguments_by_position_follow_the_users_order_of_kernels(rng):
+    X = rng.normal(size=(80, 3))
+    y = np.sign(X[:, 0] * X[:, 1])
+    for kernels in (["gaussian", "linear"], ["linear", "gaussian"]):
+        weights = np.where(np.array(kernels) == "linear", 0.0, 1e6)
+        free = OnlineMKLClassifier(kernels, regularizer=WeightedSquaredL21(weights), epochs=3, random_state=0)
+        assert free.fit(X, y).kernel_weights_["linear"] > 0.99
+
+
+class Scaled(Linear):
+    """A user's kernel."""
+
+    def __init__(self, factor=1.0, explicit=False):
+        super().__init__(explicit=explicit)
+        self.factor = factor
+
+    def raw(self, pair):
+        return self.factor * super().raw(pair)
+
+
+def test_a_users_class_that_is_defined_is_found(rng, tmp_path):
+    X, y = rare(rng, 60)
+    model = OnlineMKLClassifier({"own": Scaled(2.0)}, epochs=2).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
