@@ -1,7 +1,10 @@
 """Sentences of treebanks, and features of part-of-speech tagging."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import networkx
@@ -28,7 +31,7 @@ class Sentence:
     deprels: list = field(default_factory=list)
 
     @classmethod
-    def of_treebank(cls, treebank, index):
+    def of_treebank(cls, treebank: Any, index: int) -> Sentence:
         """A view of a sentence of a treebank."""
         sentence = object.__new__(cls)
         sentence.__dict__["_source"] = treebank, index
@@ -45,7 +48,7 @@ class Sentence:
         self.__dict__[name] = column = treebank.column(name, index)
         return column
 
-    def to_networkx(self) -> "networkx.DiGraph":
+    def to_networkx(self) -> networkx.DiGraph:
         """The parse as a graph.
 
         Returns
@@ -76,7 +79,7 @@ class Sentence:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def tagging_features(forms):
+def tagging_features(forms: Sequence[str]) -> list[dict[str, Any]]:
     """Features of part-of-speech tagging, 20 templates a word: what it looks like, and its neighbours.
 
     Parameters

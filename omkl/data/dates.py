@@ -1,5 +1,7 @@
 """Handwritten dates: real digit images that come with scikit-learn, strung into calendar dates. Nothing to download."""
 
+from __future__ import annotations
+
 import datetime
 from dataclasses import dataclass
 
@@ -28,7 +30,7 @@ class HandwrittenDates:
     test_digits: list
 
 
-def handwritten_dates(n_train=80, n_test=200, random_state=0):
+def handwritten_dates(n_train: int = 80, n_test: int = 200, random_state: int | None = 0) -> HandwrittenDates:
     """Make handwritten dates.
 
     Days are drawn uniformly from 1900 to 2029, so that digits have the transitions of a real calendar. Half of

@@ -1,10 +1,13 @@
 """The handwritten words of Kassel (MIT), cleaned by Taskar: ``letter.data.gz``."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from omkl.data.files import find, open_text
+from omkl.data.files import PathLike, find, open_text
 from omkl.exceptions import DataFileError
 
 N_PIXELS = 128
@@ -33,13 +36,13 @@ class HandwrittenWords:
     def __len__(self):
         return len(self.images)
 
-    def of_folds(self, folds):
+    def of_folds(self, folds: Any) -> tuple[list[np.ndarray], list]:
         """``(images, letters)`` of the words in these folds."""
         chosen = np.flatnonzero(np.isin(self.folds, np.atleast_1d(folds)))
         return [self.images[i] for i in chosen], [self.letters[i] for i in chosen]
 
 
-def read_ocr(path=None):
+def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     """Read the OCR data set.
 
     Parameters

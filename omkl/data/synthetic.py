@@ -1,5 +1,9 @@
 """Made-up treebanks in which it is known what tells the head of a word. Nothing to download."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from omkl.data.conll import Sentence
@@ -26,9 +30,15 @@ _BITS = 14
 
 
 def synthetic_treebank(
-    n_sentences=1000, *, informative=INFORMATIVE, vocabulary=30, mean_length=12, temperature=0.2, projective=False,
-    random_state=0,
-):  # fmt: skip
+    n_sentences: int = 1000,
+    *,
+    informative: Any = INFORMATIVE,
+    vocabulary: int = 30,
+    mean_length: float = 12,
+    temperature: float = 0.2,
+    projective: bool = False,
+    random_state: int | None = 0,
+) -> Treebank:
     """Make a treebank whose trees depend on a few templates, and on nothing else.
 
     First the words are drawn: every field of every word on its own, independently of all others. Then each feature of
@@ -112,7 +122,7 @@ def _check(n_sentences, vocabulary, mean_length, temperature):
 class _Fields:
     """Values and frequencies of the fields of words; code 0 is what the root has, the others are values."""
 
-    def __init__(self, rng, vocabulary):
+    def __init__(self, rng, vocabulary: int) -> None:
         words = [_word(i) for i in range(2 * vocabulary)]
         rng.shuffle(words)
         falling = 1.0 / (3.0 + np.arange(vocabulary))

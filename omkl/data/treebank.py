@@ -1,6 +1,10 @@
 """Treebanks as arrays of codes."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -63,11 +67,11 @@ class Treebank:
         return len(self.offsets) - 1
 
     @property
-    def n_words(self):
+    def n_words(self) -> int:
         return len(self.heads)
 
     @property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         """Number of words of each sentence."""
         return np.diff(self.offsets)
 
@@ -77,7 +81,7 @@ class Treebank:
     def __iter__(self):
         return (Sentence.of_treebank(self, i) for i in range(len(self)))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int):
         """A sentence; or, for a slice, a mask or an array of indices, the treebank of these sentences."""
         if isinstance(index, (int, np.integer)):
             if not -len(self) <= index < len(self):
@@ -85,7 +89,7 @@ class Treebank:
             return Sentence.of_treebank(self, int(index) % len(self))
         return self._select(np.arange(len(self))[index])
 
-    def column(self, name, index):
+    def column(self, name: str, index: int) -> Any:
         """A column of sentence ``index`` as a list: ints or None for ``heads``, else strings."""
         values = getattr(self, name)[self.offsets[index] : self.offsets[index + 1]].tolist()
         if name == "heads":
@@ -107,7 +111,7 @@ class Treebank:
         return replace(self, offsets=offsets, skipped=0, reasons=[], **columns)
 
     @classmethod
-    def concatenate(cls, treebanks):
+    def concatenate(cls, treebanks: Sequence[Treebank]) -> Treebank:
         """One treebank of several that share their strings; without a text if one of them has none.
 
         Raises
@@ -140,7 +144,14 @@ class Treebank:
         )
 
     @classmethod
-    def from_sentences(cls, sentences, *, strings=None, trees="given", single_root=False):
+    def from_sentences(
+        cls,
+        sentences: Iterable[Sentence],
+        *,
+        strings: dict[str, Any] | None = None,
+        trees: str | bool = "given",
+        single_root: bool = False,
+    ) -> Treebank:
         """A treebank of sentences made in Python.
 
         Parameters

@@ -1,16 +1,21 @@
 """Writing treebanks: the text they were read from, with other heads and relations where they are given."""
 
+from __future__ import annotations
+
 import codecs
 import gzip
 import lzma
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from omkl._files import replacing
 from omkl.data._jit_treebank import splice
+from omkl.data.files import PathLike
 from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank, closed
 from omkl.data.treebank_building import conllu_text
@@ -22,7 +27,7 @@ STEP = 1 << 22
 HEAD_SIZE = 10
 
 
-def write_treebank(path, treebank, heads=None, deprels=None):
+def write_treebank(path: PathLike, treebank: Any, heads: np.ndarray | None = None, deprels: Any = None) -> None:
     """Write a treebank, as it was read save for its heads and relations.
 
     Comments, multiword tokens, empty nodes, all other columns, line ends, byte order mark and a missing last line end
@@ -63,7 +68,7 @@ def write_treebank(path, treebank, heads=None, deprels=None):
 
 
 @contextmanager
-def treebank_writer(path):
+def treebank_writer(path: PathLike) -> Iterator[TreebankWriter]:
     """Write blocks of a treebank as they are made: a context whose value has ``write(block, heads, deprels)``.
 
     The file takes its place when the context is left without an error. See :func:`write_treebank`.
@@ -100,12 +105,12 @@ class TreebankWriter:
     file : file of bytes
     """
 
-    def __init__(self, file):
+    def __init__(self, file: Any) -> None:
         self.file = file
         #: The text of the last sentence so far.
         self.last = None
 
-    def write(self, block, heads=None, deprels=None):
+    def write(self, block: Treebank, heads: np.ndarray | None = None, deprels: Any = None) -> None:
         """Write a block; heads and relations are those of its words, as :func:`write_treebank` has them."""
         if not len(block):
             return
