@@ -83,7 +83,7 @@ def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners,
 
 
 @njit(cache=True, nogil=True)
-def settle_rows(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
+def apply_mixture(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
     """Give the rows ``low .. high - 1`` their mixed weights, from what :func:`add_shard` has added up.
 
     Those that no shard has ``moved`` are scaled with their group, if it is.

@@ -250,14 +250,14 @@ def claim_lines(bases, keys, pairs, new_keys, lines):
 
 
 @njit(cache=True, nogil=True)
-def _room(between, arcs):
+def _most_entries(between, arcs):
     """The largest number of lines that one pair's arcs may fire."""
     arc_heads, arc_modifiers, _ = arcs
-    room = arc_heads.shape[0]
+    n_entries = arc_heads.shape[0]
     if between.max() >= 0:
         for a in range(arc_heads.shape[0]):
-            room += abs(arc_heads[a] - arc_modifiers[a])
-    return room
+            n_entries += abs(arc_heads[a] - arc_modifiers[a])
+    return n_entries
 
 
 @njit(cache=True, nogil=True)
@@ -268,10 +268,10 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
     Groups that are empty are postponed: only the norm of their gradient is found, from the lines' numbers, without a
     look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
-    room = _room(between, arcs)
-    owners = np.empty(room, np.int64)
-    lines = np.empty(room, np.int64)
-    slots = np.empty((N_VARIANTS, room), np.int64)
+    n_entries = _most_entries(between, arcs)
+    owners = np.empty(n_entries, np.int64)
+    lines = np.empty(n_entries, np.int64)
+    slots = np.empty((N_VARIANTS, n_entries), np.int64)
     values = arcs[2]
     square_gradients[:] = 0.0
     for p in range(-AHEAD, pairs.shape[0]):
@@ -353,10 +353,10 @@ def _square_norm(owners, lines, slots, values):
 def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, rates, activated,
              square_norms):  # fmt: skip
     """Move the groups that were empty and come alive."""
-    room = _room(between, arcs)
-    owners = np.empty(room, np.int64)
-    lines = np.empty(room, np.int64)
-    slots = np.empty((N_VARIANTS, room), np.int64)
+    n_entries = _most_entries(between, arcs)
+    owners = np.empty(n_entries, np.int64)
+    lines = np.empty(n_entries, np.int64)
+    slots = np.empty((N_VARIANTS, n_entries), np.int64)
     nothing = np.empty((0, 0), table.dtype)
     for p in range(pairs.shape[0]):
         count = -1
@@ -376,10 +376,10 @@ def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, key
 @njit(cache=True, nogil=True)
 def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
-    room = _room(between, arcs)
-    owners = np.empty(room, np.int64)
-    lines = np.empty(room, np.int64)
-    slots = np.empty((N_VARIANTS, room), np.int64)
+    n_entries = _most_entries(between, arcs)
+    owners = np.empty(n_entries, np.int64)
+    lines = np.empty(n_entries, np.int64)
+    slots = np.empty((N_VARIANTS, n_entries), np.int64)
     for p in range(pairs.shape[0]):
         count = _find_lines(
             head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], 0, bitmaps.shape[1], keys, bins,

@@ -102,15 +102,15 @@ def mix_table(layout, table, sums, changes, mixture):
                 mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.residual_scale[j],
                 mixture.averaged_in[j], point, past,
             )  # fmt: skip
-        jit.settle_rows(
+        jit.apply_mixture(
             *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
             point, past,
         )  # fmt: skip
         point[:], past[:] = 0.0, 0.0
 
 
-def with_rows_moved(changes, n_rows, rows, places):
-    """Changes of a table whose ``rows`` belong to other ``places``, which no shard has used for anything else.
+def with_rows_moved(changes, n_rows, rows, indices):
+    """Changes of a table whose ``rows`` belong to other ``indices``, which no shard has used for anything else.
 
     Parameters
     ----------
@@ -118,13 +118,13 @@ def with_rows_moved(changes, n_rows, rows, places):
         As :func:`table_changes` made it.
     n_rows : int
         Rows of the table.
-    rows, places : int arrays of the same length
+    rows, indices : int arrays of the same length
     """
     bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
     counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
     source = np.arange(n_rows)
     source[rows] = n_rows  # nothing has moved there, unless something comes from elsewhere
-    source[places] = rows
+    source[indices] = rows
     starts = np.cumsum(counts) - counts
     counts = counts[source]
     order = np.repeat(starts[source] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

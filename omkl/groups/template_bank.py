@@ -294,9 +294,9 @@ class ArcTemplateBank(Bank):
 
 def _aligned(n_lines, dtype):
     """Zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
-    room = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
+    raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
 
 
 def _lines_in(megabytes, averaging, dtype, exact):
