@@ -18,7 +18,7 @@ BLOCK = 2**15
 
 
 class TableLayout(NamedTuple):
-    """Which group each weight of a table (rows, slots) is of: ``groups[owners[row], b]`` for the slots of block ``b``.
+    """Which group each weight of a table (rows, columns) is of: ``groups[owners[row], b]`` in block ``b`` of columns.
 
     ``owners`` is (rows,), ``groups`` int64 (owners, blocks) with -1 for none, ``edges`` int64 (blocks + 1,).
     """
@@ -89,9 +89,9 @@ def table_changes(layout, table, sums, before, before_sums, group_state):
 
 def mix_table(layout, table, sums, changes, mixture):
     """Mix into a table, which holds what all shards started from, what each has moved; shards are added in order."""
-    n_rows, n_slots = table.shape
-    n_block = max(BLOCK // max(n_slots, 1), 1)
-    point, past = np.zeros((n_block, n_slots)), np.zeros((n_block if len(sums) else 0, n_slots))
+    n_rows, n_columns = table.shape
+    n_block = max(BLOCK // max(n_columns, 1), 1)
+    point, past = np.zeros((n_block, n_columns)), np.zeros((n_block if len(sums) else 0, n_columns))
     anywhere = np.bitwise_or.reduce([change["moved"] for change in changes])
     cursors = np.zeros(len(changes), dtype=np.uint64)
     for low in range(0, n_rows, n_block):

@@ -3,9 +3,9 @@ r"""DAL on a design matrix: proximal minimisation through the dual, on a working
 The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels, with what
 it takes to be fast on designs of all kinds. Each outer iteration looks at :math:`A^\top \rho`, over all columns or
 those that may matter. That certifies the model, and tells which columns violate the dual constraints and so enter the
-working set of columns on which the next model is found. There sweeps of coordinate descent find most of the support, which
-they do for less than a Newton step, and settle it on its columns' inner products where they are slow, as on badly
-conditioned designs. Where that is not enough, as with large supports or losses that are far from quadratic, proximal
+working set of columns on which the next model is found. There sweeps of coordinate descent find most of the support,
+for less than a Newton step costs; where they are slow, as on badly conditioned designs, they use the inner products of
+its columns. Where that is not enough, as with large supports or losses that are far from quadratic, proximal
 steps minimised by Newton's method in the dual take over, whose systems then are as small as the support.
 """
 
@@ -65,7 +65,7 @@ class DAL(DesignSolver):
     -----
     Sweeps go before Newton steps where the loss has no kink and the regularizer is linear or quadratic in each norm.
     Newton's system is solved on the side of the active columns or on that of the samples, whichever is smaller, by
-    Cholesky; by conjugate gradients beyond 5000. A working set of k columns takes 8 m k bytes; the design is never copied.
+    Cholesky; by conjugate gradients beyond 5000. A working set of k columns takes 8 m k bytes; no other is copied.
     A regularizer without a threshold, such as the ridge, takes a working set of all columns.
     """
 
@@ -226,7 +226,7 @@ class _Search:
         return len(entrants) > 0
 
     def _solve_working_set(self, tol: float, last: _Iterate) -> _Iterate:
-        """Solve on the working set, to a relative gap over its columns: sweeps, and Newton steps where those are slow."""
+        """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if they are slow."""
         problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
         iterate = self._iterate(problem, last.rho)
         if len(self.working_set.groups):
