@@ -1,7 +1,5 @@
 """Handwritten dates: real digit images that come with scikit-learn, strung into calendar dates. Nothing to download."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import dataclass
 
@@ -30,7 +28,9 @@ class HandwrittenDates:
     test_digits: list
 
 
-def handwritten_dates(n_train: int = 80, n_test: int = 200, random_state: int | None = 0) -> HandwrittenDates:
+def handwritten_dates(
+    n_train: int = 80, n_test: int = 200, random_state: int | np.random.Generator | None = 0
+) -> HandwrittenDates:
     """Make handwritten dates.
 
     Days are drawn uniformly from 1900 to 2029, so that digits have the transitions of a real calendar. Half of

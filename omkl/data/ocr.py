@@ -1,11 +1,9 @@
 """The handwritten words of Kassel (MIT), cleaned by Taskar: ``letter.data.gz``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.data.files import PathLike, find, open_text
 from omkl.exceptions import DataFileError
@@ -33,10 +31,10 @@ class HandwrittenWords:
     letters: list
     folds: np.ndarray
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.images)
 
-    def of_folds(self, folds: Any) -> tuple[list[np.ndarray], list]:
+    def of_folds(self, folds: ArrayLike) -> tuple[list[np.ndarray], list[list[str]]]:
         """``(images, letters)`` of the words in these folds."""
         chosen = np.flatnonzero(np.isin(self.folds, np.atleast_1d(folds)))
         return [self.images[i] for i in chosen], [self.letters[i] for i in chosen]

@@ -1,8 +1,6 @@
 """Strings and their codes."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -39,19 +37,19 @@ class Strings:
         self._pool = np.empty(256, np.uint8)
         self._offsets = np.zeros(33, np.int64)
         self._size = 0
-        self._decoded = []
+        self._decoded: list[str] = []
         self.codes([MISSING, *strings], grow=True)
 
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, code):
+    def __getitem__(self, code: int) -> str:
         return self.tolist()[code]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.tolist())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Strings({len(self)} strings)"
 
     def tolist(self) -> list[str]:
@@ -80,7 +78,7 @@ class Strings:
         """Code of a string, or -1."""
         return int(self.codes([string])[0])
 
-    def codes(self, strings: Sequence[str], grow: bool = False) -> np.ndarray:
+    def codes(self, strings: Iterable[str], grow: bool = False) -> np.ndarray:
         """Codes of strings.
 
         Parameters
@@ -147,7 +145,7 @@ class Strings:
         if self._offsets[self._size] + length > len(self._pool):
             self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
 
-    def copy(self) -> Strings:
+    def copy(self) -> "Strings":
         """Another table with the same strings, which grows on its own."""
         other = object.__new__(Strings)
         other.__dict__ = {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}

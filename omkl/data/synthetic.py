@@ -1,8 +1,6 @@
 """Made-up treebanks in which it is known what tells the head of a word. Nothing to download."""
 
-from __future__ import annotations
-
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,15 +28,9 @@ _BITS = 14
 
 
 def synthetic_treebank(
-    n_sentences: int = 1000,
-    *,
-    informative: Any = INFORMATIVE,
-    vocabulary: int = 30,
-    mean_length: float = 12,
-    temperature: float = 0.2,
-    projective: bool = False,
-    random_state: int | None = 0,
-) -> Treebank:
+    n_sentences: int = 1000, *, informative: Sequence[str] = INFORMATIVE, vocabulary: int = 30, mean_length: float = 12,
+    temperature: float = 0.2, projective: bool = False, random_state: int | np.random.Generator | None = 0,
+) -> Treebank:  # fmt: skip
     """Make a treebank whose trees depend on a few templates, and on nothing else.
 
     First the words are drawn: every field of every word on its own, independently of all others. Then each feature of
@@ -122,7 +114,7 @@ def _check(n_sentences, vocabulary, mean_length, temperature):
 class _Fields:
     """Values and frequencies of the fields of words; code 0 is what the root has, the others are values."""
 
-    def __init__(self, rng, vocabulary: int) -> None:
+    def __init__(self, rng, vocabulary):
         words = [_word(i) for i in range(2 * vocabulary)]
         rng.shuffle(words)
         falling = 1.0 / (3.0 + np.arange(vocabulary))
