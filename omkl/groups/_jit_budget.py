@@ -146,7 +146,7 @@ def remove(rows, m, n, index, values, diagonals, coefficients, own, square_norms
 
 @njit(cache=True, nogil=True)
 def replace(rows, m, index, others, c, coefficients, own):
-    """Potentials of the tokens at hand in one group when support vector ``index`` is replaced by others, times ``c``."""
+    """Potentials of the tokens at hand in one group when support vector ``index`` is replaced by ``c`` times others."""
     for t in range(m):
         difference = -rows[t, m + index]
         for r in range(others.shape[0]):

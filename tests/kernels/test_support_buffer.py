@@ -1,4 +1,4 @@
-"""Kernels against a buffer of support vectors have the values that they have on plain pairs, whatever it went through."""
+"""Kernels against a buffer of support vectors have their values on plain pairs, whatever the buffer went through."""
 
 import numpy as np
 import pytest
