@@ -9,18 +9,6 @@ import pytest
 
 import omkl
 
-#: Modules with public names that are not typed yet. It only ever shrinks.
-NOT_YET_TYPED: set[str] = {
-    "omkl.data.conll",
-    "omkl.data.dates",
-    "omkl.data.ocr",
-    "omkl.data.strings",
-    "omkl.data.synthetic",
-    "omkl.data.treebank",
-    "omkl.data.treebank_writer",
-    "omkl.online.trainer",
-}
-
 
 def public_objects():
     """Classes and functions of omkl in the ``__all__`` of any of its packages, by their module and name."""
@@ -69,9 +57,6 @@ def untyped():
 
 @pytest.mark.parametrize("module", sorted(untyped()))
 def test_public_functions_are_typed(module):
-    if module in NOT_YET_TYPED:
-        assert untyped()[module], f"{module} is typed now: take it off the list"
-        pytest.skip("not typed yet")
     assert untyped()[module] == {}
 
 

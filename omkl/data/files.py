@@ -1,5 +1,7 @@
 """Finding and opening data files."""
 
+from __future__ import annotations
+
 import bz2
 import codecs
 import glob

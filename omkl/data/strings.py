@@ -1,5 +1,6 @@
 """Strings and their codes."""
 
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -31,27 +32,27 @@ class Strings:
     ('ADJ', 4, -1)
     """
 
-    def __init__(self, strings=()):
+    def __init__(self, strings: Iterable[str] = ()) -> None:
         self._slots = np.full((64, 2), -1, np.int32)
         self._pool = np.empty(256, np.uint8)
         self._offsets = np.zeros(33, np.int64)
         self._size = 0
-        self._decoded = []
+        self._decoded: list[str] = []
         self.codes([MISSING, *strings], grow=True)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, code):
+    def __getitem__(self, code: int) -> str:
         return self.tolist()[code]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.tolist())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Strings({len(self)} strings)"
 
-    def tolist(self):
+    def tolist(self) -> list[str]:
         """All strings, by their codes; the list is kept, and must not be changed."""
         known = len(self._decoded)
         if known < self._size:
@@ -61,7 +62,7 @@ class Strings:
             self._decoded += [text[low:high].decode() for low, high in pairwise(bounds)]
         return self._decoded
 
-    def to_bytes(self):
+    def to_bytes(self) -> tuple[np.ndarray, np.ndarray]:
         """The strings in UTF-8, one after the other, and where each begins (and the last one ends).
 
         Returns
@@ -73,11 +74,11 @@ class Strings:
         offsets = self._offsets[: self._size + 1]
         return self._pool[: offsets[-1]], offsets
 
-    def code(self, string):
+    def code(self, string: str) -> int:
         """Code of a string, or -1."""
         return int(self.codes([string])[0])
 
-    def codes(self, strings, grow=False):
+    def codes(self, strings: Iterable[str], grow: bool = False) -> np.ndarray:
         """Codes of strings.
 
         Parameters
@@ -109,7 +110,7 @@ class Strings:
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
 
-    def intern(self, data, starts, lengths, grow=True):
+    def intern(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True) -> np.ndarray:
         """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, missing where the length is negative.
 
         Parameters
@@ -144,7 +145,7 @@ class Strings:
         if self._offsets[self._size] + length > len(self._pool):
             self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
 
-    def copy(self):
+    def copy(self) -> "Strings":
         """Another table with the same strings, which grows on its own."""
         other = object.__new__(Strings)
         other.__dict__ = {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
