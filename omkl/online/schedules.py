@@ -31,8 +31,8 @@ class Schedule(Component):
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
         raise NotImplementedError
 
-    def reach(self, distance: float) -> None:
-        """Take in the distance of the model from the origin."""
+    def reach(self, distance: float, step: float) -> None:
+        """Take in the distance of the model from the origin, and the length of the round's gradient step."""
 
     def plan(self, rounds: float) -> None:
         """Take in how many rounds there will be, where that is known: rates may end at zero with the last."""
@@ -119,10 +119,44 @@ class LinearDecay(Schedule):
         (self._horizon,) = (float(value) for value in state)
 
 
+class SquareGradients:
+    """The sum of the squared norms of weighted gradients, and the largest square of one of weight 1.
+
+    The rate of a round is due before its gradient is known. Where weights are alike the sum over the rounds before
+    does; but an example of the weight w, a thousand times that of the ones before, would take a step a thousand times
+    too long. So the sum counts as no less than the ``w^2 G^2`` that its own gradient may have.
+    """
+
+    def __init__(self, total: float = 0.0, largest: float = 0.0) -> None:
+        self.total = total
+        self.largest = largest
+
+    def add(self, square_gradient: float, weight: float) -> None:
+        """Take in the square of the gradient of an example times its weight."""
+        self.total += square_gradient
+        self.largest = max(self.largest, square_gradient / weight**2)
+
+    def with_weight(self, weight: float) -> float:
+        """The sum, for a step on an example of this weight."""
+        return max(self.total, self.largest * weight**2)
+
+    def take_in(self, shard: Sequence[float], before: float, weight: float) -> None:
+        """Add what a shard has added to the sum ``before`` it, times the weight of the shard."""
+        total, largest = (float(value) for value in shard)
+        self.total += weight * (total - before)
+        self.largest = max(self.largest, largest)
+
+    def state(self) -> list[float]:
+        """What a checkpoint needs."""
+        return [self.total, self.largest]
+
+
 class MeanPolyak(LinearDecay):
     r"""Polyak's step on average, decaying linearly with the rounds that are left of T.
 
     .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
+
+    with the weighted losses and gradients of the examples.
 
     Polyak's step ``loss / ||g||^2`` is the one that just mends the example at hand; for the hinge it is that of
     passive-aggressive learners (Crammer et al. 2006). A single example says little, so this rule takes the ratio of
@@ -142,32 +176,33 @@ class MeanPolyak(LinearDecay):
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._losses = 0.0
-        self._square_gradients = 0.0
+        self._square_gradients = SquareGradients()
 
-    def __call__(self, t: int) -> float:
-        if self._square_gradients == 0.0:
+    def __call__(self, t: int, weight: float = 1.0) -> float:
+        if self._square_gradients.total == 0.0:
             return 1.0
-        return self.eta0 * self._losses / self._square_gradients * self._left(t)
+        return self.eta0 * self._losses / self._square_gradients.with_weight(weight) * self._left(t)
 
-    def observe(self, loss: float, square_gradient: float) -> float | None:
+    def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
-        first = self._square_gradients == 0.0 and square_gradient > 0.0
+        first = self._square_gradients.total == 0.0 and square_gradient > 0.0
         self._losses += loss if loss > 0.0 or not first else 1.0
-        self._square_gradients += square_gradient
+        self._square_gradients.add(square_gradient, weight)
         return self.eta0 * self._losses / square_gradient if first else None
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # a ratio of sums: every round of every shard counts
-        losses, square_gradients = self._losses, self._square_gradients
-        for _, shard_losses, shard_square_gradients in states:
+        losses, before = self._losses, self._square_gradients.total
+        for _, shard_losses, *shard_gradients in states:
             self._losses += float(shard_losses) - losses
-            self._square_gradients += float(shard_square_gradients) - square_gradients
+            self._square_gradients.take_in(shard_gradients, before, 1.0)
 
     def state(self) -> list[float]:
-        return [*super().state(), self._losses, self._square_gradients]
+        return [*super().state(), self._losses, *self._square_gradients.state()]
 
     def load_state(self, state: Sequence[float]) -> None:
-        horizon, self._losses, self._square_gradients = (float(value) for value in state)
+        horizon, self._losses, *gradients = (float(value) for value in state)
+        self._square_gradients = SquareGradients(*gradients)
         self.plan(horizon)
 
 
@@ -196,48 +231,54 @@ class DistanceOverGradients(Schedule):
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._distance = 0.0
-        self._square_gradients = 0.0
+        self._square_gradients = SquareGradients()
 
-    def __call__(self, t: int) -> float:
-        if self._square_gradients == 0.0:
+    def __call__(self, t: int, weight: float = 1.0) -> float:
+        if not self.started:
             return 1.0
-        return self.eta0 * self._distance / math.sqrt(self._square_gradients)
+        return self.eta0 * self._distance / math.sqrt(self._square_gradients.with_weight(weight))
 
     @property
     def started(self) -> bool:
         """Whether a gradient has been seen."""
-        return self._square_gradients > 0.0
+        return self._square_gradients.total > 0.0
 
-    def observe(self, loss: float, square_gradient: float) -> float | None:
+    def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later.
 
         Squares below zero, which functions that are not positive semidefinite can have, count as zero, as in norms.
         """
         square_gradient = max(square_gradient, 0.0)
         first = not self.started and square_gradient > 0.0
-        self._square_gradients += square_gradient
+        self._square_gradients.add(square_gradient, weight)
         if not first:
             return None
         rate = (loss if loss > 0.0 else 1.0) / square_gradient
         self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
         return rate
 
-    def reach(self, distance: float) -> None:
-        """Take in the distance of the model from the origin."""
-        self._distance = max(self._distance, distance)
+    def reach(self, distance: float, step: float) -> None:
+        """Take in the distance of the model from the origin, and the length of the round's gradient step.
+
+        A step takes the model no farther than its own length. Dual averaging sets the model afresh, though, in
+        proportion to the rate: without this bound a larger rate would be a farther model, a farther model a larger
+        rate, and both would grow from round to round where no gradient asks for it.
+        """
+        self._distance = max(self._distance, min(distance, self._distance + step))
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # one round of all shards is one step along the mean of their gradients, whose square the mean of the squares
         # bounds; iterates of any shard count for the distance
-        square_gradients = self._square_gradients
-        for (distance, shard_square_gradients), weight in zip(states, weights):
+        before = self._square_gradients.total
+        for (distance, *shard_gradients), weight in zip(states, weights):
             self._distance = max(self._distance, float(distance))
-            self._square_gradients += float(weight) * (float(shard_square_gradients) - square_gradients)
+            self._square_gradients.take_in(shard_gradients, before, float(weight))
 
     def state(self) -> list[float]:
         """What a checkpoint needs."""
-        return [self._distance, self._square_gradients]
+        return [self._distance, *self._square_gradients.state()]
 
     def load_state(self, state: Sequence[float]) -> None:
         """The inverse of :meth:`state`."""
-        self._distance, self._square_gradients = (float(value) for value in state)
+        self._distance, *gradients = (float(value) for value in state)
+        self._square_gradients = SquareGradients(*gradients)

@@ -168,8 +168,8 @@ class OnlineTrainer:
                 bank.step(x, gradient)  # line 5
             square_gradient = weight**2 * float(np.add.reduce(self.group_state.square_gradients))
             if self.schedule.adaptive:
-                rate = self._adapt(rate, weight * loss, square_gradient)
-        norms = self._close_round(rate, weight, x, gradient)
+                rate = self._adapt(rate, weight * loss, square_gradient, weight)
+        norms = self._close_round(rate, weight, square_gradient, x, gradient)
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def update_batch(self, examples: Iterable[Example]) -> Step:
@@ -193,8 +193,8 @@ class OnlineTrainer:
         if moving:
             square_gradient = self._step_together(moving, rate)
             if self.schedule.adaptive:
-                rate = self._adapt(rate, total, square_gradient)
-        norms = self._close_round(rate, weight)
+                rate = self._adapt(rate, total, square_gradient, weight)
+        norms = self._close_round(rate, weight, square_gradient)
         gold = [y for _, y, _ in examples]
         return Step(total, norms, rate, square_gradient, potentials, gold, len(examples), weight)
 
@@ -236,7 +236,9 @@ class OnlineTrainer:
         self.round += 1
         self.presented += weight
         self._predictor = None
-        rate = self.schedule(self.round) / self.batch_size
+        schedule = self.schedule
+        rate = schedule(self.round, weight / self.batch_size) if schedule.adaptive else schedule(self.round)
+        rate /= self.batch_size
         decay = 1.0 - rate * weight * self.l2
         if decay <= 0.0 and not self.group_state.empty.all():
             raise InputError(
@@ -263,7 +265,7 @@ class OnlineTrainer:
     def _l2_part(self):
         return 0.5 * self.l2 * float(np.square(self.group_state.norms).sum()) if self.l2 else 0.0
 
-    def _close_round(self, rate, weight, x=None, gradient=None):
+    def _close_round(self, rate, weight, square_gradient, x=None, gradient=None):
         """Proximal steps, projection and average of a round; returns the norms of the regularized groups."""
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_strength
@@ -279,7 +281,7 @@ class OnlineTrainer:
                 bank.apply_events(x, gradient)
 
         if self.schedule.adaptive:
-            self.schedule.reach(distance)
+            self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
 
         group_state.pending_weight = 0.0 if self.average is None else weight * self.average.weight(self.round)
         group_state.total_weight += group_state.pending_weight
@@ -294,12 +296,13 @@ class OnlineTrainer:
         r""":math:`\lambda` in this round."""
         return self.strength(self.presented) if callable(self.strength) else self.strength
 
-    def _adapt(self, rate, loss, square_gradient):
+    def _adapt(self, rate, loss, square_gradient, weight):
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
-        first_rate = self.schedule.observe(loss / self.batch_size, square_gradient / self.batch_size**2)
+        b = self.batch_size
+        first_rate = self.schedule.observe(loss / b, square_gradient / b**2, weight / b)
         if first_rate is None:
             return rate
-        first_rate /= self.batch_size
+        first_rate /= b
         self.group_state.bases *= first_rate / rate
         return first_rate
 
