@@ -38,7 +38,7 @@ class Sweeps:
         Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
     """
 
-    def __init__(self, problem: DesignProblem, panel: WorkingSet):
+    def __init__(self, problem: DesignProblem, panel: WorkingSet) -> None:
         self._problem, self._panel, self._blocks = problem, panel, panel.blocks
         self._starts = np.append(panel.blocks.starts, len(panel.columns))
         self._groups = np.arange(len(panel.groups))
