@@ -21,12 +21,12 @@ def prefetched(blocks: Iterator[Block], depth: int) -> Iterator[Block]:
     depth : int
     """
     ready: SimpleQueue = SimpleQueue()
-    room, stopped = Semaphore(depth), Event()
+    free, stopped = Semaphore(depth), Event()
 
     def read():
         try:
             for block in blocks:
-                room.acquire()
+                free.acquire()
                 if stopped.is_set():
                     return
                 ready.put((block, None))
@@ -47,10 +47,10 @@ def prefetched(blocks: Iterator[Block], depth: int) -> Iterator[Block]:
                 raise error
             if block is None:
                 return
-            room.release()
+            free.release()
             yield block
             block = None
     finally:
         stopped.set()
-        room.release()
+        free.release()
         thread.join(SECONDS_TO_END)

@@ -175,8 +175,13 @@ class GivenMatrices:
         return PackedStack.from_grams(self.matrices, dtype)
 
     def of_prediction(self, grams: Any) -> GramMatrices:
-        """Matrices of test against training samples, in the order of the kernels."""
+        """Matrices of test against training samples, in the order of the kernels: by name, if they have names."""
+        if isinstance(grams, GramMatrices) and grams.names != GramMatrices(grams.matrices).names:
+            grams = dict(zip(grams.names, grams.matrices))
         if isinstance(grams, Mapping):
+            unknown = [name for name in grams if name not in self.names]
+            if unknown:
+                raise InputError(f"The model knows no kernel {unknown[0]!r}: there are {', '.join(self.names[:5])}.")
             grams = {name: grams.get(name) for name in self.names}
         grams = GramMatrices(grams)
         if grams.shape[1:] != (self.n_given, len(self.names)):

@@ -207,6 +207,13 @@ class TreeGroups(_UnionOfGroups):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
 
+    def dual_scale(self, dual_norms: ArrayLike) -> float:
+        # the prox is exact, and 0 inside the dual ball only
+        dual_norms, low, high = np.abs(as_vector(dual_norms)), super().dual_scale(dual_norms), 1.0
+        while 0.0 < low < (middle := 0.5 * (low + high)) < high - 1e-12:
+            low, high = (low, middle) if not self.prox(middle * dual_norms, 1.0).any() else (middle, high)
+        return low
+
 
 class SparseGroup(Regularizer):
     r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).

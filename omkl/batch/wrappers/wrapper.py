@@ -153,7 +153,15 @@ class Wrapper(Solver):
         self.check(problem)
         search = Search(problem, base_svm_for(problem, self.svm, tol))
         monitor = GapMonitor(tol, self.max_iter if max_iter is None else max_iter, on_iteration)
-        first = search.evaluate(self.initial_weights(problem, start))
+        weights = self.initial_weights(problem, start)
+        constant, rho = problem.best_constant()
+        model = Expansion(np.arange(0), np.zeros((0, len(rho))), constant)
+        certificate = certify(problem, model, rho)
+        if certificate.proves(tol):
+            # to a loss of 0, as that of constant targets, no SVM comes close enough
+            monitor.record(certificate.primal, certificate.dual, 0, svm_evaluations=0)
+            return Solution(model, certificate, 1, True, monitor.history, weights)
+        first = search.evaluate(weights)
         for point in chain([first], self.points(search, first)):
             active = np.count_nonzero(point.weights)
             if monitor.record(search.primal, search.dual, active, svm_evaluations=search.n_evaluations):
