@@ -165,11 +165,11 @@ def bar_chart(weights, width=40):
     """Lines of a bar chart of named values in [0, 1], the largest first."""
     if not weights:
         return []
-    room = max(len(name) for name in weights)
-    width = max(10, min(width, shutil.get_terminal_size().columns - room - 12))
+    name_width = max(len(name) for name in weights)
+    width = max(10, min(width, shutil.get_terminal_size().columns - name_width - 12))
     longest = max(weights.values()) or 1.0
     ranked = sorted(weights.items(), key=lambda item: -item[1])
-    return [f"{name:>{room}}  {weight:6.1%}  {'█' * round(width * weight / longest)}" for name, weight in ranked]
+    return [f"{name:>{name_width}}  {weight:6.1%}  {'█' * round(width * weight / longest)}" for name, weight in ranked]
 
 
 def table(rows, header):

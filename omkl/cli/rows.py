@@ -15,7 +15,7 @@ def open_rows(path, arguments, model=None, labelled=True):
     if format.holds != "rows":
         raise InputError(f"{path} is read as {next(iter(format.aliases))}, which holds no rows with one output each: "
                          "choose another --format.")  # fmt: skip
-    target = _place(arguments.target)
+    target = _column(arguments.target)
     options = {"header": False} if arguments.no_header else {}
     if target is None and labelled:
         target = format.default_target
@@ -26,7 +26,7 @@ def open_rows(path, arguments, model=None, labelled=True):
     return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
 
 
-def _place(target):
+def _column(target):
     """A column by place where ``target`` is a whole number, else by name."""
     return int(target) if target is not None and target.removeprefix("-").isdigit() else target
 

@@ -17,12 +17,12 @@ def prefetched(blocks, depth):
         Used by the thread alone.
     depth : int
     """
-    ready, room, stopped = SimpleQueue(), Semaphore(depth), Event()
+    ready, free, stopped = SimpleQueue(), Semaphore(depth), Event()
 
     def read():
         try:
             for block in blocks:
-                room.acquire()
+                free.acquire()
                 if stopped.is_set():
                     return
                 ready.put((block, None))
@@ -43,10 +43,10 @@ def prefetched(blocks, depth):
                 raise error
             if block is None:
                 return
-            room.release()
+            free.release()
             yield block
             block = None
     finally:
         stopped.set()
-        room.release()
+        free.release()
         thread.join(SECONDS_TO_END)

@@ -33,7 +33,7 @@ class Strings:
     """
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
-        self._slots = np.full((64, 2), -1, np.int32)
+        self._buckets = np.full((64, 2), -1, np.int32)
         self._pool = np.empty(256, np.uint8)
         self._offsets = np.zeros(33, np.int64)
         self._size = 0
@@ -127,7 +127,7 @@ class Strings:
         done = 0
         while True:
             done, size = intern(
-                data, starts, lengths, done, grow, self._size, self._slots, self._pool, self._offsets, codes
+                data, starts, lengths, done, grow, self._size, self._buckets, self._pool, self._offsets, codes
             )
             if grow:  # another thread may have grown the table meanwhile
                 self._size = size
@@ -136,10 +136,10 @@ class Strings:
             self._make_room(lengths[done])
 
     def _make_room(self, length):
-        if 2 * self._size >= len(self._slots):
-            slots = np.full((4 * len(self._slots), 2), -1, np.int32)
-            rehash(self._slots, slots)
-            self._slots = slots
+        if 2 * self._size >= len(self._buckets):
+            buckets = np.full((4 * len(self._buckets), 2), -1, np.int32)
+            rehash(self._buckets, buckets)
+            self._buckets = buckets
         if self._size + 1 >= len(self._offsets):
             self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
         if self._offsets[self._size] + length > len(self._pool):

@@ -164,7 +164,7 @@ def iter_file(path, format, block_size, skipped, parsing):
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
     for piece in pieces(text, block_size, _last_boundary):
         layout = layout or find_layout(format, path, piece)
-        block, more_lines = parse(piece, layout, where=_place(path, n_lines), bom=bom, **parsing)
+        block, more_lines = parse(piece, layout, where=_location(path, n_lines), bom=bom, **parsing)
         n_lines += more_lines
         skipped.note(block.skipped, block.reasons)
         pending.note(block.skipped, block.reasons)
@@ -177,7 +177,7 @@ def iter_file(path, format, block_size, skipped, parsing):
         raise DataFileError(f"{path} holds no sentence{why}")
 
 
-def _place(path, n_lines):
+def _location(path, n_lines):
     return lambda line, word, sentence: f"{path}, line {n_lines + line}"
 
 

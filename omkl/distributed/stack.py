@@ -294,7 +294,7 @@ class _KernelCache:
         def fill(kernels: list, rows: list[int]) -> None:
             self.stack.rows[rows] = fetch(np.array(kernels))
 
-        return np.array(self._recent.places(np.asarray(which).tolist(), fill), dtype=np.int64)
+        return np.array(self._recent.indices(np.asarray(which).tolist(), fill), dtype=np.int64)
 
 
 def _require_sendable(spec: KernelSpec) -> None:

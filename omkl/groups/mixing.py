@@ -18,7 +18,7 @@ BLOCK = 2**15
 
 
 class TableLayout(NamedTuple):
-    """Which group each weight of a table (rows, slots) is of: ``groups[owners[row], b]`` for the slots of block ``b``.
+    """Which group each weight of a table (rows, columns) is of: ``groups[owners[row], b]`` in block ``b`` of columns.
 
     ``owners`` is (rows,), ``groups`` int64 (owners, blocks) with -1 for none, ``edges`` int64 (blocks + 1,).
     """
@@ -89,9 +89,9 @@ def table_changes(layout, table, sums, before, before_sums, group_state):
 
 def mix_table(layout, table, sums, changes, mixture):
     """Mix into a table, which holds what all shards started from, what each has moved; shards are added in order."""
-    n_rows, n_slots = table.shape
-    n_block = max(BLOCK // max(n_slots, 1), 1)
-    point, past = np.zeros((n_block, n_slots)), np.zeros((n_block if len(sums) else 0, n_slots))
+    n_rows, n_columns = table.shape
+    n_block = max(BLOCK // max(n_columns, 1), 1)
+    point, past = np.zeros((n_block, n_columns)), np.zeros((n_block if len(sums) else 0, n_columns))
     anywhere = np.bitwise_or.reduce([change["moved"] for change in changes])
     cursors = np.zeros(len(changes), dtype=np.uint64)
     for low in range(0, n_rows, n_block):
@@ -102,15 +102,15 @@ def mix_table(layout, table, sums, changes, mixture):
                 mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.residual_scale[j],
                 mixture.averaged_in[j], point, past,
             )  # fmt: skip
-        jit.settle_rows(
+        jit.apply_mixture(
             *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
             point, past,
         )  # fmt: skip
         point[:], past[:] = 0.0, 0.0
 
 
-def with_rows_moved(changes, n_rows, rows, places):
-    """Changes of a table whose ``rows`` belong to other ``places``, which no shard has used for anything else.
+def with_rows_moved(changes, n_rows, rows, indices):
+    """Changes of a table whose ``rows`` belong to other ``indices``, which no shard has used for anything else.
 
     Parameters
     ----------
@@ -118,13 +118,13 @@ def with_rows_moved(changes, n_rows, rows, places):
         As :func:`table_changes` made it.
     n_rows : int
         Rows of the table.
-    rows, places : int arrays of the same length
+    rows, indices : int arrays of the same length
     """
     bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
     counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
     source = np.arange(n_rows)
     source[rows] = n_rows  # nothing has moved there, unless something comes from elsewhere
-    source[places] = rows
+    source[indices] = rows
     starts = np.cumsum(counts) - counts
     counts = counts[source]
     order = np.repeat(starts[source] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

@@ -387,10 +387,10 @@ class OnlineTrainer:
     def take(self, other: "OnlineTrainer") -> None:
         """Go on from another trainer's rounds, with groups that are some of its own; their banks hold their weights."""
         self._predictor = None
-        places = [other.group_state.names.index(name) for name in self.group_state.names]
+        indices = [other.group_state.names.index(name) for name in self.group_state.names]
         for name, array in other.group_state.state().items():
             if name != "weights":
-                getattr(self.group_state, name)[:] = array[places]
+                getattr(self.group_state, name)[:] = array[indices]
         self.group_state.total_weight, self.group_state.pending_weight = (
             other.group_state.total_weight,
             other.group_state.pending_weight,

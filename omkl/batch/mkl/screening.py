@@ -1,4 +1,4 @@
-r"""Norms of a dual point in all kernels, without looking at kernels that a bound already settles.
+r"""Norms of a dual point in all kernels, without looking at kernels of which a bound says enough.
 
 :math:`\|\rho\|_K \le \|\rho_0\|_K + \sqrt{\lambda_{\max}(K)}\, \|\rho - \rho_0\|`, and the trace bounds the largest
 eigenvalue. A kernel whose bound is below the threshold of the regularizer is inactive at :math:`\rho`, whatever its

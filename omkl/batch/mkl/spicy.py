@@ -84,10 +84,10 @@ class _Proximal(Subproblem):
         scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
         self.gamma = FIRST_GAMMA / (scale * float(self.problem.loss_weights.mean()))
         if len(model.active):
-            places = np.searchsorted(self.which, model.active)
-            self.alphas[places] = model.coefficients
+            indices = np.searchsorted(self.which, model.active)
+            self.alphas[indices] = model.coefficients
             self.alpha_products = self.alphas.copy()
-            self.alpha_products[places] = self.problem.kernels.products(model.coefficients, model.active)
+            self.alpha_products[indices] = self.problem.kernels.products(model.coefficients, model.active)
             self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_products)
 
     def curve(self):
