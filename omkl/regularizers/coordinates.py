@@ -211,7 +211,7 @@ class TreeGroups(_UnionOfGroups):
         # the prox is exact, and 0 inside the dual ball only
         dual_norms, low, high = np.abs(as_vector(dual_norms)), super().dual_scale(dual_norms), 1.0
         while 0.0 < low < (middle := 0.5 * (low + high)) < high - 1e-12:
-            low, high = (low, middle) if not self.prox(middle * dual_norms, 1.0).any() else (middle, high)
+            low, high = (low, middle) if self.prox(middle * dual_norms, 1.0).any() else (middle, high)
         return low
 
 
