@@ -251,14 +251,14 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             source, targets, weights, client, solved, lambda points: [point.solution for point in points]
         )
         for points in zip(*paths):
-            model = clone(self).set_params(C=points[0].strength)
+            model = clone(self).set_params(C=points[0].value)
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]
             model._learn(source, targets, solutions)
             yield {
-                "C": points[0].strength,
+                "C": points[0].value,
                 "kernel_weights": np.array(list(model.kernel_weights_.values())),
                 "active": model.n_active_,
                 "dual_gap": model.dual_gap_,
