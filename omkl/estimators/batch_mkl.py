@@ -197,14 +197,9 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             )
 
     def path(
-        self,
-        X: Any,
-        y: ArrayLike,
-        C: int | ArrayLike = 20,
-        sample_weight: ArrayLike | None = None,
-        *,
+        self, X: Any, y: ArrayLike, C: int | ArrayLike = 20, sample_weight: ArrayLike | None = None, *,
         client: Any = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:  # fmt: skip
         """Solve for a sequence of C, each from the solution of the one before.
 
         Parameters
