@@ -214,14 +214,9 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         return all(len(set((values > 0).tolist())) == 1 for values in outputs)
 
     def path(
-        self,
-        X: Any,
-        y: ArrayLike,
-        C: int | ArrayLike = 20,
-        sample_weight: ArrayLike | None = None,
-        *,
+        self, X: Any, y: ArrayLike, C: int | ArrayLike = 20, sample_weight: ArrayLike | None = None, *,
         client: Any = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:  # fmt: skip
         """Solve for a sequence of C, each from the solution of the one before.
 
         Parameters
@@ -268,14 +263,14 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             source, targets, weights, client, solved, lambda points: [point.solution for point in points]
         )
         for points in zip(*paths):
-            model = clone(self).set_params(C=points[0].strength)
+            model = clone(self).set_params(C=points[0].value)
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]
             model._learn(source, targets, solutions)
             yield {
-                "C": points[0].strength,
+                "C": points[0].value,
                 "kernel_weights": np.array(list(model.kernel_weights_.values())),
                 "active": model.n_active_,
                 "dual_gap": model.dual_gap_,
