@@ -191,10 +191,8 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             warnings.warn(f"No kernel is in the model at C={self.C:g}: raise C.", UserWarning, stacklevel=4)
         elif self._predicts_alike(targets, [solution.certificate.outputs for solution in solutions]):
             warnings.warn(
-                f"All training samples get the same prediction at C={self.C:g}: raise C, scale the kernels, or weigh "
-                "the classes."
-                if isinstance(self, ClassifierMixin)
-                else f"All training samples get nearly the same prediction at C={self.C:g}: raise C, or scale the kernels.",
+                f"Training samples get {'one class' if isinstance(self, ClassifierMixin) else 'nearly one prediction'} "
+                f"at C={self.C:g}, all of them: raise C, or scale the kernels.",
                 UserWarning,
                 stacklevel=4,
             )
