@@ -522,3 +522,15 @@ def test_a_path_that_stops_early_warns(cancer):
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match="relative duality gap"):
         MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5).path(X, y, C=[1.0, 10.0])
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-4])
+@pytest.mark.parametrize("solver", ["spicy", "fista"])
+def test_a_prediction_that_is_constant_is_not_silent(cancer, scale, solver):
+    X, y = cancer
+    grams = [scale * gram for gram in grams_of(X, X)]
+    with pytest.warns(UserWarning, match="all of them|No kernel"):
+        model = MKLClassifier("precomputed", solver=solver).fit(grams, y)
+    assert len(set(model.predict(grams))) == 1
+    with pytest.warns(UserWarning, match="all of them|No kernel"):
+        MKLRegressor("precomputed", solver=solver).fit([1e-4 * gram for gram in grams], y + 0.1 * X[:, 0])
