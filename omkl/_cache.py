@@ -1,43 +1,43 @@
-"""Which of many things are held in a bounded number of places: the one cache of the package."""
+"""A bounded cache that forgets what was used least recently: the one cache of the package."""
 
 from collections.abc import Callable, Hashable, Sequence
 
 
 class RecentlyUsed:
-    """Places ``0 .. capacity - 1`` for things that are known by keys; the least recently used ones make room.
+    """Indices ``0 .. capacity - 1`` for entries that are known by keys; the least recently used ones are replaced.
 
-    It does not hold the things: what is in a place is the owner's, an entry of a list or a row of a buffer.
+    It does not hold the entries: the owner does, in a list or as the rows of an array.
 
     Parameters
     ----------
     capacity : int >= 0
-        Number of places.
+        Number of entries.
 
     Examples
     --------
     >>> recent, held = RecentlyUsed(2), [None, None]
-    >>> def fill(keys, places):
-    ...     for key, place in zip(keys, places):
-    ...         held[place] = key.upper()
-    >>> _ = recent.places(["a", "b"], fill), recent.places(["a", "c"], fill)
+    >>> def fill(keys, indices):
+    ...     for key, index in zip(keys, indices):
+    ...         held[index] = key.upper()
+    >>> _ = recent.indices(["a", "b"], fill), recent.indices(["a", "c"], fill)
     >>> held
     ['A', 'C']
     """
 
-    def __init__(self, capacity: int):
+    def __init__(self, capacity: int) -> None:
         self.capacity = int(capacity)
         # in the order of their last use, the oldest first
-        self._place_of: dict[Hashable, int] = {}
+        self._index_of: dict[Hashable, int] = {}
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """Number of places in use."""
-        return len(self._place_of)
+        """Number of entries in use."""
+        return len(self._index_of)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._place_of
+        return key in self._index_of
 
-    def places(
+    def indices(
         self, keys: Sequence[Hashable], fill: Callable[[list[Hashable], list[int]], None] | None = None
     ) -> list[int]:
         """The place of each key, and a note that they are used now.
@@ -47,26 +47,26 @@ class RecentlyUsed:
         keys : sequence
             At most ``capacity`` different ones.
         fill : callable, optional
-            ``fill(keys, places)`` puts what is missing into its places; not needed where nothing is. If it raises, the
-            keys are as unknown as they were.
+            ``fill(keys, indices)`` computes the missing entries; may be left out where none is missing. If it raises,
+            nothing has changed.
 
         Returns
         -------
         list of int
         """
-        known = {key: self._place_of.pop(key) for key in dict.fromkeys(keys) if key in self._place_of}
-        self._place_of.update(known)
+        known = {key: self._index_of.pop(key) for key in dict.fromkeys(keys) if key in self._index_of}
+        self._index_of.update(known)
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         if missing:
             self._fill(missing, fill)
-        return [self._place_of[key] for key in keys]
+        return [self._index_of[key] for key in keys]
 
     def _fill(self, missing, fill):
         while len(self._free) < len(missing):
-            fresh = len(self._place_of) + len(self._free)
-            # nothing is forgotten while there are places that were never used
-            self._free.append(fresh if fresh < self.capacity else self._place_of.pop(next(iter(self._place_of))))
-        places = [self._free[i] for i in range(len(missing))]
-        fill(missing, places)
+            fresh = len(self._index_of) + len(self._free)
+            # nothing is forgotten while there are entries that were never used
+            self._free.append(fresh if fresh < self.capacity else self._index_of.pop(next(iter(self._index_of))))
+        indices = [self._free[i] for i in range(len(missing))]
+        fill(missing, indices)
         del self._free[: len(missing)]
-        self._place_of.update(zip(missing, places))
+        self._index_of.update(zip(missing, indices))

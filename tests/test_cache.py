@@ -10,15 +10,15 @@ from omkl._cache import RecentlyUsed
 def test_places_hold_the_most_recently_used(capacity, rng):
     recent, held, order = RecentlyUsed(capacity), [None] * capacity, []
 
-    def fill(keys, places):
+    def fill(keys, indices):
         assert not set(keys) & set(order[-capacity:])
-        for key, place in zip(keys, places):
-            held[place] = key
+        for key, index in zip(keys, indices):
+            held[index] = key
 
     for _ in range(300):
         keys = rng.permutation(10)[: rng.integers(1, capacity + 1)].tolist()
-        places = recent.places(keys, fill)
-        assert [held[place] for place in places] == keys
+        indices = recent.indices(keys, fill)
+        assert [held[index] for index in indices] == keys
         # of the keys of one call those that were known count as used first
         known = [key for key in keys if key in order[-capacity:]]
         order = [key for key in order if key not in keys] + known + [key for key in keys if key not in known]
@@ -29,13 +29,13 @@ def test_places_hold_the_most_recently_used(capacity, rng):
 def test_what_could_not_be_filled_is_not_known():
     recent, held = RecentlyUsed(2), [None, None]
 
-    def fill(keys, places):
-        for key, place in zip(keys, places):
-            held[place] = 1 / key
+    def fill(keys, indices):
+        for key, index in zip(keys, indices):
+            held[index] = 1 / key
 
-    recent.places([1, 2], fill)
+    recent.indices([1, 2], fill)
     with pytest.raises(ZeroDivisionError):
-        recent.places([0], fill)
+        recent.indices([0], fill)
     assert 0 not in recent
-    assert [held[place] for place in recent.places([2, 4], fill)] == [0.5, 0.25]
-    assert np.all([held[place] for place in recent.places([4, 2])] == np.array([0.25, 0.5]))
+    assert [held[index] for index in recent.indices([2, 4], fill)] == [0.5, 0.25]
+    assert np.all([held[index] for index in recent.indices([4, 2])] == np.array([0.25, 0.5]))

@@ -1,6 +1,8 @@
 """``omkl train labeler``: train a sequence labeler on a file and save it."""
 
 import time
+from argparse import Namespace
+from typing import Any
 
 from omkl import data, estimators
 from omkl.cli.common import (
@@ -22,7 +24,7 @@ from omkl.cli.common import (
 from omkl.exceptions import DataFileError, InputError
 
 
-def add_parser(kinds):
+def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
     parser = kinds.add_parser(
         "labeler",
@@ -47,7 +49,7 @@ def add_parser(kinds):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Train and save a sequence labeler."""
     with training_cluster(arguments) as cluster:
         _run(arguments, cluster)

@@ -9,7 +9,7 @@ MASK = 0x7FFFFFFF
 
 
 @njit(cache=True, nogil=True)
-def intern(data, starts, lengths, first, grow, size, slots, pool, offsets, codes):
+def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, codes):
     """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i = first`` on.
 
     Parameters
@@ -22,8 +22,8 @@ def intern(data, starts, lengths, first, grow, size, slots, pool, offsets, codes
         Whether strings that are not in the table are added; else their code is -1.
     size : int
         Number of strings in the table.
-    slots : int32 array (capacity, 2)
-        Code and hash of the string in each slot; the code is -1 where there is none.
+    buckets : int32 array (capacity, 2)
+        Code and hash of the string in each bucket; the code is -1 where there is none.
     pool, offsets : uint8 array, int64 array
         The bytes of string ``k`` are ``pool[offsets[k] : offsets[k + 1]]``.
     codes : int32 array (n,)
@@ -34,7 +34,7 @@ def intern(data, starts, lengths, first, grow, size, slots, pool, offsets, codes
     done, size : int
         Where ``done < n``, an array is full: call again with larger ones, from there.
     """
-    mask = slots.shape[0] - 1
+    mask = buckets.shape[0] - 1
     for i in range(first, codes.shape[0]):
         start, length = starts[i], lengths[i]
         if length < 0:
@@ -45,18 +45,20 @@ def intern(data, starts, lengths, first, grow, size, slots, pool, offsets, codes
             key = (key ^ data[k]) * PRIME
         key = (key ^ (key >> 32)) & MASK
         at = key & mask
-        while slots[at, 0] >= 0 and not (slots[at, 1] == key and _is(data, start, length, pool, offsets, slots[at, 0])):
+        while buckets[at, 0] >= 0 and not (
+            buckets[at, 1] == key and _is(data, start, length, pool, offsets, buckets[at, 0])
+        ):
             at = (at + 1) & mask
-        if slots[at, 0] < 0 and grow:
-            full = 2 * size >= slots.shape[0] or size + 1 >= offsets.shape[0]
+        if buckets[at, 0] < 0 and grow:
+            full = 2 * size >= buckets.shape[0] or size + 1 >= offsets.shape[0]
             if full or offsets[size] + length > pool.shape[0]:
                 return i, size
             pool[offsets[size] : offsets[size] + length] = data[start : start + length]
             offsets[size + 1] = offsets[size] + length
-            slots[at, 0] = size
-            slots[at, 1] = key
+            buckets[at, 0] = size
+            buckets[at, 1] = key
             size += 1
-        codes[i] = slots[at, 0]
+        codes[i] = buckets[at, 0]
     return codes.shape[0], size
 
 
@@ -73,7 +75,7 @@ def _is(data, start, length, pool, offsets, code):
 
 @njit(cache=True, nogil=True)
 def rehash(old, new):
-    """Move all that is in the slots ``old`` to the slots ``new``, which are empty and more."""
+    """Move all that is in the buckets ``old`` to the buckets ``new``, which are empty and more."""
     mask = new.shape[0] - 1
     for i in range(old.shape[0]):
         if old[i, 0] >= 0:

@@ -1,7 +1,8 @@
 """Sentences of treebanks, and features of part-of-speech tagging."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import networkx
@@ -28,16 +29,16 @@ class Sentence:
     deprels: list = field(default_factory=list)
 
     @classmethod
-    def of_treebank(cls, treebank, index):
+    def of_treebank(cls, treebank: Any, index: int) -> "Sentence":
         """A view of a sentence of a treebank."""
         sentence = object.__new__(cls)
         sentence.__dict__["_source"] = treebank, index
         return sentence
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.forms)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         # only asked for what is not there: a column that was not made yet
         if name not in self.__dataclass_fields__ or "_source" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -76,7 +77,7 @@ class Sentence:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def tagging_features(forms):
+def tagging_features(forms: Sequence[str]) -> list[dict[str, str | bool]]:
     """Features of part-of-speech tagging, 20 templates a word: what it looks like, and its neighbours.
 
     Parameters

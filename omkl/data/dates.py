@@ -28,7 +28,9 @@ class HandwrittenDates:
     test_digits: list
 
 
-def handwritten_dates(n_train=80, n_test=200, random_state=0):
+def handwritten_dates(
+    n_train: int = 80, n_test: int = 200, random_state: int | np.random.Generator | None = 0
+) -> HandwrittenDates:
     """Make handwritten dates.
 
     Days are drawn uniformly from 1900 to 2029, so that digits have the transitions of a real calendar. Half of

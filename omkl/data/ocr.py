@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from omkl.data.files import find, open_text
+from omkl.data.files import PathLike, find, open_text
 from omkl.exceptions import DataFileError
 
 N_PIXELS = 128
@@ -30,16 +31,16 @@ class HandwrittenWords:
     letters: list
     folds: np.ndarray
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.images)
 
-    def of_folds(self, folds):
+    def of_folds(self, folds: ArrayLike) -> tuple[list[np.ndarray], list[list[str]]]:
         """``(images, letters)`` of the words in these folds."""
         chosen = np.flatnonzero(np.isin(self.folds, np.atleast_1d(folds)))
         return [self.images[i] for i in chosen], [self.letters[i] for i in chosen]
 
 
-def read_ocr(path=None):
+def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     """Read the OCR data set.
 
     Parameters

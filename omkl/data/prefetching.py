@@ -1,14 +1,17 @@
 """Reading ahead in a thread."""
 
+from collections.abc import Iterator
 from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
+
+from omkl.data.rows import Block
 
 #: How long the caller waits for the thread when it stops early: a thread that waits for a pipe may never end.
 SECONDS_TO_END = 2.0
 
 
-def prefetched(blocks, depth):
+def prefetched(blocks: Iterator[Block], depth: int) -> Iterator[Block]:
     """Yield the same blocks, while a thread reads up to ``depth`` of them ahead.
 
     Parameters
@@ -17,12 +20,13 @@ def prefetched(blocks, depth):
         Used by the thread alone.
     depth : int
     """
-    ready, room, stopped = SimpleQueue(), Semaphore(depth), Event()
+    ready: SimpleQueue = SimpleQueue()
+    free, stopped = Semaphore(depth), Event()
 
     def read():
         try:
             for block in blocks:
-                room.acquire()
+                free.acquire()
                 if stopped.is_set():
                     return
                 ready.put((block, None))
@@ -43,10 +47,10 @@ def prefetched(blocks, depth):
                 raise error
             if block is None:
                 return
-            room.release()
+            free.release()
             yield block
             block = None
     finally:
         stopped.set()
-        room.release()
+        free.release()
         thread.join(SECONDS_TO_END)

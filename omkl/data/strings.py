@@ -1,5 +1,6 @@
 """Strings and their codes."""
 
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -31,27 +32,27 @@ class Strings:
     ('ADJ', 4, -1)
     """
 
-    def __init__(self, strings=()):
-        self._slots = np.full((64, 2), -1, np.int32)
+    def __init__(self, strings: Iterable[str] = ()) -> None:
+        self._buckets = np.full((64, 2), -1, np.int32)
         self._pool = np.empty(256, np.uint8)
         self._offsets = np.zeros(33, np.int64)
         self._size = 0
-        self._decoded = []
+        self._decoded: list[str] = []
         self.codes([MISSING, *strings], grow=True)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, code):
+    def __getitem__(self, code: int) -> str:
         return self.tolist()[code]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.tolist())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Strings({len(self)} strings)"
 
-    def tolist(self):
+    def tolist(self) -> list[str]:
         """All strings, by their codes; the list is kept, and must not be changed."""
         known = len(self._decoded)
         if known < self._size:
@@ -61,7 +62,7 @@ class Strings:
             self._decoded += [text[low:high].decode() for low, high in pairwise(bounds)]
         return self._decoded
 
-    def to_bytes(self):
+    def to_bytes(self) -> tuple[np.ndarray, np.ndarray]:
         """The strings in UTF-8, one after the other, and where each begins (and the last one ends).
 
         Returns
@@ -73,11 +74,11 @@ class Strings:
         offsets = self._offsets[: self._size + 1]
         return self._pool[: offsets[-1]], offsets
 
-    def code(self, string):
+    def code(self, string: str) -> int:
         """Code of a string, or -1."""
         return int(self.codes([string])[0])
 
-    def codes(self, strings, grow=False):
+    def codes(self, strings: Iterable[str], grow: bool = False) -> np.ndarray:
         """Codes of strings.
 
         Parameters
@@ -109,7 +110,7 @@ class Strings:
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
 
-    def intern(self, data, starts, lengths, grow=True):
+    def intern(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True) -> np.ndarray:
         """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, missing where the length is negative.
 
         Parameters
@@ -126,7 +127,7 @@ class Strings:
         done = 0
         while True:
             done, size = intern(
-                data, starts, lengths, done, grow, self._size, self._slots, self._pool, self._offsets, codes
+                data, starts, lengths, done, grow, self._size, self._buckets, self._pool, self._offsets, codes
             )
             if grow:  # another thread may have grown the table meanwhile
                 self._size = size
@@ -135,16 +136,16 @@ class Strings:
             self._make_room(lengths[done])
 
     def _make_room(self, length):
-        if 2 * self._size >= len(self._slots):
-            slots = np.full((4 * len(self._slots), 2), -1, np.int32)
-            rehash(self._slots, slots)
-            self._slots = slots
+        if 2 * self._size >= len(self._buckets):
+            buckets = np.full((4 * len(self._buckets), 2), -1, np.int32)
+            rehash(self._buckets, buckets)
+            self._buckets = buckets
         if self._size + 1 >= len(self._offsets):
             self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
         if self._offsets[self._size] + length > len(self._pool):
             self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + length, np.uint8)])
 
-    def copy(self):
+    def copy(self) -> "Strings":
         """Another table with the same strings, which grows on its own."""
         other = object.__new__(Strings)
         other.__dict__ = {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}

@@ -1,5 +1,7 @@
 """Streams of svmlight's format, which LIBSVM's data sets are in."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

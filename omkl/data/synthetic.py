@@ -1,5 +1,7 @@
 """Made-up treebanks in which it is known what tells the head of a word. Nothing to download."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from omkl.data.conll import Sentence
@@ -26,9 +28,9 @@ _BITS = 14
 
 
 def synthetic_treebank(
-    n_sentences=1000, *, informative=INFORMATIVE, vocabulary=30, mean_length=12, temperature=0.2, projective=False,
-    random_state=0,
-):  # fmt: skip
+    n_sentences: int = 1000, *, informative: Sequence[str] = INFORMATIVE, vocabulary: int = 30, mean_length: float = 12,
+    temperature: float = 0.2, projective: bool = False, random_state: int | np.random.Generator | None = 0,
+) -> Treebank:  # fmt: skip
     """Make a treebank whose trees depend on a few templates, and on nothing else.
 
     First the words are drawn: every field of every word on its own, independently of all others. Then each feature of

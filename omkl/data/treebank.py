@@ -1,11 +1,14 @@
 """Treebanks as arrays of codes."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from omkl.data.conll import Sentence
 from omkl.data.layouts import FIELDS, new_strings
+from omkl.data.strings import Strings
 from omkl.data.treebank_building import encode_sentences
 from omkl.data.treebank_checks import Checks
 from omkl.exceptions import InputError
@@ -59,25 +62,25 @@ class Treebank:
     skipped: int = 0
     reasons: list = field(default_factory=list)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
-    def n_words(self):
+    def n_words(self) -> int:
         return len(self.heads)
 
     @property
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         """Number of words of each sentence."""
         return np.diff(self.offsets)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Treebank({len(self)} sentences, {self.n_words} words)"
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Sentence]:
         return (Sentence.of_treebank(self, i) for i in range(len(self)))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         """A sentence; or, for a slice, a mask or an array of indices, the treebank of these sentences."""
         if isinstance(index, (int, np.integer)):
             if not -len(self) <= index < len(self):
@@ -85,7 +88,7 @@ class Treebank:
             return Sentence.of_treebank(self, int(index) % len(self))
         return self._select(np.arange(len(self))[index])
 
-    def column(self, name, index):
+    def column(self, name: str, index: int) -> list:
         """A column of sentence ``index`` as a list: ints or None for ``heads``, else strings."""
         values = getattr(self, name)[self.offsets[index] : self.offsets[index + 1]].tolist()
         if name == "heads":
@@ -107,7 +110,7 @@ class Treebank:
         return replace(self, offsets=offsets, skipped=0, reasons=[], **columns)
 
     @classmethod
-    def concatenate(cls, treebanks):
+    def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":
         """One treebank of several that share their strings; without a text if one of them has none.
 
         Raises
@@ -115,13 +118,14 @@ class Treebank:
         omkl.exceptions.InputError
             If there is no treebank, or their strings are not the same tables.
         """
-        blocks = list(treebanks)
+        blocks: list[Any] = list(treebanks)
         if not blocks:
             raise InputError("There is no treebank to join.")
         if any(block.strings[name] is not blocks[0].strings[name] for block in blocks for name in FIELDS):
             raise InputError("Treebanks are joined only if they share their strings: read them with strings=.")
         if len(blocks) == 1:
             return blocks[0]
+        columns: dict[str, Any]
         columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in (*FIELDS, "heads")}
         columns["offsets"] = running_sum(np.concatenate([block.lengths for block in blocks]))
         if all(block.text is not None for block in blocks):
@@ -140,7 +144,10 @@ class Treebank:
         )
 
     @classmethod
-    def from_sentences(cls, sentences, *, strings=None, trees="given", single_root=False):
+    def from_sentences(
+        cls, sentences: Iterable[Sentence], *, strings: dict[str, Strings] | None = None, trees: bool | str = "given",
+        single_root: bool = False,
+    ) -> "Treebank":  # fmt: skip
         """A treebank of sentences made in Python.
 
         Parameters
@@ -162,14 +169,14 @@ class Treebank:
         return cls(strings=strings, **encode_sentences(sentences, strings, Checks(trees, single_root)))
 
 
-def running_sum(lengths):
+def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """``0, lengths[0], lengths[0] + lengths[1], ...``"""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
-def closed(text):
+def closed(text: bytes) -> bytes:
     """A text whose last sentence ends with an empty line, so that another one can follow."""
     if text.endswith((b"\n\n", b"\n\r\n")) or not text:
         return text

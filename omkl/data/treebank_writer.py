@@ -3,14 +3,17 @@
 import codecs
 import gzip
 import lzma
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from omkl._files import replacing
 from omkl.data._jit_treebank import splice
+from omkl.data.files import PathLike
 from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank, closed
 from omkl.data.treebank_building import conllu_text
@@ -20,9 +23,13 @@ from omkl.exceptions import DataFileError, InputError
 STEP = 1 << 22
 #: Characters that a head can have: 31 bits.
 HEAD_SIZE = 10
+#: Relations: strings, or codes and what they stand for.
+Relations: TypeAlias = Sequence[str] | tuple[np.ndarray, Sequence[str] | Strings] | None
 
 
-def write_treebank(path, treebank, heads=None, deprels=None):
+def write_treebank(
+    path: PathLike, treebank: Treebank | Iterable[Treebank], heads: np.ndarray | None = None, deprels: Relations = None
+) -> None:
     """Write a treebank, as it was read save for its heads and relations.
 
     Comments, multiword tokens, empty nodes, all other columns, line ends, byte order mark and a missing last line end
@@ -63,7 +70,7 @@ def write_treebank(path, treebank, heads=None, deprels=None):
 
 
 @contextmanager
-def treebank_writer(path):
+def treebank_writer(path: PathLike) -> Iterator["TreebankWriter"]:
     """Write blocks of a treebank as they are made: a context whose value has ``write(block, heads, deprels)``.
 
     The file takes its place when the context is left without an error. See :func:`write_treebank`.
@@ -100,12 +107,12 @@ class TreebankWriter:
     file : file of bytes
     """
 
-    def __init__(self, file):
+    def __init__(self, file: Any) -> None:
         self.file = file
         #: The text of the last sentence so far.
-        self.last = None
+        self.last: bytes | None = None
 
-    def write(self, block, heads=None, deprels=None):
+    def write(self, block: Treebank, heads: np.ndarray | None = None, deprels: Relations = None) -> None:
         """Write a block; heads and relations are those of its words, as :func:`write_treebank` has them."""
         if not len(block):
             return
@@ -115,7 +122,7 @@ class TreebankWriter:
             self.file.write(closed(self.last)[len(self.last) :])
         elif block.bom:
             self.file.write(codecs.BOM_UTF8)
-        if block.text is None:
+        if block.text is None or block.text_offsets is None:
             self._write_made(block, heads, deprels, table)
             return
         self.last = block.text[block.text_offsets[-2] :]
@@ -180,7 +187,7 @@ def _as_heads(heads, block):
     return np.ascontiguousarray(heads, np.int32)
 
 
-def _is_coded(deprels):
+def _is_coded(deprels: Relations) -> TypeGuard[tuple[Any, Any]]:
     return isinstance(deprels, tuple) and len(deprels) == 2 and not isinstance(deprels[0], str)
 
 

@@ -164,26 +164,17 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
 
 
 def _built(
-    banks: list[Callable],
-    unpenalized: list[Callable],
-    structure: Any,
-    loss: Any,
-    regularizer: Any,
-    schedule: Any,
+    banks: list[Callable], unpenalized: list[Callable], structure: Any, loss: Any, regularizer: Any, schedule: Any,
     **settings: Any,
-) -> OnlineTrainer:
-    banks, unpenalized = [make() for make in banks], [make() for make in unpenalized]
-    return OnlineTrainer(banks, structure, loss, regularizer, schedule=schedule, unpenalized=unpenalized, **settings)
+) -> OnlineTrainer:  # fmt: skip
+    own, others = [make() for make in banks], [make() for make in unpenalized]
+    return OnlineTrainer(own, structure, loss, regularizer, schedule=schedule, unpenalized=others, **settings)
 
 
 def pass_over_shard(
-    make_trainer: Callable[[], OnlineTrainer],
-    alone: bool,
-    state: dict[str, np.ndarray],
-    shard: Any,
-    order: np.ndarray,
-    report: Callable,
-) -> dict[str, np.ndarray]:
+    make_trainer: Callable[[], OnlineTrainer], alone: bool, state: dict[str, np.ndarray], shard: Any,
+    order: np.ndarray, report: Callable,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """One online pass over a shard, a pure function: what it returns depends on its arguments alone.
 
     Parameters

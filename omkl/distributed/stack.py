@@ -79,13 +79,9 @@ class DistributedStack:
 
     @classmethod
     def from_kernels(
-        cls,
-        kernels: Iterable[Kernel | str],
-        X: ArrayLike,
-        client: Client,
-        dtype: DTypeLike = np.float32,
+        cls, kernels: Iterable[Kernel | str], X: ArrayLike, client: Client, dtype: DTypeLike = np.float32,
         budget: int = 2**26,
-    ) -> DistributedStack:
+    ) -> DistributedStack:  # fmt: skip
         """Kernels on data, computed by the workers that hold them.
 
         Parameters
@@ -294,7 +290,7 @@ class _KernelCache:
         def fill(kernels: list, rows: list[int]) -> None:
             self.stack.rows[rows] = fetch(np.array(kernels))
 
-        return np.array(self._recent.places(np.asarray(which).tolist(), fill), dtype=np.int64)
+        return np.array(self._recent.indices(np.asarray(which).tolist(), fill), dtype=np.int64)
 
 
 def _require_sendable(spec: KernelSpec) -> None:

@@ -61,7 +61,7 @@ def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
     fields, reach = templates.fields, templates.reach
     starts, lengths = treebank.offsets[:-1], treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
-    places = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
+    indices = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
     columns = np.full(
         (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
     )
@@ -71,7 +71,7 @@ def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
         hashes = np.zeros(len(strings), dtype=np.uint64)
         for code in np.flatnonzero(np.bincount(codes, minlength=1)).tolist():
             hashes[code] = code_of(value_of(field, strings[code]))
-        row[places] = hashes[codes]
+        row[indices] = hashes[codes]
     return ArcTokens(fields, columns, roots, lengths)
 
 
@@ -113,14 +113,14 @@ class ArcExamples:
         weights = None if self.given is None or not weighted else self.given[chosen]
         return ArcExamples(self.tokens, self.heads, self.offsets, chosen, weights, self.treebank)
 
-    def part(self, places: np.ndarray) -> "ArcExamples":
-        """Some of the presentations, by their places, as a sequence of its own that holds no other sentences."""
-        chosen, again = np.unique(self.chosen[places], return_inverse=True)
+    def part(self, indices: np.ndarray) -> "ArcExamples":
+        """Some of the presentations, by their indices, as a sequence of its own that holds no other sentences."""
+        chosen, again = np.unique(self.chosen[indices], return_inverse=True)
         lengths = self.tokens.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
         part = ArcExamples(self.tokens.only(chosen), self.heads[words], offsets, again)
-        part._weights = None if self._weights is None else self._weights[places]
+        part._weights = None if self._weights is None else self._weights[indices]
         return part
 
     def __len__(self) -> int:

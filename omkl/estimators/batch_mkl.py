@@ -197,14 +197,9 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             )
 
     def path(
-        self,
-        X: Any,
-        y: ArrayLike,
-        C: int | ArrayLike = 20,
-        sample_weight: ArrayLike | None = None,
-        *,
+        self, X: Any, y: ArrayLike, C: int | ArrayLike = 20, sample_weight: ArrayLike | None = None, *,
         client: Any = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:  # fmt: skip
         """Solve for a sequence of C, each from the solution of the one before.
 
         Parameters
@@ -223,7 +218,16 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             :meth:`fit` would return it at this C.
         """
         # what is fitted stays as it is
-        return list(clone(self)._path(X, y, C, sample_weight, client))
+        records = list(clone(self)._path(X, y, C, sample_weight, client))
+        gaps = [abs(record["dual_gap"]) for record in records]
+        if (n_above := sum(gap > self.tol for gap in gaps)) > 0:
+            warnings.warn(
+                f"{n_above} of {len(gaps)} values of C stopped above tol={self.tol:g}, at relative duality gaps of up "
+                f"to {max(gaps):.2g}: raise max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return records
 
     def _path(self, X: Any, y: ArrayLike, C: Any, sample_weight: ArrayLike | None, client: Any) -> Iterator[dict]:
         self._resolve()
@@ -311,13 +315,21 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         check_is_fitted(self)
         if not isinstance(self._source, ArrayKernels):
             raise InputError('A kernel learned from matrices is no function of samples: use "transform".')
-        weights = np.array(list(self.kernel_weights_.values()))
-        active = np.flatnonzero(weights)
+        weights, source = np.array(list(self.kernel_weights_.values())), self._source
+        active, width = np.flatnonzero(weights), self.n_features_in_
+        names = list(getattr(self, "feature_names_in_", []))
+
+        def checked(given: Any) -> np.ndarray:
+            columns = [str(name) for name in getattr(given, "columns", names)]
+            array = np.ascontiguousarray(given, dtype=np.float64)
+            if array.ndim != 2 or array.shape[1] != width or (names and columns != names):
+                raise InputError(f"The kernel is one of rows of {width} numbers, in the order of the training samples.")
+            return array
 
         def kernel(X: ArrayLike, Y: ArrayLike) -> np.ndarray:
-            X, Y = (np.ascontiguousarray(array, dtype=np.float64) for array in (X, Y))
+            X, Y = checked(X), checked(Y)
             total = np.zeros((len(X), len(Y)))
-            for m, values in zip(active, self._source.values(X, Y, active)):
+            for m, values in zip(active, source.values(X, Y, active)):
                 total += weights[m] * values
             return total
 

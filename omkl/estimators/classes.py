@@ -51,7 +51,12 @@ class BatchClassifier(ScoringClassifier):
             sums = np.bincount(codes, weights)
             of_classes = weights.sum() / (len(sums) * sums)
         elif isinstance(self.class_weight, dict):
-            of_classes = np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()], np.float64)
+            labels = self.classes_.tolist()
+            unknown = [label for label in self.class_weight if label not in labels]
+            # classes that a fold lacks are no mistake where those it has all have their weight
+            if unknown and any(label not in self.class_weight for label in labels):
+                raise InputError(f"class_weight names the class {unknown[0]!r}, but the classes are {labels[:5]}.")
+            of_classes = np.array([self.class_weight.get(label, 1.0) for label in labels], np.float64)
         else:
             raise InputError(f'class_weight must be None, "balanced" or a dict, not {self.class_weight!r}.')
         if not np.isfinite(of_classes).all() or (of_classes <= 0).any():

@@ -87,13 +87,13 @@ class Examples:
         weights = None if self.given is None or not weighted else self.given[chosen]
         return Examples(self.tokens, self.gold, chosen, weights, self.single)
 
-    def part(self, places: np.ndarray) -> "Examples":
-        """Some of the presentations, by their places, as a sequence of its own that holds no other sequences."""
-        sequences, again = np.unique(self._chosen[places], return_inverse=True)
+    def part(self, indices: np.ndarray) -> "Examples":
+        """Some of the presentations, by their indices, as a sequence of its own that holds no other sequences."""
+        sequences, again = np.unique(self._chosen[indices], return_inverse=True)
         tokens = self.tokens.only(sequences)
         shifts = np.repeat(self.tokens.offsets[sequences] - tokens.offsets[:-1], np.diff(tokens.offsets))
         part = Examples(tokens, self.gold[shifts + np.arange(tokens.n_tokens)], again, single=self.single)
-        part._weights = None if self._weights is None else self._weights[places]
+        part._weights = None if self._weights is None else self._weights[indices]
         return part
 
     @property

@@ -146,10 +146,10 @@ class _Arcs:
         trees = ArcExamples.of(treebank, labeler.templates, weights)
         return cls(labeler.templates, trees, relations.astype(np.int64))
 
-    def part(self, places: np.ndarray) -> "_Arcs":
+    def part(self, indices: np.ndarray) -> "_Arcs":
         offsets = self._trees.offsets
-        words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[places])]
-        return _Arcs(self._templates, self._trees.part(places), self._relations[np.concatenate(words)])
+        words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[indices])]
+        return _Arcs(self._templates, self._trees.part(indices), self._relations[np.concatenate(words)])
 
     def __len__(self) -> int:
         return len(self._trees)

@@ -201,9 +201,6 @@ class SparseLinear(CertifiedEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        if tags.classifier_tags is not None:
-            # where columns are standardized alpha=1 leaves none of them in the model
-            tags.classifier_tags.poor_score = True
         return tags
 
 

@@ -184,11 +184,11 @@ class PlainExamples:
         weights = None if self.given is None or not weighted else self.given[chosen]
         return PlainExamples(self.X, self.y, chosen, weights)
 
-    def part(self, places: np.ndarray) -> "PlainExamples":
-        """Some of the presentations, by their places, as a sequence of its own."""
-        chosen = self._chosen[places].tolist()
+    def part(self, indices: np.ndarray) -> "PlainExamples":
+        """Some of the presentations, by their indices, as a sequence of its own."""
+        chosen = self._chosen[indices].tolist()
         part = PlainExamples([self.X[j] for j in chosen], [self.y[j] for j in chosen], np.arange(len(chosen)))
-        part._weights = None if self._weights is None else self._weights[places]
+        part._weights = None if self._weights is None else self._weights[indices]
         return part
 
     @property

@@ -48,9 +48,9 @@ def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bas
 @njit(cache=True, nogil=True)
 def find_examples(columns, roots, offsets, heads, first_view, second_view, between, own_keys, bins, variant, wanted,
                   found):  # fmt: skip
-    """For each slot of one pair's table that is wanted, a gold arc that fires it.
+    """For each bucket of one pair's table that is wanted, a gold arc that fires it.
 
-    ``wanted`` (lines, slots) holds the number of the slot in ``found``, or -1; ``found`` (slots, 3) takes the number of
+    ``wanted`` (lines, buckets) holds the row of the bucket in ``found``, or -1; ``found`` (rows, 3) takes the number of
     the sentence, the modifier, and the token between (0 for none), and is -1 where there is no such arc. A view is
     ``(offsets, fields)``; ``between`` is a field, or -1; ``own_keys`` are the pair's exact keys, if it has some.
     """
@@ -67,16 +67,16 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
             for j in range(first, last):
                 code = np.uint64(0) if between < 0 else columns[between, root + j]
                 mixed = (key + code) * _MIX
-                slot = mixed & np.uint64(7)
+                bucket = mixed & np.uint64(7)
                 if variant == 1:
-                    slot = np.uint64(8) + (((mixed >> np.uint64(3)) ^ np.uint64(side)) & np.uint64(7))
+                    bucket = np.uint64(8) + (((mixed >> np.uint64(3)) ^ np.uint64(side)) & np.uint64(7))
                 elif variant == 2:
-                    slot = np.uint64(16) + (((mixed >> np.uint64(6)) ^ bins[side, abs(h - m)]) & np.uint64(15))
+                    bucket = np.uint64(16) + (((mixed >> np.uint64(6)) ^ bins[side, abs(h - m)]) & np.uint64(15))
                 line = ((mixed >> _HALF) * size) >> _HALF
                 if own_keys.shape[0] > 0:
                     while own_keys[line] != mixed and own_keys[line] != 0:
                         line = (line + np.uint64(1)) % size
-                place = wanted[line, slot]
+                place = wanted[line, bucket]
                 if place >= 0 and found[place, 0] < 0:
                     found[place, 0], found[place, 1], found[place, 2] = s, m, j
 

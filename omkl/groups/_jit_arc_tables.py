@@ -1,6 +1,6 @@
 """Passes over whole tables of arc weights, whatever a sentence looks up in them: norms, averages, folds.
 
-Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]``; the slots ``edges[b] : edges[b + 1]`` of each are of the
+Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]``; the buckets ``edges[b] : edges[b + 1]`` of each are of
 group ``groups[p, b]``, -1 for none.
 """
 
@@ -10,17 +10,17 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def scale_group(low, high, first, last, factor, table, sums, averaging, average):
-    """Multiply the slots ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
+    """Multiply the buckets ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
     added to its sums; returns the new squared norm."""
     total = 0.0
     for line in range(low, high):
-        for slot in range(first, last):
-            weight = table[line, slot]
+        for bucket in range(first, last):
+            weight = table[line, bucket]
             if weight != 0.0:
                 if averaging:
-                    sums[line, slot] += average * weight
-                table[line, slot] = factor * weight
-                total += np.float64(table[line, slot]) ** 2
+                    sums[line, bucket] += average * weight
+                table[line, bucket] = factor * weight
+                total += np.float64(table[line, bucket]) ** 2
     return total
 
 
@@ -33,8 +33,8 @@ def squared_norms(bases, groups, edges, table, out):
             if groups[p, variant] >= 0:
                 total = 0.0
                 for line in range(bases[p], bases[p + 1]):
-                    for slot in range(edges[variant], edges[variant + 1]):
-                        total += np.float64(table[line, slot]) ** 2
+                    for bucket in range(edges[variant], edges[variant + 1]):
+                        total += np.float64(table[line, bucket]) ** 2
                 out[groups[p, variant]] = total
 
 
@@ -46,5 +46,5 @@ def combine(bases, groups, edges, averages, total, table, sums, out):
             k = groups[p, variant]
             if k >= 0:
                 for line in range(bases[p], bases[p + 1]):
-                    for slot in range(edges[variant], edges[variant + 1]):
-                        out[line, slot] = (averages[k] * table[line, slot] + sums[line, slot]) / total
+                    for bucket in range(edges[variant], edges[variant + 1]):
+                        out[line, bucket] = (averages[k] * table[line, bucket] + sums[line, bucket]) / total

@@ -1,8 +1,8 @@
-"""Small array work of kernel groups on a budget: p groups, m tokens at hand, n support vectors in numbered slots.
+"""Small array work of kernel groups on a budget: p groups, m tokens at hand, n support vectors, known by their indices.
 
 ``rows`` (p, m, m + n, within larger arrays) holds kernel values of the tokens at hand with one another and with the
-slots; ``own`` (p, m, K) the groups' potentials of these tokens before scaling. Both are kept current when slots change.
-``coefficients`` and ``sums`` are (p, K, B), so that what runs over all slots runs along contiguous rows.
+support vectors; ``own`` (p, m, K) the groups' potentials of these tokens before scaling. Both are kept current.
+``coefficients`` and ``sums`` are (p, K, B), so that what runs over all support vectors runs along contiguous rows.
 """
 
 import numpy as np
@@ -67,7 +67,7 @@ def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square
 
 @njit(cache=True, nogil=True)
 def weakest(scales, squares, ages, n):
-    """The slot of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``; the oldest of equals."""
+    """The support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``; the oldest of equals."""
     worst = 0
     smallest = np.inf
     for i in range(n):
@@ -82,7 +82,7 @@ def weakest(scales, squares, ages, n):
 
 @njit(cache=True, nogil=True)
 def find(rows, m, t, n, diagonals):
-    """The slot whose vector is token ``t`` in the feature space of every kernel, or -1.
+    """The index of the support vector that is token ``t`` in the feature space of every kernel, or -1.
 
     ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero where the three values agree.
     """
@@ -98,66 +98,66 @@ def find(rows, m, t, n, diagonals):
 
 
 @njit(cache=True, nogil=True)
-def place(rows, m, t, slot, diagonals, coefficients, sums, averaging, squares):
-    """Make token ``t`` the support vector of a slot, with coefficients of zero."""
+def place(rows, m, t, index, diagonals, coefficients, sums, averaging, squares):
+    """Make token ``t`` the support vector ``index``, with coefficients of zero."""
     for k in range(coefficients.shape[0]):
         for other in range(m):
-            rows[k, other, m + slot] = rows[k, other, t]
-        diagonals[k, slot] = rows[k, t, t]
-        squares[k, slot] = 0.0
-        coefficients[k, :, slot] = 0.0
+            rows[k, other, m + index] = rows[k, other, t]
+        diagonals[k, index] = rows[k, t, t]
+        squares[k, index] = 0.0
+        coefficients[k, :, index] = 0.0
         if averaging:
-            sums[k, :, slot] = 0.0
+            sums[k, :, index] = 0.0
 
 
 @njit(cache=True, nogil=True)
-def move(rows, m, t, slot, gradient, chosen, rates, averages, diagonals, coefficients, sums, averaging, squares,
+def move(rows, m, t, index, gradient, chosen, rates, averages, diagonals, coefficients, sums, averaging, squares,
          own, square_norms):  # fmt: skip
-    """``A_k[slot] -= rate_k D_t`` in the chosen groups, with all that depends on it."""
+    """``A_k[index] -= rate_k D_t`` in the chosen groups, with all that depends on it."""
     for k in range(coefficients.shape[0]):
         if not chosen[k]:
             continue
-        A = coefficients[k, :, slot]
+        A = coefficients[k, :, index]
         strength = 0.0
         for j in range(gradient.shape[1]):
             change = -rates[k] * gradient[t, j]
             if change != 0.0:
-                square_norms[k] += change * (2.0 * own[k, t, j] + change * diagonals[k, slot])
+                square_norms[k] += change * (2.0 * own[k, t, j] + change * diagonals[k, index])
                 A[j] += change
                 if averaging:
-                    sums[k, j, slot] -= averages[k] * change
+                    sums[k, j, index] -= averages[k] * change
                 for other in range(m):
                     own[k, other, j] += rows[k, other, t] * change
             strength += A[j] * A[j]
-        squares[k, slot] = strength * diagonals[k, slot]
+        squares[k, index] = strength * diagonals[k, index]
 
 
 @njit(cache=True, nogil=True)
-def remove(rows, m, n, slot, values, diagonals, coefficients, own, square_norms):
-    """Take a support vector's part out of every group, given its kernel values with all slots (p, n)."""
+def remove(rows, m, n, index, values, diagonals, coefficients, own, square_norms):
+    """Take a support vector's part out of every group, given its kernel values with all of them (p, n)."""
     for k in range(coefficients.shape[0]):
         for j in range(coefficients.shape[1]):
-            part = coefficients[k, j, slot]
+            part = coefficients[k, j, index]
             potential = inner_product(values[k], coefficients[k, j, :n])
-            square_norms[k] -= part * (2.0 * potential - diagonals[k, slot] * part)
+            square_norms[k] -= part * (2.0 * potential - diagonals[k, index] * part)
             for t in range(m):
-                own[k, t, j] -= rows[k, t, m + slot] * part
+                own[k, t, j] -= rows[k, t, m + index] * part
 
 
 @njit(cache=True, nogil=True)
-def replace(rows, m, slot, others, c, coefficients, own):
-    """Potentials of the tokens at hand in one group when a slot's part moves onto the others with weights ``c``."""
+def replace(rows, m, index, others, c, coefficients, own):
+    """Potentials of the tokens at hand in one group when support vector ``index`` is replaced by ``c`` times others."""
     for t in range(m):
-        difference = -rows[t, m + slot]
+        difference = -rows[t, m + index]
         for r in range(others.shape[0]):
             difference += c[r] * rows[t, m + others[r]]
         for j in range(own.shape[1]):
-            own[t, j] += difference * coefficients[j, slot]
+            own[t, j] += difference * coefficients[j, index]
 
 
 @njit(cache=True, nogil=True)
 def measure_parts(n, diagonals, coefficients, squares):
-    """``||A[i]||^2 k(i, i)`` of one group, for every slot."""
+    """``||A[i]||^2 k(i, i)`` of one group, for every support vector."""
     squares[:n] = 0.0
     for j in range(coefficients.shape[0]):
         for i in range(n):

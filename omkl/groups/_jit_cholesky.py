@@ -86,10 +86,10 @@ def combination(U, n, y, c):
 
 
 @njit(cache=True, nogil=True)
-def spread(slot, others, c, y, square, jitters, coefficients, sums, averaging, squares, diagonals):
-    r"""Move a vector's part of a group onto the others, ``A[others] += c A[slot]``; returns the change of ``||v||^2``.
+def spread(index, others, c, y, square, jitters, coefficients, sums, averaging, squares, diagonals):
+    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; returns the change of ``||v||^2``.
 
-    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[slot]``. Because ``(K + diag(e)) c`` are the
+    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Because ``(K + diag(e)) c`` are the
     kernel values with the others, ``<r, psi(x_j)> = e_j c_j``, so that no kernel value is needed to know the norm.
     """
     n = others.shape[0]
@@ -103,7 +103,7 @@ def spread(slot, others, c, y, square, jitters, coefficients, sums, averaging, s
         squares[i] = 0.0
     for j in range(coefficients.shape[0]):
         A = coefficients[j]
-        part = A[slot]
+        part = A[index]
         slack = 0.0
         for r in range(n):
             i = others[r]
@@ -111,7 +111,7 @@ def spread(slot, others, c, y, square, jitters, coefficients, sums, averaging, s
             A[i] += c[r] * part
             squares[i] += A[i] * A[i]
             if averaging:
-                sums[j, i] += c[r] * sums[j, slot]
+                sums[j, i] += c[r] * sums[j, index]
         change += part * ((residual - jittered) * part - 2.0 * (residual * part + slack))
     for i in others:
         squares[i] *= diagonals[i]

@@ -1,6 +1,6 @@
 """Loops over tables of weights that shards have changed: what moved, and the mix of what moved.
 
-A table is (rows, slots). ``owners[row]`` and the block of slots ``edges[b] : edges[b + 1]`` say which group a weight is
+A table is (rows, columns). ``owners[row]`` and the columns ``edges[b] : edges[b + 1]`` say which group a weight is
 of, ``groups[owners[row], b]``; -1 is none. Which weights moved is one bit a weight, in the order of the table; their
 values follow in that order without gaps, and one more value follows them: which weights moved is hardly predictable,
 so the loops take no branches, and read (or write) one value too far.
@@ -21,7 +21,7 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, residual
     Scaling alone makes ``r v`` of ``v``, with ``r`` the residual scale, and ``u + h v`` of the running sum ``u``, with
     ``h`` what was averaged in.
     """
-    n_rows, n_slots = table.shape
+    n_rows, n_columns = table.shape
     averaging = sums.shape[0] > 0
     count = 0
     for row in range(n_rows):
@@ -29,13 +29,13 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, residual
             k = groups[owners[row], b]
             if k < 0:
                 continue
-            for slot in range(edges[b], edges[b + 1]):
-                start = before[row, slot]
-                differs = table[row, slot] != table.dtype.type(residual_scale[k] * start)
+            for column in range(edges[b], edges[b + 1]):
+                start = before[row, column]
+                differs = table[row, column] != table.dtype.type(residual_scale[k] * start)
                 if averaging:
-                    differs |= sums[row, slot] != sums.dtype.type(before_sums[row, slot] + averaged_in[k] * start)
-                place = row * n_slots + slot
-                moved[place >> 3] |= np.uint8(differs) << np.uint8(place & 7)
+                    differs |= sums[row, column] != sums.dtype.type(before_sums[row, column] + averaged_in[k] * start)
+                position = row * n_columns + column
+                moved[position >> 3] |= np.uint8(differs) << np.uint8(position & 7)
                 count += differs
     return count
 
@@ -43,13 +43,13 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, residual
 @njit(cache=True, nogil=True)
 def gather(moved, table, out):
     """The marked weights of a table, one after the other."""
-    n_rows, n_slots = table.shape
+    n_rows, n_columns = table.shape
     count = 0
     for row in range(n_rows):
-        for slot in range(n_slots):
-            place = row * n_slots + slot
-            out[count] = table[row, slot]
-            count += (moved[place >> 3] >> (place & 7)) & 1
+        for column in range(n_columns):
+            position = row * n_columns + column
+            out[count] = table[row, column]
+            count += (moved[position >> 3] >> (position & 7)) & 1
 
 
 @njit(cache=True, nogil=True)
@@ -60,7 +60,7 @@ def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners,
     ``point`` gains ``w s (v' - r v)`` and ``past`` ``w (a v' + u' - a r v - h v - u)``: what a weight's part in the mix
     differs by from that of a weight that only scaling has changed.
     """
-    n_slots = table.shape[1]
+    n_columns = table.shape[1]
     averaging = sums.shape[0] > 0
     for row in range(low, high):
         for b in range(edges.shape[0] - 1):
@@ -68,27 +68,27 @@ def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners,
             if k < 0:
                 continue
             mine, ours, still = points[k], pasts[k], pasts[k] * residual_scale[k] + weight * averaged_in[k]
-            for slot in range(edges[b], edges[b + 1]):
-                place = np.uint64(row * n_slots + slot)
-                bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
-                start, value = np.float64(table[row, slot]), np.float64(values[cursor])
+            for column in range(edges[b], edges[b + 1]):
+                position = np.uint64(row * n_columns + column)
+                bit = np.uint64(moved[position >> _THREE] >> (position & _SEVEN)) & _ONE
+                start, value = np.float64(table[row, column]), np.float64(values[cursor])
                 gain = mine * (value - residual_scale[k] * start)
-                point[row - low, slot] += gain if bit else 0.0
+                point[row - low, column] += gain if bit else 0.0
                 if averaging:
                     gain = ours * value - still * start
-                    gain += weight * (np.float64(value_sums[cursor]) - np.float64(sums[row, slot]))
-                    past[row - low, slot] += gain if bit else 0.0
+                    gain += weight * (np.float64(value_sums[cursor]) - np.float64(sums[row, column]))
+                    past[row - low, column] += gain if bit else 0.0
                 cursor += bit
     return cursor
 
 
 @njit(cache=True, nogil=True)
-def settle_rows(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
+def apply_mixture(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
     """Give the rows ``low .. high - 1`` their mixed weights, from what :func:`add_shard` has added up.
 
     Those that no shard has ``moved`` are scaled with their group, if it is.
     """
-    n_slots = table.shape[1]
+    n_columns = table.shape[1]
     averaging = sums.shape[0] > 0
     for row in range(low, high):
         for b in range(edges.shape[0] - 1):
@@ -97,13 +97,13 @@ def settle_rows(low, high, moved, table, sums, owners, groups, edges, scales, av
                 continue
             whole, every = scales[k] * factors[k], averages[k] + shifts[k]
             scale, average, factor, shift = scales[k], averages[k], factors[k], shifts[k]
-            for slot in range(edges[b], edges[b + 1]):
-                place = np.uint64(row * n_slots + slot)
-                bit = np.uint64(moved[place >> _THREE] >> (place & _SEVEN)) & _ONE
-                start = np.float64(table[row, slot])
-                mixed = (whole * start + point[row - low, slot]) / scale
+            for column in range(edges[b], edges[b + 1]):
+                position = np.uint64(row * n_columns + column)
+                bit = np.uint64(moved[position >> _THREE] >> (position & _SEVEN)) & _ONE
+                start = np.float64(table[row, column])
+                mixed = (whole * start + point[row - low, column]) / scale
                 weight = table.dtype.type(mixed if bit else factor * start)
-                table[row, slot] = weight
+                table[row, column] = weight
                 if averaging:
-                    total = every * start + sums[row, slot] + past[row - low, slot] - average * weight
-                    sums[row, slot] = total if bit else sums[row, slot] + shift * start
+                    total = every * start + sums[row, column] + past[row - low, column] - average * weight
+                    sums[row, column] = total if bit else sums[row, column] + shift * start

@@ -1,9 +1,9 @@
 """Loops over hashed arc templates.
 
 Templates that look at the same views of head and modifier and differ only in their variant (nothing, direction,
-distance) share a *line* of 32 slots, two neighbouring cache lines in float32, so that one look-up serves all three:
-slots 0-7 are the bare conjunction's, slots 8-15 have a direction, slots 16-31 a direction and a bin of distance. Which
-of its slots a feature takes is hashed as well, so that a line has room for several keys; features of one key never
+distance) share a *line* of 32 buckets, two neighbouring cache lines in float32, so that one look-up serves all three:
+0-7 are the bare conjunction's, 8-15 have a direction, 16-31 a direction and a bin of distance. Which
+of its buckets a feature takes is hashed as well, so that a line has room for several keys; features of one key never
 collide, and neither do templates.
 """
 
@@ -14,9 +14,9 @@ from numba.extending import intrinsic
 
 LINE = 32
 N_VARIANTS = 3
-#: Slots of a line that belong to each variant.
-FIRST_SLOT = (0, 8, 16)
-LAST_SLOT = (8, 16, 32)
+#: Buckets of a line that belong to each variant.
+FIRST_BUCKET = (0, 8, 16)
+LAST_BUCKET = (8, 16, 32)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -189,8 +189,8 @@ def _with_value(seen, n_seen, code):
 
 
 @njit(cache=True, nogil=True)
-def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, owners, lines, slots):
-    """What one pair of views fires: the arc that fires it, its line, its slots; returns how many there are.
+def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, owners, lines, buckets):
+    """What one pair of views fires: the arc that fires it, its line, its buckets; returns how many there are.
 
     With exact keys, those that are new get a line of their own.
     """
@@ -216,9 +216,9 @@ def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, o
             if own_keys.shape[0] > 0 and own_keys[line] == 0:
                 _claim(own_keys, line, mixed)
             lines[count] = low + np.int64(line)
-            slots[0, count] = np.int64(mixed & _MASK7)
-            slots[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7))
-            slots[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15))
+            buckets[0, count] = np.int64(mixed & _MASK7)
+            buckets[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7))
+            buckets[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15))
             count += 1
     return count
 
@@ -250,14 +250,14 @@ def claim_lines(bases, keys, pairs, new_keys, lines):
 
 
 @njit(cache=True, nogil=True)
-def _room(between, arcs):
+def _most_entries(between, arcs):
     """The largest number of lines that one pair's arcs may fire."""
     arc_heads, arc_modifiers, _ = arcs
-    room = arc_heads.shape[0]
+    n_entries = arc_heads.shape[0]
     if between.max() >= 0:
         for a in range(arc_heads.shape[0]):
-            room += abs(arc_heads[a] - arc_modifiers[a])
-    return room
+            n_entries += abs(arc_heads[a] - arc_modifiers[a])
+    return n_entries
 
 
 @njit(cache=True, nogil=True)
@@ -268,10 +268,10 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
     Groups that are empty are postponed: only the norm of their gradient is found, from the lines' numbers, without a
     look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
-    room = _room(between, arcs)
-    owners = np.empty(room, np.int64)
-    lines = np.empty(room, np.int64)
-    slots = np.empty((N_VARIANTS, room), np.int64)
+    n_entries = _most_entries(between, arcs)
+    owners = np.empty(n_entries, np.int64)
+    lines = np.empty(n_entries, np.int64)
+    buckets = np.empty((N_VARIANTS, n_entries), np.int64)
     values = arcs[2]
     square_gradients[:] = 0.0
     for p in range(-AHEAD, pairs.shape[0]):
@@ -283,18 +283,18 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
             continue
         count = _find_lines(
             head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1], keys, bins,
-            arcs, owners, lines, slots,
+            arcs, owners, lines, buckets,
         )  # fmt: skip
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
             if k < 0:
                 continue
             if empty[k]:
-                square_gradients[k] = _square_norm(owners[:count], lines, slots[variant], values)
+                square_gradients[k] = _square_norm(owners[:count], lines, buckets[variant], values)
                 square_norms[k] = rates[k] ** 2 * square_gradients[k]
             else:
                 moved, kept = _move(
-                    owners[:count], lines, slots[variant], values, rates[k], table, sums, averaging, averages[k]
+                    owners[:count], lines, buckets[variant], values, rates[k], table, sums, averaging, averages[k]
                 )
                 square_norms[k] += kept
                 square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
@@ -309,26 +309,26 @@ def _any_stored(groups, empty):
 
 
 @njit(cache=True, nogil=True)
-def _move(owners, lines, slots, values, rate, table, sums, averaging, average):
+def _move(owners, lines, buckets, values, rate, table, sums, averaging, average):
     """Move one group; returns ``r^2 ||g||^2``, and what ``||v||^2`` as it is stored has gained."""
     moved = 0.0
     kept = 0.0
     for a in range(owners.shape[0]):
-        moved += 2.0 * rate * values[owners[a]] * table[lines[a], slots[a]]
+        moved += 2.0 * rate * values[owners[a]] * table[lines[a], buckets[a]]
     for a in range(owners.shape[0]):
-        before = np.float64(table[lines[a], slots[a]])
+        before = np.float64(table[lines[a], buckets[a]])
         change = -rate * values[owners[a]]
-        table[lines[a], slots[a]] = before + change
-        after = np.float64(table[lines[a], slots[a]])
+        table[lines[a], buckets[a]] = before + change
+        after = np.float64(table[lines[a], buckets[a]])
         moved += change * (2.0 * before + change)
         kept += (after - before) * (after + before)
         if averaging:
-            sums[lines[a], slots[a]] -= average * (after - before)
+            sums[lines[a], buckets[a]] -= average * (after - before)
     return moved, kept
 
 
 @njit(cache=True, nogil=True)
-def _square_norm(owners, lines, slots, values):
+def _square_norm(owners, lines, buckets, values):
     """``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
     n = owners.shape[0]
     capacity = 8
@@ -338,7 +338,7 @@ def _square_norm(owners, lines, slots, values):
     totals = np.zeros(capacity)
     total = 0.0
     for a in range(n):
-        key = lines[a] * LINE + slots[a]
+        key = lines[a] * LINE + buckets[a]
         place = np.int64((np.uint64(key) * _MIX) >> _HALF) & (capacity - 1)
         while keys[place] != key and keys[place] >= 0:
             place = (place + 1) & (capacity - 1)
@@ -353,10 +353,10 @@ def _square_norm(owners, lines, slots, values):
 def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, rates, activated,
              square_norms):  # fmt: skip
     """Move the groups that were empty and come alive."""
-    room = _room(between, arcs)
-    owners = np.empty(room, np.int64)
-    lines = np.empty(room, np.int64)
-    slots = np.empty((N_VARIANTS, room), np.int64)
+    n_entries = _most_entries(between, arcs)
+    owners = np.empty(n_entries, np.int64)
+    lines = np.empty(n_entries, np.int64)
+    buckets = np.empty((N_VARIANTS, n_entries), np.int64)
     nothing = np.empty((0, 0), table.dtype)
     for p in range(pairs.shape[0]):
         count = -1
@@ -367,23 +367,23 @@ def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, key
             if count < 0:
                 count = _find_lines(
                     head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1],
-                    keys, bins, arcs, owners, lines, slots,
+                    keys, bins, arcs, owners, lines, buckets,
                 )  # fmt: skip
-            _, kept = _move(owners[:count], lines, slots[variant], arcs[2], rates[k], table, nothing, False, 0.0)
+            _, kept = _move(owners[:count], lines, buckets[variant], arcs[2], rates[k], table, nothing, False, 0.0)
             square_norms[k] = max(kept, 0.0)
 
 
 @njit(cache=True, nogil=True)
 def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
-    room = _room(between, arcs)
-    owners = np.empty(room, np.int64)
-    lines = np.empty(room, np.int64)
-    slots = np.empty((N_VARIANTS, room), np.int64)
+    n_entries = _most_entries(between, arcs)
+    owners = np.empty(n_entries, np.int64)
+    lines = np.empty(n_entries, np.int64)
+    buckets = np.empty((N_VARIANTS, n_entries), np.int64)
     for p in range(pairs.shape[0]):
         count = _find_lines(
             head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], 0, bitmaps.shape[1], keys, bins,
-            arcs, owners, lines, slots,
+            arcs, owners, lines, buckets,
         )  # fmt: skip
         for a in range(count):
             bitmaps[p, lines[a]] = True

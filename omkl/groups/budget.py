@@ -8,7 +8,7 @@ from omkl.groups import _jit_budget as jit
 from omkl.groups._jit_kernel import has_gradient
 from omkl.groups.kernel import KernelBank
 from omkl.groups.tokens import Span
-from omkl.kernels import Kernel, SupportSlots
+from omkl.kernels import Kernel, SupportBuffer
 from omkl.kernels.gram import row_blocks
 from omkl.structures import Potentials
 
@@ -21,13 +21,13 @@ REFRESH_AFTER = 10
 class BudgetedExpansion(KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
 
-    All kernels share the support vectors, so each group has at most B. Where a token needs a slot and none is free,
-    the support vector that matters least, of the smallest
-    :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest of equals), leaves its slot to it. What becomes of
+    All kernels share the support vectors, so each group has at most B. Where a token is to become one and there are
+    B, it replaces the one that matters least, of the smallest
+    :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest of equals). What becomes of
     its part of the groups is up to the subclass. The token at hand is never the one to go, though with decaying rates
     it often matters least itself: then the early support vectors stay, which is no loss where examples are all alike,
     but on a drifting stream they come to describe the past; constant rates help. A token that equals a support vector
-    in the feature space of every kernel takes no second slot.
+    in the feature space of every kernel becomes no second one.
 
     The budget holds after every token of a sequence, norms are exact after every change, and arrays grow with the
     support until it has B vectors (and with the longest sequence so far). A round costs O(m B d) for m tokens in d
@@ -48,7 +48,7 @@ class BudgetedExpansion(KernelBank):
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.budget = int(budget)
         self.n_support = 0
-        self._slots: dict[str, SupportSlots] = {}
+        self._buffers: dict[str, SupportBuffer] = {}
         self._capacity = 0
         p = len(self.names)
         self._coefficients = np.zeros((p, self.n_outputs, 0))
@@ -73,12 +73,12 @@ class BudgetedExpansion(KernelBank):
         for name in ("_coefficients", "_diagonals", "_squares", "_ages", "_rows", *(("_sums",) * self.averaging)):
             array = getattr(self, name)
             setattr(self, name, np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)]))
-        for slots in self._slots.values():
-            slots.grow(capacity)
+        for buffer in self._buffers.values():
+            buffer.grow(capacity)
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
-        return {view: slots.vectors(self.n_support) for view, slots in self._slots.items()}
+        return {view: buffer.vectors(self.n_support) for view, buffer in self._buffers.items()}
 
     @property
     def coefficients(self) -> np.ndarray:
@@ -90,8 +90,8 @@ class BudgetedExpansion(KernelBank):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, free slots included: constant once the longest sequence has been seen."""
-        return sum(array.nbytes for array in self._arrays()) + sum(slots.nbytes for slots in self._slots.values())
+        """Bytes of all arrays, free places included: constant once the longest sequence has been seen."""
+        return sum(array.nbytes for array in self._arrays()) + sum(buffer.nbytes for buffer in self._buffers.values())
 
     def _arrays(self):
         return [
@@ -116,11 +116,11 @@ class BudgetedExpansion(KernelBank):
         m = len(x)
         if m > len(self._indices):
             self._make_room(m)
-        if not self._slots:
-            self._slots = {view: self._slots_of(view, x.tokens.views[view].shape[1]) for view in self.views}
+        if not self._buffers:
+            self._buffers = {view: self._buffer_of(view, x.tokens.views[view].shape[1]) for view in self.views}
         pairs = {
-            view: slots.stage(x.tokens.views[view][x.low : x.high], self.n_support)
-            for view, slots in self._slots.items()
+            view: buffer.stage(x.tokens.views[view][x.low : x.high], self.n_support)
+            for view, buffer in self._buffers.items()
         }
         for rows, kernel, view in zip(self._rows, self.kernels, self.views):
             rows[:m, : m + self.n_support] = kernel.between(pairs[view])
@@ -128,9 +128,9 @@ class BudgetedExpansion(KernelBank):
         self._indices.fill(-1)
         self._at_hand = x
 
-    def _slots_of(self, view, n_columns):
+    def _buffer_of(self, view, n_columns):
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
-        return SupportSlots(kernels, n_columns, self._capacity, self.dtype)
+        return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
@@ -147,7 +147,7 @@ class BudgetedExpansion(KernelBank):
             self._move(gradient.unary, moving, ~group_state.empty)
 
     def _move(self, gradient, moving, groups):
-        """Take the step in some groups, token by token; tokens that have no slot yet get one."""
+        """Take the step in some groups, token by token; tokens that are no support vectors yet become some."""
         group_state, m = self.group_state, len(self._at_hand)
         for t in moving.tolist():
             if self._indices[t] < 0:
@@ -161,32 +161,32 @@ class BudgetedExpansion(KernelBank):
             )  # fmt: skip
 
     def _admit(self, t):
-        """Give token ``t`` of those at hand a slot, another support vector's if it must be."""
-        m, slot = len(self._at_hand), self.n_support
-        if slot == self.budget:
-            slot = jit.weakest(self.group_state.scales, self._squares, self._ages, self.n_support)
-            self._drop(slot)
-            self._indices[self._indices == slot] = -1
+        """Make token ``t`` of those at hand a support vector, in place of another if it must be."""
+        m, index = len(self._at_hand), self.n_support
+        if index == self.budget:
+            index = jit.weakest(self.group_state.scales, self._squares, self._ages, self.n_support)
+            self._drop(index)
+            self._indices[self._indices == index] = -1
             self._n_replaced += 1
-        elif slot == self._capacity:
-            self._reserve(min(2 * slot, self.budget))
-        for slots in self._slots.values():
-            slots.keep(m - t, slot)
+        elif index == self._capacity:
+            self._reserve(min(2 * index, self.budget))
+        for buffer in self._buffers.values():
+            buffer.keep(m - t, index)
         jit.place(
-            self._rows, m, t, slot, self._diagonals, self._coefficients, self._sums, self.averaging, self._squares
+            self._rows, m, t, index, self._diagonals, self._coefficients, self._sums, self.averaging, self._squares
         )
-        self._enter(t, slot)
-        self.n_support = max(self.n_support, slot + 1)
-        self._indices[t] = slot
-        self._ages[slot] = self._n_admitted
+        self._enter(t, index)
+        self.n_support = max(self.n_support, index + 1)
+        self._indices[t] = index
+        self._ages[index] = self._n_admitted
         self._n_admitted += 1
 
-    def _drop(self, slot):
-        """Make a slot's part of every group zero, or worth nothing, and keep norms and potentials current."""
+    def _drop(self, index):
+        """Make a support vector's part of every group zero, or worth nothing, and keep norms and potentials current."""
         raise NotImplementedError
 
-    def _enter(self, t, slot):
-        """Called when token ``t`` of those at hand has got a slot, before it is counted."""
+    def _enter(self, t, index):
+        """Called when token ``t`` of those at hand has become a support vector, before it is counted."""
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
         activated = self.group_state.activated
@@ -212,7 +212,7 @@ class BudgetedExpansion(KernelBank):
     def recompute_norms(self) -> None:
         self.group_state.square_norms[:] = 0.0
         for rows in row_blocks(self.n_support, self.n_support, self.dtype):
-            pairs = {view: slots.pair(rows, self.n_support) for view, slots in self._slots.items()}
+            pairs = {view: buffer.pair(rows, self.n_support) for view, buffer in self._buffers.items()}
             for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
                 scores = kernel.between(pairs[view]).astype(np.float64, copy=False) @ self.coefficients[k]
                 self.group_state.square_norms[k] += np.vdot(self.coefficients[k, rows], scores)
@@ -220,7 +220,7 @@ class BudgetedExpansion(KernelBank):
     # ---- state --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every array, in the order of the slots; the next rounds do the same with it, bit for bit."""
+        """Every array, in the order of the support vectors; the next rounds do the same with it, bit for bit."""
         n = self.n_support
         arrays = {
             "coefficients": self.coefficients,
@@ -229,8 +229,8 @@ class BudgetedExpansion(KernelBank):
             "ages": self._ages[:n],
             "counts": np.array([self._n_admitted, self._n_replaced]),
         }
-        for view, slots in self._slots.items():
-            arrays[f"support:{view}"], arrays[f"roots:{view}"] = slots.state(n)
+        for view, buffer in self._buffers.items():
+            arrays[f"support:{view}"], arrays[f"roots:{view}"] = buffer.state(n)
         return arrays
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
@@ -241,10 +241,10 @@ class BudgetedExpansion(KernelBank):
             self._reserve(n)
         if supports:
             self.dtype = next(iter(supports.values())).dtype
-        self._slots = {}
+        self._buffers = {}
         for view, vectors in supports.items():
-            self._slots[view] = self._slots_of(view, vectors.shape[1])
-            self._slots[view].load_state(vectors, state[f"roots:{view}"])
+            self._buffers[view] = self._buffer_of(view, vectors.shape[1])
+            self._buffers[view].load_state(vectors, state[f"roots:{view}"])
         self.n_support = n
         self.coefficients[:] = state["coefficients"]
         self.sums[:] = state["sums"]
@@ -314,20 +314,20 @@ class RemovalExpansion(BudgetedExpansion):
     def _arrays(self):
         return [*super()._arrays(), self._entered]
 
-    def _drop(self, slot):
+    def _drop(self, index):
         values = np.empty((len(self.names), self.n_support))
-        pairs = {view: slots.pair(slice(slot, slot + 1), self.n_support) for view, slots in self._slots.items()}
+        pairs = {view: buffer.pair(slice(index, index + 1), self.n_support) for view, buffer in self._buffers.items()}
         for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
             values[k] = kernel.between(pairs[view])[0]
         jit.remove(
-            self._rows, len(self._at_hand), self.n_support, slot, values, self._diagonals, self._coefficients,
+            self._rows, len(self._at_hand), self.n_support, index, values, self._diagonals, self._coefficients,
             self._own, self.group_state.square_norms,
         )  # fmt: skip
 
-    def _enter(self, t, slot):
+    def _enter(self, t, index):
         self._fraction, self._without_support = self._clock()
         self._seen_weight = self.group_state.total_weight
-        self._entered[slot] = self._fraction
+        self._entered[index] = self._fraction
 
     def _clock(self):
         """Sums over the rounds so far of ``w_t / n_t``, and of ``w_t`` where there was no support."""

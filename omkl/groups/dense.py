@@ -64,8 +64,8 @@ class DenseBank(TableBank):
         return array.reshape(len(array), self.table[0].size)
 
     def _layout(self) -> TableLayout:
-        n_rows, n_slots = len(self.table), self.table[0].size
-        return TableLayout(np.zeros(n_rows, np.int64), np.zeros((1, 1), np.int64), np.array([0, n_slots]))
+        n_rows, n_columns = len(self.table), self.table[0].size
+        return TableLayout(np.zeros(n_rows, np.int64), np.zeros((1, 1), np.int64), np.array([0, n_columns]))
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         if state["table"].shape[1:] != self.table.shape[1:] or len(state["sums"]) not in (0, len(state["table"])):

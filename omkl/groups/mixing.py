@@ -7,7 +7,8 @@ group's scale was folded into it, and however often it was deactivated and activ
 :math:`\sum_j w_j \theta^{(j)}_k` has the same form, and leaves alone whatever no shard has moved.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ BLOCK = 2**15
 
 
 class TableLayout(NamedTuple):
-    """Which group each weight of a table (rows, slots) is of: ``groups[owners[row], b]`` for the slots of block ``b``.
+    """Which group each weight of a table (rows, columns) is of: ``groups[owners[row], b]`` in block ``b`` of columns.
 
     ``owners`` is (rows,), ``groups`` int64 (owners, blocks) with -1 for none, ``edges`` int64 (blocks + 1,).
     """
@@ -53,7 +54,10 @@ class Mixture:
         but for groups that are scaled.
     """
 
-    def __init__(self, weights, scales, residual_scale, averaged_in, averages, scale_range):
+    def __init__(
+        self, weights: np.ndarray, scales: np.ndarray, residual_scale: np.ndarray, averaged_in: np.ndarray,
+        averages: np.ndarray, scale_range: tuple[float, float],
+    ) -> None:  # fmt: skip
         self.weights = weights
         self.residual_scale, self.averaged_in = residual_scale, averaged_in
         self.points, self.pasts = weights[:, None] * scales, weights[:, None] * averages
@@ -63,7 +67,7 @@ class Mixture:
         self.scales, self.averages = np.where(stays, scale, 1.0), np.where(stays, average, 0.0)
         self.factors, self.shifts = np.where(stays, 1.0, scale), np.where(stays, 0.0, average)
 
-    def of(self, groups):
+    def of(self, groups: slice) -> "Mixture":
         """The same for a slice of the groups."""
         own = object.__new__(Mixture)
         own.weights = self.weights
@@ -74,7 +78,10 @@ class Mixture:
         return own
 
 
-def table_changes(layout, table, sums, before, before_sums, group_state):
+def table_changes(
+    layout: TableLayout, table: np.ndarray, sums: np.ndarray, before: np.ndarray, before_sums: np.ndarray,
+    group_state: Any,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
     moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
     count = jit.find_moved(
@@ -87,11 +94,13 @@ def table_changes(layout, table, sums, before, before_sums, group_state):
     return changes
 
 
-def mix_table(layout, table, sums, changes, mixture):
+def mix_table(
+    layout: TableLayout, table: np.ndarray, sums: np.ndarray, changes: Sequence[dict[str, np.ndarray]], mixture: Mixture
+) -> None:
     """Mix into a table, which holds what all shards started from, what each has moved; shards are added in order."""
-    n_rows, n_slots = table.shape
-    n_block = max(BLOCK // max(n_slots, 1), 1)
-    point, past = np.zeros((n_block, n_slots)), np.zeros((n_block if len(sums) else 0, n_slots))
+    n_rows, n_columns = table.shape
+    n_block = max(BLOCK // max(n_columns, 1), 1)
+    point, past = np.zeros((n_block, n_columns)), np.zeros((n_block if len(sums) else 0, n_columns))
     anywhere = np.bitwise_or.reduce([change["moved"] for change in changes])
     cursors = np.zeros(len(changes), dtype=np.uint64)
     for low in range(0, n_rows, n_block):
@@ -102,15 +111,17 @@ def mix_table(layout, table, sums, changes, mixture):
                 mixture.weights[j], mixture.points[j], mixture.pasts[j], mixture.residual_scale[j],
                 mixture.averaged_in[j], point, past,
             )  # fmt: skip
-        jit.settle_rows(
+        jit.apply_mixture(
             *rows, anywhere, table, sums, *layout, mixture.scales, mixture.averages, mixture.factors, mixture.shifts,
             point, past,
         )  # fmt: skip
         point[:], past[:] = 0.0, 0.0
 
 
-def with_rows_moved(changes, n_rows, rows, places):
-    """Changes of a table whose ``rows`` belong to other ``places``, which no shard has used for anything else.
+def with_rows_moved(
+    changes: dict[str, np.ndarray], n_rows: int, rows: np.ndarray, indices: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Changes of a table whose ``rows`` belong to other ``indices``, which no shard has used for anything else.
 
     Parameters
     ----------
@@ -118,13 +129,13 @@ def with_rows_moved(changes, n_rows, rows, places):
         As :func:`table_changes` made it.
     n_rows : int
         Rows of the table.
-    rows, places : int arrays of the same length
+    rows, indices : int arrays of the same length
     """
     bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
     counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
     source = np.arange(n_rows)
     source[rows] = n_rows  # nothing has moved there, unless something comes from elsewhere
-    source[places] = rows
+    source[indices] = rows
     starts = np.cumsum(counts) - counts
     counts = counts[source]
     order = np.repeat(starts[source] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

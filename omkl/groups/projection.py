@@ -33,7 +33,7 @@ class ProjectionExpansion(BudgetedExpansion):
     def _reserve(self, capacity: int) -> None:
         p, n = len(self.names), self._capacity
         factors, jitters = np.zeros((p, capacity, capacity)), np.zeros((p, capacity))
-        order = np.zeros(capacity, dtype=np.int64)  # the slot at each position of the factors
+        order = np.zeros(capacity, dtype=np.int64)  # the support vector at each position of the factors
         if n:
             factors[:, :n, :n], jitters[:, :n], order[:n] = self._factors, self._jitters, self._order
         self._factors, self._jitters, self._order = factors, jitters, order
@@ -42,45 +42,47 @@ class ProjectionExpansion(BudgetedExpansion):
     def _arrays(self):
         return [*super()._arrays(), self._factors, self._jitters, self._order]
 
-    def _drop(self, slot):
+    def _drop(self, index):
         n, m = self._n_factored, len(self._at_hand)
-        position = int(np.flatnonzero(self._order[:n] == slot)[0])
+        position = int(np.flatnonzero(self._order[:n] == index)[0])
         self._order[position : n - 1] = self._order[position + 1 : n]
         others = self._order[: n - 1]
         y, c = np.empty(n - 1), np.empty(n - 1)
         for k, factor in enumerate(self._factors):
             cholesky.remove(factor, n, position, y)
             cholesky.combination(factor, n - 1, y, c)
-            jit.replace(self._rows[k], m, slot, others, c, self._coefficients[k], self._own[k])
+            jit.replace(self._rows[k], m, index, others, c, self._coefficients[k], self._own[k])
             self.group_state.square_norms[k] += cholesky.spread(
-                slot, others, c, y, self._diagonals[k, slot], self._jitters[k], self._coefficients[k], self._sums[k],
+                index, others, c, y, self._diagonals[k, index], self._jitters[k], self._coefficients[k], self._sums[k],
                 self.averaging, self._squares[k], self._diagonals[k],
             )  # fmt: skip
         self._n_factored = n - 1
 
-    def _enter(self, t, slot):
+    def _enter(self, t, index):
         others = len(self._at_hand) + self._order[: self._n_factored]
-        self._append(slot, np.take(self._rows[:, t], others, axis=1))
+        self._append(index, np.take(self._rows[:, t], others, axis=1))
 
-    def _append(self, slot, values):
-        """Add a slot to the factors, given its kernel values with those there, (p, n)."""
+    def _append(self, index, values):
+        """Add a support vector to the factors, given its kernel values with those there, (p, n)."""
         n = self._n_factored
         relative = np.sqrt(np.finfo(self.dtype).eps)
         for k, factor in enumerate(self._factors):
-            square = self._diagonals[k, slot]
+            square = self._diagonals[k, index]
             jitter = relative * square if square > 0.0 else 1.0
-            self._jitters[k, slot] = cholesky.append(factor, n, values[k], square, jitter)
-        self._order[n] = slot
+            self._jitters[k, index] = cholesky.append(factor, n, values[k], square, jitter)
+        self._order[n] = index
         self._n_factored = n + 1
 
     def _refresh(self):
         super()._refresh()
         order = self._order[: self._n_factored].copy()
         self._n_factored = 0
-        for position, slot in enumerate(order.tolist()):
-            pairs = {view: slots.pair(slice(slot, slot + 1), self.n_support) for view, slots in self._slots.items()}
+        for position, index in enumerate(order.tolist()):
+            pairs = {
+                view: buffer.pair(slice(index, index + 1), self.n_support) for view, buffer in self._buffers.items()
+            }
             values = [kernel.between(pairs[view])[0] for kernel, view in zip(self.kernels, self.views)]
-            self._append(slot, np.array(values, dtype=np.float64)[:, order[:position]])
+            self._append(index, np.array(values, dtype=np.float64)[:, order[:position]])
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support

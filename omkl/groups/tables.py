@@ -53,7 +53,7 @@ class TableBank(Bank):
         raise NotImplementedError
 
     def _cells(self, array: np.ndarray) -> np.ndarray:
-        """The cells in use of an array like the table, (rows, slots)."""
+        """The cells in use of an array like the table, (rows, columns)."""
         return array
 
     def _find_nonzero(self) -> None:

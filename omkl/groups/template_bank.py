@@ -20,8 +20,8 @@ LINES_A_KEY = 0.5
 #: Exact keys have a line each, some stay free, and mistakes have keys that no gold arc has.
 EXACT_LINES_A_KEY = 5.0
 ALIGNMENT = 128
-#: Where the slots of each variant begin, and the last ones end.
-EDGES = np.array([*jit.FIRST_SLOT, jit.LINE])
+#: Where the buckets of each variant begin, and the last ones end.
+EDGES = np.array([*jit.FIRST_BUCKET, jit.LINE])
 FULL = "A table of exact keys is full: allow more memory, or let features be hashed."
 
 
@@ -44,7 +44,7 @@ class ArcTemplateBank(Bank):
         Without ``sizes``: megabytes for the parameters, the same for every pair of views.
     exact : bool
         Whether lines are found by their whole 64-bit key, so that no two features ever share a weight. It needs room
-        for every key that is met; by default features that meet in a slot share its weight.
+        for every key that is met; by default features that meet in a bucket share its weight.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class ArcTemplateBank(Bank):
     def collision_rate(self) -> float:
         """Share of the features that must share a weight with another, from how full the tables are; 0 if exact.
 
-        If ``m`` features fall into ``n`` slots at random, a share ``1 - exp(-m / n)`` of the slots is taken.
+        If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the buckets is taken.
         """
         if self.exact:
             return 0.0
         features = taken = 0.0
         for p, groups in enumerate(self._layout.groups):
-            for k, first, last in zip(groups, jit.FIRST_SLOT, jit.LAST_SLOT):
+            for k, first, last in zip(groups, jit.FIRST_BUCKET, jit.LAST_BUCKET):
                 if k >= 0:
-                    slots = self.table[self._bases[p] : self._bases[p + 1], first:last]
-                    n = np.count_nonzero(slots)
+                    buckets = self.table[self._bases[p] : self._bases[p + 1], first:last]
+                    n = np.count_nonzero(buckets)
                     taken += n
-                    features -= slots.size * np.log1p(-min(n / slots.size, 1.0 - 1.0 / slots.size))
+                    features -= buckets.size * np.log1p(-min(n / buckets.size, 1.0 - 1.0 / buckets.size))
         return 1.0 - taken / features if features > 0 else 0.0
 
     def add_potentials(self, x: ArcSentence, potentials: np.ndarray) -> None:
@@ -171,7 +171,7 @@ class ArcTemplateBank(Bank):
         if not self._stored[k]:  # nothing was kept of it
             return
         p, variant = self._layout.pair_of(k)
-        first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
+        first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
         self.group_state.square_norms[k] = tables.scale_group(
             self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
             self.group_state.averages[k],
@@ -208,7 +208,7 @@ class ArcTemplateBank(Bank):
             lines, own = slice(*self._bases[old : old + 2]), slice(*bank._bases[new : new + 2])
             if self.exact:
                 bank._keys[own] = self._keys[lines]
-            for k, first, last in zip(kept.groups[new], jit.FIRST_SLOT, jit.LAST_SLOT):
+            for k, first, last in zip(kept.groups[new], jit.FIRST_BUCKET, jit.LAST_BUCKET):
                 if k >= 0:
                     bank.table[own, first:last] = self.table[lines, first:last]
                     if self.averaging:
@@ -229,13 +229,13 @@ class ArcTemplateBank(Bank):
         """
         layout = self._layout
         p, variant = layout.pair_of(k)
-        first, last = jit.FIRST_SLOT[variant], jit.LAST_SLOT[variant]
+        first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
         weights = self.group_state.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
         order = np.argsort(-np.abs(weights), axis=None, kind="stable")[: 4 * n]
         order = order[weights.flat[order] != 0]
         wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
-        rows, slots = np.unravel_index(order, weights.shape)
-        wanted[rows, slots + first] = np.arange(len(order))
+        rows, buckets = np.unravel_index(order, weights.shape)
+        wanted[rows, buckets + first] = np.arange(len(order))
         found = np.full((len(order), 3), -1, dtype=np.int64)
         find_examples(
             tokens.columns, tokens.roots, offsets, heads, layout.view(p, 0), layout.view(p, 1), layout.between_field(p),
@@ -294,9 +294,9 @@ class ArcTemplateBank(Bank):
 
 def _aligned(n_lines, dtype):
     """Zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
-    room = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
+    raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
 
 
 def _lines_in(megabytes, averaging, dtype, exact):

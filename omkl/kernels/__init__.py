@@ -19,8 +19,8 @@ from omkl.kernels.generators import per_block, per_column, random_subset_gaussia
 from omkl.kernels.gram_matrices import GramMatrices
 from omkl.kernels.lazy import LazyStack
 from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
-from omkl.kernels.slots import SupportSlots
 from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
+from omkl.kernels.support_buffer import SupportBuffer
 
 __all__ = [
     "Average",
@@ -44,7 +44,7 @@ __all__ = [
     "Pair",
     "Polynomial",
     "Precomputed",
-    "SupportSlots",
+    "SupportBuffer",
     "as_kernel",
     "checked_gram",
     "compact_stack",

@@ -95,7 +95,7 @@ class GramRows:
     def __init__(
         self, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32,
         budget: int = 2**30,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.kernels = kernels
         self.inputs = in_precision(inputs, dtype)
         self.dtype = np.dtype(dtype)
@@ -118,16 +118,16 @@ class GramRows:
         """The rows with these indices: an array of shape (p, len(rows), N)."""
         block = np.empty((len(self.kernels), len(rows), len(self.inputs[0])), dtype=self.dtype)
         for low in range(0, len(rows), self._recent.capacity):
-            places = self._recent.places(rows[low : low + self._recent.capacity], self._compute)
-            for i, place in enumerate(places, start=low):
-                block[:, i] = self._rows[place]
+            indices = self._recent.indices(rows[low : low + self._recent.capacity], self._compute)
+            for i, index in enumerate(indices, start=low):
+                block[:, i] = self._rows[index]
         return block
 
-    def _compute(self, rows, places):
-        for row, place in zip(rows, places):
+    def _compute(self, rows, indices):
+        for row, index in zip(rows, indices):
             # one at a time: the bits of a row must not depend on which others happen to be missing
             matrices = cross_matrices(self.kernels, sliced(self.inputs, [row]), self._supports)
-            self._rows[place] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
+            self._rows[index] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
 
 
 def _supports(kernels, inputs):

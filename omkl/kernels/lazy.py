@@ -62,20 +62,20 @@ class LazyStack:
 
     def _rows(self, which, keep):
         if keep:
-            places = self._recent.places(which, self._keep)
-            return np.array([self._kept[place] for place in places])
+            indices = self._recent.indices(which, self._keep)
+            return np.array([self._kept[index] for index in indices])
         missing = [k for k in which if k not in self._recent]
         fresh = dict(zip(missing, self._computed(missing)))
         if missing == which:
             return np.array(list(fresh.values()))
-        return np.array([fresh[k] if k in fresh else self._kept[self._recent.places([k])[0]] for k in which])
+        return np.array([fresh[k] if k in fresh else self._kept[self._recent.indices([k])[0]] for k in which])
 
     def _computed(self, which):
         return packed_kernels([self.kernels[k] for k in which], self.X, self.dtype)
 
-    def _keep(self, which, places):
-        for row, place in zip(self._computed(which), places):
-            self._kept[place] = row.copy()
+    def _keep(self, which, indices):
+        for row, index in zip(self._computed(which), indices):
+            self._kept[index] = row.copy()
 
     def _size(self, which):
         return self.n_kernels if which is None else len(which)

@@ -143,11 +143,11 @@ class MixedStack:
     Parameters
     ----------
     stacks : sequence of KernelStack
-    places : int array of shape (M,), optional
+    indices : int array of shape (M,), optional
         Where the kernels of the stacks, one stack after the other, come in the whole; in this order by default.
     """
 
-    def __init__(self, stacks: Sequence[Any], places: Any = None) -> None:
+    def __init__(self, stacks: Sequence[Any], indices: Any = None) -> None:
         self.stacks = list(stacks)
         if len({stack.n_samples for stack in self.stacks}) != 1:
             raise InputError("All stacks must be of the same samples.")
@@ -155,10 +155,10 @@ class MixedStack:
         sizes = [stack.n_kernels for stack in self.stacks]
         self.n_kernels = sum(sizes)
         self.sums_entries = any(stack.sums_entries for stack in self.stacks)
-        self.places = places = np.arange(self.n_kernels) if places is None else np.asarray(places)
+        self.indices = indices = np.arange(self.n_kernels) if indices is None else np.asarray(indices)
         self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
-        self._owner[places] = np.repeat(np.arange(len(sizes)), sizes)
-        self._local[places] = np.concatenate([np.arange(size) for size in sizes])
+        self._owner[indices] = np.repeat(np.arange(len(sizes)), sizes)
+        self._local[indices] = np.concatenate([np.arange(size) for size in sizes])
 
     @property
     def nbytes(self) -> int:
@@ -167,7 +167,7 @@ class MixedStack:
 
     def restricted(self, samples: np.ndarray) -> MixedStack:
         """The same kernels on some of the samples, given by increasing indices."""
-        return MixedStack([stack.restricted(samples) for stack in self.stacks], self.places)
+        return MixedStack([stack.restricted(samples) for stack in self.stacks], self.indices)
 
     def _parts(self, which):
         """Each stack, the positions in ``which`` that are its own, and their kernels' indices in it."""

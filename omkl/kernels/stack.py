@@ -282,8 +282,8 @@ class PackedStack:
         result = np.empty((len(samples), self.n_samples))
         for row, sample in zip(result, samples):
             later = np.maximum(everyone, sample)
-            places = later * (later + 1) // 2 + np.minimum(everyone, sample)
-            row[:] = weights @ self.rows[which[:, None], places]
+            indices = later * (later + 1) // 2 + np.minimum(everyone, sample)
+            row[:] = weights @ self.rows[which[:, None], indices]
         return result
 
     def summed(self, weights: Any, which: Which = None) -> Any:

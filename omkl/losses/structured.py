@@ -53,7 +53,7 @@ class StructuredHinge(StructuredLoss):
 
     aliases = {"hinge": {}}
 
-    def __init__(self, cost_weight: float = 1.0):
+    def __init__(self, cost_weight: float = 1.0) -> None:
         if not 0 <= cost_weight < np.inf:
             raise InputError(f"cost_weight must be a finite number >= 0, not {cost_weight!r}.")
         self.cost_weight = float(cost_weight)

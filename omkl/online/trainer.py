@@ -1,16 +1,20 @@
 """Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import GroupState, Growable, HasCoordinates, check_ability
+from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
+from omkl.losses import StructuredLoss
+from omkl.online.averaging import Average
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
-from omkl.regularizers import L21
+from omkl.online.schedules import Schedule
+from omkl.regularizers import L21, Regularizer
+from omkl.structures import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
@@ -90,12 +94,13 @@ class OnlineTrainer:
     """
 
     def __init__(
-        self, banks, structure, loss, regularizer, *, strength, schedule,
-        method="fobos", radius=math.inf, average=None, unpenalized=(), coordinates_every=1, batch_size=1, l2=0.0,
-        order=(),
-    ):  # fmt: skip
-        self.banks = [*banks, *unpenalized]
-        self.structure = structure
+        self, banks: Sequence[GroupBank], structure: Structure, loss: StructuredLoss, regularizer: Regularizer | None,
+        *, strength: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
+        radius: float = math.inf, average: Average | None = None, unpenalized: Sequence[GroupBank] = (),
+        coordinates_every: int = 1, batch_size: int = 1, l2: float = 0.0, order: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        self.banks: list[Any] = [*banks, *unpenalized]
+        self.structure: Any = structure
         self.loss = loss
         self.regularizer = regularizer
         self.strength = strength
@@ -113,11 +118,11 @@ class OnlineTrainer:
         self.round = 0
         self.presented = 0.0
         self.shrinkage = 0.0
-        self._predictor = None
+        self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
         self._n_penalized = sum(len(bank.names) for bank in banks)
-        self.penalized_banks = list(banks)
+        self.penalized_banks: list[Any] = list(banks)
         self._coordinate_step = 0.0
         self._bind_regularizer()
         self._check_coordinates()
@@ -128,12 +133,12 @@ class OnlineTrainer:
             )
 
     @property
-    def group_names(self):
+    def group_names(self) -> list[str]:
         """Names of the regularized groups."""
         return self.group_state.names[: self._n_penalized]
 
     @property
-    def norms(self):
+    def norms(self) -> np.ndarray:
         """Norms of the regularized groups."""
         return self.group_state.norms[: self._n_penalized]
 
@@ -287,7 +292,7 @@ class OnlineTrainer:
         return norms
 
     @property
-    def current_strength(self):
+    def current_strength(self) -> float:
         r""":math:`\lambda` in this round."""
         return self.strength(self.presented) if callable(self.strength) else self.strength
 
@@ -325,7 +330,7 @@ class OnlineTrainer:
         for bank in self.banks:
             bank.discount(factor)
 
-    def grow_outputs(self, structure):
+    def grow_outputs(self, structure: Any) -> None:
         """Go on with a structure that has more labels; their weights are zero."""
         self._predictor = None
         check_ability(
@@ -335,13 +340,13 @@ class OnlineTrainer:
         for bank in self.banks:
             bank.grow_outputs(structure.n_labels)
 
-    def predictor(self):
+    def predictor(self) -> Predictor:
         """The averaged model as it is now, frozen; the last one again while nothing has changed."""
         if self._predictor is None:
             self._predictor = Predictor(self.banks, self.structure)
         return self._predictor
 
-    def mean_loss(self, examples):
+    def mean_loss(self, examples: Iterable[Example]) -> float:
         """Weighted mean loss of the current model, not the averaged one, without learning from it."""
         total = weights = 0.0
         for x, y, weight in examples:
@@ -349,31 +354,31 @@ class OnlineTrainer:
             weights += weight
         return total / weights
 
-    def penalty(self):
+    def penalty(self) -> float:
         r""":math:`R(\theta)` of the current model."""
         total = sum(term.value(self.norms) for term in self._on_norms)
         for term in self._on_coordinates:
             total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
         return total
 
-    def norm_bound(self, loss_at_zero):
+    def norm_bound(self, loss_at_zero: float) -> float:
         """How far from the origin a minimiser of the objective can be, where the mean loss there is this."""
         return self._bound.norm_bound(loss_at_zero / self.current_strength, len(self.group_names))
 
-    def recompute_norms(self):
+    def recompute_norms(self) -> None:
         """Set every group norm from scratch: the recursion drifts by rounding."""
         for bank in self.banks:
             bank.recompute_norms()
         self.group_state.square_norms[self.group_state.empty] = 0.0
 
-    def kernel_weights(self):
+    def kernel_weights(self) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned)."""
         weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
         return {name: weight_of[name] for name in self._given_order}
 
-    def regroup(self, order=()):
+    def regroup(self, order: Iterable[str] = ()) -> None:
         """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
         self.order = list(order)
         n_known = len(self.group_state.names)
@@ -383,13 +388,13 @@ class OnlineTrainer:
         self._n_penalized += len(self.group_state.names) - n_known
         self._bind_regularizer()
 
-    def take(self, other):
+    def take(self, other: "OnlineTrainer") -> None:
         """Go on from another trainer's rounds, with groups that are some of its own; their banks hold their weights."""
         self._predictor = None
-        places = [other.group_state.names.index(name) for name in self.group_state.names]
+        indices = [other.group_state.names.index(name) for name in self.group_state.names]
         for name, array in other.group_state.state().items():
             if name != "weights":
-                getattr(self.group_state, name)[:] = array[places]
+                getattr(self.group_state, name)[:] = array[indices]
         self.group_state.total_weight, self.group_state.pending_weight = (
             other.group_state.total_weight,
             other.group_state.pending_weight,
@@ -398,7 +403,7 @@ class OnlineTrainer:
         self.strength, self.radius = other.strength, other.radius
         self.schedule.load_state(other.schedule.state())
 
-    def changes(self, since):
+    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What has changed since a fresh trainer took the state ``since``, for :meth:`mix`: named arrays."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.changes().items()}
         for index, bank in enumerate(self.banks):
@@ -407,7 +412,7 @@ class OnlineTrainer:
         counters = [self.round, self.presented, self._coordinate_step, self.shrinkage, *self.schedule.state()]
         return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
-    def mix(self, changes, weights):
+    def mix(self, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         """Take the mix of what shards have changed since they had this trainer's state (McDonald et al. 2010).
 
         See :mod:`omkl.distributed.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
@@ -438,7 +443,7 @@ class OnlineTrainer:
             for bank in self.banks:
                 bank.apply_events(None, None)
 
-    def release(self):
+    def release(self) -> None:
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
         self._predictor = None
         for index, bank in enumerate(self.banks):
@@ -446,7 +451,7 @@ class OnlineTrainer:
                 self.banks[index] = bank.release()
                 self.banks[index].attach(bank.group_state)
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         """All training state but the random generator's: named arrays and counters."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
@@ -454,7 +459,7 @@ class OnlineTrainer:
         arrays["counters"] = np.array([self.round, self.presented, self._coordinate_step, *self.schedule.state()])
         return arrays
 
-    def load_state(self, state):
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
         self._predictor = None
         self.group_state.load_state(_below(state, "groups/"))

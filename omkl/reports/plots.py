@@ -66,15 +66,17 @@ def plot_accuracies(rows: Sequence[dict[str, Any]], path: PathLike | None = None
     matplotlib.figure.Figure
     """
     figure, axes = _figure(width=1.0 + 0.9 * len(rows))
-    places = range(len(rows))
-    axes.bar(places, [row["accuracy"] for row in rows], yerr=[row["sd"] for row in rows], color="#4c72b0", label="omkl")
+    indices = range(len(rows))
+    axes.bar(
+        indices, [row["accuracy"] for row in rows], yerr=[row["sd"] for row in rows], color="#4c72b0", label="omkl"
+    )
     markers = iter("ovsD^")
     for reference in dict.fromkeys(name for row in rows for name in row.get("references", {})):
         known = [
             (i, row["references"][reference]) for i, row in enumerate(rows) if reference in row.get("references", {})
         ]
         axes.plot(*zip(*known), next(markers), color="black", markersize=5, linestyle="none", label=reference)
-    axes.set_xticks(places, [row["name"] for row in rows], rotation=30, ha="right")
+    axes.set_xticks(indices, [row["name"] for row in rows], rotation=30, ha="right")
     lowest = min(min([row["accuracy"], *row.get("references", {}).values()]) for row in rows)
     axes.set_ylim(lowest - 3, 100)
     axes.set_ylabel("accuracy, %")

@@ -4,6 +4,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import xlogy
@@ -483,3 +484,41 @@ def test_a_support_vector_machine_on_huge_kernels_ends(cancer):
         warnings.simplefilter("ignore")
         MKLClassifier("precomputed", loss="hinge", solver="silp", max_iter=3).fit([1e8 * X[:40] @ X[:40].T], y[:40])
     assert time.process_time() - began < 20
+
+
+def test_matrices_with_names_are_told_apart_by_them(cancer):
+    X, y = cancer
+    grams = dict(zip(KERNELS, grams_of(X, X)))
+    model = MKLClassifier("precomputed", C=2.0).fit(grams, y)
+    other_order = GramMatrices(dict(reversed(grams.items())))
+    assert_array_equal(model.decision_function(other_order), model.decision_function(grams))
+    assert_array_equal(model.decision_function(GramMatrices(list(grams.values()))), model.decision_function(grams))
+    with pytest.raises(InputError, match="no kernel 'another'"):
+        model.decision_function({**grams, "another": grams_of(X, X)[0]})
+
+
+def test_a_learned_kernel_keeps_its_columns_and_its_weights(cancer):
+    X, y = cancer
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(30)])
+    model = MKLClassifier(["gaussian:on=c0", "linear:on=c2"]).fit(frame, y)
+    kernel, expected = model.as_kernel(), model.transform(frame)
+    assert_array_equal(kernel(X, frame), expected)
+    for wrong in (frame[frame.columns[::-1]], X[:, :5]):
+        with pytest.raises(InputError, match="rows of 30 numbers"):
+            kernel(wrong, frame)
+    model.fit(frame[:60], y[:60])
+    assert_array_equal(kernel(X, X), expected)
+
+
+def test_a_class_that_is_not_there_has_no_weight(cancer):
+    X, y = cancer
+    with pytest.raises(InputError, match="names the class 'yes'"):
+        MKLClassifier(KERNELS, class_weight={"yes": 9.0}).fit(X, y)
+    # a fold may lack a class
+    MKLClassifier(KERNELS, class_weight={0: 1.0, 1: 2.0, 2: 3.0}).fit(X, y)
+
+
+def test_a_path_that_stops_early_warns(cancer):
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match="relative duality gap"):
+        MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5).path(X, y, C=[1.0, 10.0])

@@ -211,13 +211,13 @@ def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
     chosen = []
     original = RemovalExpansion._drop
 
-    def watched(bank, slot):
+    def watched(bank, index):
         A, scales = bank.coefficients, bank.group_state.scales
         X = np.ascontiguousarray(bank.supports["x"])
         strengths = sum(s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A))
         weakest = np.flatnonzero(strengths <= strengths.min() * (1.0 + 1e-12))
-        chosen.append((slot, weakest[np.argmin(bank._ages[weakest])], len(weakest)))
-        original(bank, slot)
+        chosen.append((index, weakest[np.argmin(bank._ages[weakest])], len(weakest)))
+        original(bank, index)
 
     monkeypatch.setattr(RemovalExpansion, "_drop", watched)
     for method in ("fobos", "rda"):
@@ -226,8 +226,8 @@ def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
         trainer = make_trainer(bank, method)
         for x, y in Stream():
             trainer.update(x, y)
-    slots, expected, ties = np.array(chosen).T
-    assert_array_equal(slots, expected)
+    indices, expected, ties = np.array(chosen).T
+    assert_array_equal(indices, expected)
     assert ties.max() > 1, "dual averaging was meant to give equal coefficients"
 
 
@@ -242,14 +242,14 @@ def test_projection_changes_the_model_the_least():
         if bank.n_support < 3:
             continue
         before, X, A = bank.group_state.square_norms.copy(), np.array(bank.supports["x"]), bank.coefficients.copy()
-        slot, others = 1, [0, 2]
-        bank._drop(slot)
+        index, others = 1, [0, 2]
+        bank._drop(index)
         for k, kernel in enumerate(kernels.values()):
             features = kernel.features(X)
-            c, *_ = np.linalg.lstsq(features[others].T, features[slot], rcond=None)
-            moved = np.outer(c, A[k, slot])
+            c, *_ = np.linalg.lstsq(features[others].T, features[index], rcond=None)
+            moved = np.outer(c, A[k, index])
             assert_allclose(bank.coefficients[k, others], A[k, others] + moved, rtol=1e-5, atol=1e-6)
-            lost = np.sum((features[slot] - c @ features[others]) ** 2) * np.sum(A[k, slot] ** 2)
+            lost = np.sum((features[index] - c @ features[others]) ** 2) * np.sum(A[k, index] ** 2)
             assert_allclose(bank.group_state.square_norms[k], before[k] - lost, rtol=1e-6, atol=1e-8)
         n_checked += 1
     assert n_checked > 20

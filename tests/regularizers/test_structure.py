@@ -305,3 +305,12 @@ def test_a_name_that_is_taken_is_refused_but_a_class_can_be_defined_anew():
 def test_parameters_out_of_range_are_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+def test_the_dual_ball_of_a_tree_is_where_the_unit_prox_is_zero():
+    tree = TreeGroups([[0, 1, 2], [0, 1, 2, 3, 4], [5, 6]])
+    for dual_norms in np.random.default_rng(0).gamma(1.0, 3.0, size=(20, 7)):
+        scale = tree.dual_scale(dual_norms)
+        assert 0 < scale < 1
+        assert not tree.prox((1 - 1e-9) * scale * dual_norms, 1.0).any()
+        assert tree.prox((1 + 1e-9) * scale * dual_norms, 1.0).any()

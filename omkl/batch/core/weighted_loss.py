@@ -24,7 +24,7 @@ class WeightedLoss:
         If weights are not finite numbers > 0, one a sample.
     """
 
-    def __init__(self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray):
+    def __init__(self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray) -> None:
         if weights.shape != np.shape(y) or not np.isfinite(weights).all() or not (weights > 0).all():
             raise InputError("Sample weights must be finite and > 0, one a sample: leave out samples of weight 0.")
         self.loss, self.y, self.weights = loss, y, weights

@@ -1,4 +1,4 @@
-"""Coordinate descent over the groups of a panel: the loops."""
+"""Coordinate descent over the groups of a working set: the loops."""
 
 import numpy as np
 from numba import njit
@@ -61,7 +61,7 @@ def sweep_sparse(data, rows, ends, starts, groups, curvature, hessian_diagonal, 
 
 
 @njit(cache=True, nogil=True)
-def settle(gram, starts, hessian_diagonal, threshold, ridge, w, correlations, most, worth, every):
+def minimise_quadratic(gram, starts, hessian_diagonal, threshold, ridge, w, correlations, most, worth, every):
     """Minimise over a few groups, by sweeps on the inner products of their columns (k, k) and Newton steps.
 
     ``w`` (k,) and the ``correlations`` (k,) of the columns with the residual follow. It ends with a sweep that gains no

@@ -3,9 +3,9 @@ r"""DAL on a design matrix: proximal minimisation through the dual, on a working
 The dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels, with what
 it takes to be fast on designs of all kinds. Each outer iteration looks at :math:`A^\top \rho`, over all columns or
 those that may matter. That certifies the model, and tells which columns violate the dual constraints and so enter the
-panel of columns on which the next model is found. There sweeps of coordinate descent find most of the support, which
-they do for less than a Newton step, and settle it on its columns' inner products where they are slow, as on badly
-conditioned designs. Where that is not enough, as with large supports or losses that are far from quadratic, proximal
+working set of columns on which the next model is found. There sweeps of coordinate descent find most of the support,
+for less than a Newton step costs; where they are slow, as on badly conditioned designs, they use the inner products of
+its columns. Where that is not enough, as with large supports or losses that are far from quadratic, proximal
 steps minimised by Newton's method in the dual take over, whose systems then are as small as the support.
 """
 
@@ -25,29 +25,29 @@ from omkl.batch.design.sweeps import Sweeps
 from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 
-#: Columns of the first panel, and groups that may enter later: as many as are active, but no fewer than this.
+#: Columns of the first working set, and groups that may enter later: as many as are active, but no fewer than this.
 FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 64
 #: While many groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
 CONTINUATION = 0.2
-#: Relative gaps of panels: while alpha is larger than asked for; as shares of the tolerance, and of the gap.
+#: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap.
 ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
 #: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled.
 MOST_ROUNDS, HALVINGS = 8, 10
-#: Newton steps on one panel, and certificates without a smaller gap before the search gives up.
+#: Newton steps on one working set, and certificates without a smaller gap before the search gives up.
 NEWTON_STEPS, MOST_STALLED = 200, 10
 
 
 @dataclass
 class DALStart:
-    """What :class:`DAL` can start from: a model, and where they are known the panel and the dual norms.
+    """What :class:`DAL` can start from: a model, and where they are known the working set and the dual norms.
 
     WorkingSet and norms are those of one design and its groups; what else the new problem consists of may differ.
     """
 
     model: LinearModel | None
-    panel: WorkingSet | None = None
+    working_set: WorkingSet | None = None
     norms: DesignNorms | None = None
 
 
@@ -65,26 +65,22 @@ class DAL(DesignSolver):
     -----
     Sweeps go before Newton steps where the loss has no kink and the regularizer is linear or quadratic in each norm.
     Newton's system is solved on the side of the active columns or on that of the samples, whichever is smaller, by
-    Cholesky; by conjugate gradients beyond 5000. A panel of k columns takes 8 m k bytes; the design is never copied.
-    A regularizer without a threshold, such as the ridge, takes a panel of all columns.
+    Cholesky; by conjugate gradients beyond 5000. A working set of k columns takes 8 m k bytes; no other is copied.
+    A regularizer without a threshold, such as the ridge, takes a working set of all columns.
     """
 
     aliases = {"dal": {}}
 
-    def __init__(self, gamma: float = 1e3, growth: float = 10.0):
+    def __init__(self, gamma: float = 1e3, growth: float = 10.0) -> None:
         if not 0 < gamma < np.inf or not 1 < growth < np.inf:
             raise InputError(f"gamma must be > 0 and growth > 1, both finite, not {gamma!r} and {growth!r}.")
         self.gamma = gamma
         self.growth = growth
 
     def solve(
-        self,
-        problem: DesignProblem,
-        tol: float = 1e-3,
-        max_iter: int | None = None,
-        start: Any = None,
+        self, problem: DesignProblem, tol: float = 1e-3, max_iter: int | None = None, start: Any = None,
         on_iteration: Callable[[dict[str, Any]], Any] | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         """See :meth:`DesignSolver.solve`; ``start`` may also be the ``start`` of a solution by DAL (100 iterations)."""
         if not tol > 0:
             raise InputError(f"tol must be > 0, not {tol!r}.")
@@ -99,9 +95,9 @@ class DAL(DesignSolver):
 
 @dataclass
 class _Iterate:
-    """A model on the panel: coefficients, intercept, predictions, dual point, norms and dual norms of its groups.
+    """A model on the working set: coefficients, intercept, predictions, dual point, norms and dual norms of its groups.
 
-    Its objective and its relative gap over the panel are those for one alpha.
+    Its objective and its relative gap over the working set are those for one alpha.
     """
 
     w: np.ndarray
@@ -128,12 +124,12 @@ class _Certified:
 
 
 class _Search:
-    """The state of one solve: panel, model on the panel, proximal weight, and the best that was met."""
+    """The state of one solve: working set, model on the working set, proximal weight, and the best that was met."""
 
     def __init__(self, solver: DAL, problem: DesignProblem, start: DALStart):
         self.solver, self.problem = solver, problem
-        self.panel = WorkingSet(problem) if start.panel is None else start.panel
-        self.w = np.zeros(len(self.panel.columns))
+        self.working_set = WorkingSet(problem) if start.working_set is None else start.working_set
+        self.w = np.zeros(len(self.working_set.columns))
         self.alpha = np.inf
         self.newton_steps = 0
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
@@ -143,12 +139,12 @@ class _Search:
             self._restore(start.model)
 
     def _restore(self, model: LinearModel) -> None:
-        """Put a model on the panel."""
-        missing = np.setdiff1d(self.problem.groups.of_columns(model.active), self.panel.groups)
+        """Put a model on the working set."""
+        missing = np.setdiff1d(self.problem.groups.of_columns(model.active), self.working_set.groups)
         if len(missing):
-            self.panel.extend(missing)
+            self.working_set.extend(missing)
         full = model.dense(self.problem.design.shape[1])
-        self.w = self.panel.scaled(full[self.panel.columns])
+        self.w = self.working_set.scaled(full[self.working_set.columns])
 
     def run(self, monitor: GapMonitor) -> Solution:
         stalled, least_gap, tol = 0, np.inf, monitor.tol
@@ -158,37 +154,37 @@ class _Search:
             gap = view.certificate.gap
             over = monitor.record(
                 view.certificate.primal, view.certificate.dual, np.count_nonzero(view.certificate.norms),
-                panel=len(self.panel.groups), passes=self.norms.passes, newton_steps=self.newton_steps,
+                working_set=len(self.working_set.groups), passes=self.norms.passes, newton_steps=self.newton_steps,
             )  # fmt: skip
             if view.sure:
                 stalled, least_gap = (0 if gap < least_gap else stalled + 1), min(gap, least_gap)
             if over or stalled > MOST_STALLED:
                 break
             entered = self._enlarge(view.dual_norms)
-            # what is left of the gap is the panel's own where nothing has entered: solve it better, then
+            # what is left of the gap is the working set's own where nothing has entered: solve it better, then
             fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
-            iterate = self._solve_panel(ROUGH if self.alpha > self.problem.alpha else fine, iterate)
+            iterate = self._solve_working_set(ROUGH if self.alpha > self.problem.alpha else fine, iterate)
         # a lower bound holds for every model
         certificate = replace(self.found, dual=self.best.dual, rho=self.best.rho)
         return Solution(
             self.model, certificate, len(monitor.history) - 1, certificate.proves(tol), monitor.history,
-            DALStart(self.model, self.panel, self.norms),
+            DALStart(self.model, self.working_set, self.norms),
         )  # fmt: skip
 
     def _certify(self, iterate: _Iterate, tol: float) -> _Certified:
         """The certificate of the model, and the dual norms of all groups: a pass over the design, or less."""
-        problem, panel, rho = self.problem, self.panel, iterate.rho
+        problem, working_set, rho = self.problem, self.working_set, iterate.rho
         norms = np.zeros(problem.groups.n_groups)
-        norms[panel.groups] = iterate.norms
+        norms[working_set.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
-        # alpha falls by no more than this with the next panel
+        # alpha falls by no more than this with the next working set
         next_alpha = max(problem.alpha, CONTINUATION * self.alpha)
         for sure in (True,) if self.best is None else (False, True):
             dual_norms = self.norms.sure(rho) if sure else self.norms.likely(rho, next_alpha)
             if dual_norms is None:
                 continue
             # in double precision, whatever that of the design
-            dual_norms[panel.groups] = iterate.dual_norms
+            dual_norms[working_set.groups] = iterate.dual_norms
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * rho, scale * dual_norms)
             gap = relative_gap(primal, dual)
@@ -198,20 +194,20 @@ class _Search:
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
         if self.found is None or primal < self.found.primal:
-            self.found, self.model = certificate, panel.model(iterate.w, iterate.b)
+            self.found, self.model = certificate, working_set.model(iterate.w, iterate.b)
         return _Certified(certificate, dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Bring in the groups that violate their constraints most, and choose the alpha to solve for next."""
-        problem, panel = self.problem, self.panel
+        problem, working_set = self.problem, self.working_set
         # without a threshold every group is in the model
         outside = dual_norms / problem.threshold if problem.threshold > 0 else np.full(len(dual_norms), np.inf)
-        outside[panel.groups] = 0.0
+        outside[working_set.groups] = 0.0
         if problem.threshold == 0:
             most = len(outside)
             entrants = np.flatnonzero(outside)
-        elif len(panel.groups):
-            most = max(FEWEST_ENTRANTS, np.count_nonzero(panel.blocks.norms(self.w)))
+        elif len(working_set.groups):
+            most = max(FEWEST_ENTRANTS, np.count_nonzero(working_set.blocks.norms(self.w)))
             entrants = np.flatnonzero(outside > problem.alpha)
         else:
             most = int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
@@ -219,17 +215,17 @@ class _Search:
         if len(entrants) > most:
             entrants = np.sort(entrants[np.argpartition(-outside[entrants], most)[:most]])
         if len(entrants):
-            panel.extend(entrants)
-            self.w = np.concatenate([self.w, np.zeros(len(panel.columns) - len(self.w))])
+            working_set.extend(entrants)
+            self.w = np.concatenate([self.w, np.zeros(len(working_set.columns) - len(self.w))])
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
         return len(entrants) > 0
 
-    def _solve_panel(self, tol: float, last: _Iterate) -> _Iterate:
-        """Solve on the panel, to a relative gap over its columns: sweeps, and Newton steps where those are slow."""
+    def _solve_working_set(self, tol: float, last: _Iterate) -> _Iterate:
+        """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if they are slow."""
         problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
         iterate = self._iterate(problem, last.rho)
-        if len(self.panel.groups):
+        if len(self.working_set.groups):
             if np.isfinite(problem.loss.curvature) and problem.regularizer.elastic is not None:
                 iterate = self._sweep(problem, tol, iterate)
             if iterate.gap > tol:
@@ -237,19 +233,19 @@ class _Search:
         return iterate
 
     def _iterate(self, problem: DesignProblem, rho: np.ndarray | None = None) -> _Iterate:
-        """The model on the panel, at the best intercept, with its own dual point or a better one that is given."""
-        panel = self.panel
-        outputs = panel.outputs(self.w)
+        """The model on the working set, at the best intercept, with its own dual point or the better one given."""
+        working_set = self.working_set
+        outputs = working_set.outputs(self.w)
         b = problem.best_intercept(outputs)
         outputs += b
-        norms = panel.blocks.norms(self.w)
+        norms = working_set.blocks.norms(self.w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
             points.append(problem.best_constant()[1])
         best = None
         for point in points:
-            dual_norms = panel.blocks.norms(panel.matrix.T @ point)
+            dual_norms = working_set.blocks.norms(working_set.matrix.T @ point)
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
@@ -259,7 +255,7 @@ class _Search:
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
-        sweeps, iterates = Sweeps(problem, self.panel), [iterate]
+        sweeps, iterates = Sweeps(problem, self.working_set), [iterate]
         while iterates[-1].gap > tol and not _slow([it.gap for it in iterates], tol):
             last = iterates[-1]
             self.w = sweeps.round(last.w, last.outputs)
@@ -277,11 +273,11 @@ class _Search:
 
     def _step_by_newton(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Proximal steps, each minimised by Newton's method in the dual; the better of where they start and end."""
-        panel, target = self.panel, tol * abs(iterate.primal)
+        working_set, target = self.working_set, tol * abs(iterate.primal)
         # the loss is a mean
-        gamma = self.solver.gamma * len(iterate.rho) / panel.mean_square
+        gamma = self.solver.gamma * len(iterate.rho) / working_set.mean_square
         search = ProximalNewton(
-            problem, panel, iterate.w, iterate.b, iterate.rho, iterate.gap * abs(iterate.primal), gamma,
+            problem, working_set, iterate.w, iterate.b, iterate.rho, iterate.gap * abs(iterate.primal), gamma,
             self.solver.growth,
         )  # fmt: skip
         search.solve(target, NEWTON_STEPS)

@@ -1,4 +1,4 @@
-r"""Proximal steps of DAL on a panel of columns: the augmented Lagrangian, minimised over the dual by Newton steps.
+r"""Proximal steps of DAL on a working set of columns: the augmented Lagrangian, minimised by Newton steps.
 
 For weight :math:`1/(2\gamma)`, with :math:`v = w + \gamma B^\top \rho` (Tomioka, Suzuki and Sugiyama; sections 4 and 5
 of Suzuki and Tomioka 2011 with one kernel a group)
@@ -13,6 +13,7 @@ straight or has kinks itself, get a barrier, as for kernels.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +38,7 @@ class DesignTerm:
     Parameters
     ----------
     problem : DesignProblem
-    panel : WorkingSet
+    working_set : WorkingSet
     w : array of shape (k,)
         Where the proximal step starts.
     gamma : float > 0
@@ -53,20 +54,20 @@ class DesignTerm:
     """
 
     def __init__(
-        self, problem: DesignProblem, panel: WorkingSet, w: np.ndarray, gamma: float, rho: np.ndarray,
+        self, problem: DesignProblem, working_set: WorkingSet, w: np.ndarray, gamma: float, rho: np.ndarray,
         correlations: np.ndarray,
-    ):  # fmt: skip
-        self.problem, self.panel, self.w, self.gamma = problem, panel, w, gamma
+    ) -> None:  # fmt: skip
+        self.problem, self.working_set, self.w, self.gamma = problem, working_set, w, gamma
         self.rho, self.correlations = rho, correlations
         self._refresh()
 
     def _refresh(self) -> None:
         self._v = self.w + self.gamma * self.correlations
-        self._v_norms = self.panel.blocks.norms(self._v)
+        self._v_norms = self.working_set.blocks.norms(self._v)
         self.norms = self._shrunk(self._v_norms)
         ratio = np.divide(self.norms, self._v_norms, out=np.zeros_like(self.norms), where=self.norms > 0)
-        self.x = self._v * self.panel.blocks.spread(ratio)
-        self._outputs = self.panel.outputs(self.x)
+        self.x = self._v * self.working_set.blocks.spread(ratio)
+        self._outputs = self.working_set.outputs(self.x)
 
     def _shrunk(self, norms: np.ndarray) -> np.ndarray:
         return self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty)
@@ -77,20 +78,20 @@ class DesignTerm:
 
     def hessian(self) -> "NewtonSystem":
         """Of the active columns alone."""
-        blocks, active = self.panel.blocks, np.flatnonzero(self.norms)
+        blocks, active = self.working_set.blocks, np.flatnonzero(self.norms)
         indices = np.flatnonzero(self.norms if blocks.single else blocks.spread(self.norms))
         slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
         jacobian = RayJacobian(
             Blocks(blocks.sizes[active]), self._v[indices], self._v_norms[active], self.norms[active], slopes
         )
-        return NewtonSystem(self.panel, indices, self.panel.matrix[:, indices], jacobian, self.gamma)
+        return NewtonSystem(self.working_set, indices, self.working_set.matrix[:, indices], jacobian, self.gamma)
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """The term's values on a line through the point: a function of the step."""
-        self._moves = self.panel.matrix.T @ direction
+        self._moves = self.working_set.matrix.T @ direction
 
         def value(step: float) -> float:
-            norms = self.panel.blocks.norms(self._v + (step * self.gamma) * self._moves)
+            norms = self.working_set.blocks.norms(self._v + (step * self.gamma) * self._moves)
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
             return envelope - self.problem.penalty * self.problem.regularizer.value(shrunk)
@@ -105,19 +106,19 @@ class DesignTerm:
 
 
 class ProximalNewton:
-    """Proximal steps on a panel, with growing weights, from a model and a dual point; the best model on the way.
+    """Proximal steps on a working set, with growing weights, from a model and a dual point; the best model on the way.
 
     Parameters
     ----------
     problem : DesignProblem
-    panel : WorkingSet
+    working_set : WorkingSet
     w : array of shape (k,)
     b : float
-        The panel's intercept.
+        The working set's intercept.
     rho : array of shape (m,)
         A dual point of the loss's domain.
     gap : float
-        Absolute duality gap of the start, over the panel.
+        Absolute duality gap of the start, over the working set.
     gamma, growth : float
         The first weight, and the factor from one to the next.
 
@@ -129,9 +130,9 @@ class ProximalNewton:
     """
 
     def __init__(
-        self, problem: DesignProblem, panel: WorkingSet, w: np.ndarray, b: float, rho: np.ndarray, gap: float,
+        self, problem: DesignProblem, working_set: WorkingSet, w: np.ndarray, b: float, rho: np.ndarray, gap: float,
         gamma: float, growth: float,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.problem, self.gamma, self.growth = problem, gamma, growth
         self.dual_loss = DualLoss(problem.weighted_loss)
         self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
@@ -140,10 +141,10 @@ class ProximalNewton:
         self.newton_steps = 0
         self.w, self.rho, self.primal, self.dual = w, rho, np.inf, -np.inf
         start = self.dual_loss.rho(self.point.x)
-        self.term = DesignTerm(problem, panel, w, gamma, start, panel.matrix.T @ start)
+        self.term = DesignTerm(problem, working_set, w, gamma, start, working_set.matrix.T @ start)
 
     def solve(self, target: float, max_steps: int) -> None:
-        """Newton steps until the absolute gap over the panel is reached, or so many steps are taken."""
+        """Newton steps until the absolute gap over the working set is reached, or so many steps are taken."""
         fresh, stalled = True, False
         for _ in range(max_steps):
             gap, loss_gap = self._gaps()
@@ -165,16 +166,16 @@ class ProximalNewton:
     def _proximal_step(self) -> None:
         term = self.term
         self.gamma *= self.growth
-        self.term = DesignTerm(self.problem, term.panel, term.x, self.gamma, term.rho, term.correlations)
+        self.term = DesignTerm(self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations)
 
     def _gaps(self) -> tuple[float, float]:
-        """The duality gap over the panel, and its part that is the loss's: 0 once the inner problem is solved."""
+        """The duality gap over the working set, and its part that is the loss's: 0 once the inner problem is solved."""
         problem, term = self.problem, self.term
         outputs = term.gradient() + self.point.intercept
         losses = problem.weighted_loss.values(outputs)
         loss_gap = float((losses + problem.weighted_loss.conjugates(term.rho) + term.rho * outputs).sum())
         primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(term.norms)
-        dual_norms = term.panel.blocks.norms(term.correlations)
+        dual_norms = term.working_set.blocks.norms(term.correlations)
         scale = problem.feasible_scale(dual_norms)
         dual = problem.dual(scale * term.rho, scale * dual_norms)
         if primal < self.primal:
@@ -189,9 +190,9 @@ class NewtonSystem:
 
     Parameters
     ----------
-    panel : WorkingSet
+    working_set : WorkingSet
     active : int array of shape (a,)
-        Indices of the columns of B on the panel.
+        Indices of the columns of B on the working set.
     columns : array (m, a) or CSC matrix
         B.
     jacobian : RayJacobian
@@ -199,8 +200,10 @@ class NewtonSystem:
     gamma : float
     """
 
-    def __init__(self, panel: WorkingSet, active: np.ndarray, columns, jacobian: RayJacobian, gamma: float):
-        self.panel, self.active, self.B, self.jacobian, self.gamma = panel, active, columns, jacobian, gamma
+    def __init__(
+        self, working_set: WorkingSet, active: np.ndarray, columns: Any, jacobian: RayJacobian, gamma: float
+    ) -> None:
+        self.working_set, self.active, self.B, self.jacobian, self.gamma = working_set, active, columns, jacobian, gamma
 
     def __matmul__(self, t: np.ndarray) -> np.ndarray:
         return self.gamma * self._times(self._times_transposed(t))
@@ -233,7 +236,7 @@ class NewtonSystem:
 
     def _by_columns(self, inverse: np.ndarray, rights: np.ndarray) -> np.ndarray:
         """Woodbury's identity: a system of the order of the active columns."""
-        gram = self.panel.gram(self.active, inverse, self.B)
+        gram = self.working_set.gram(self.active, inverse, self.B)
         M = self.jacobian.sqrt_times(self.jacobian.sqrt_times(gram).T)
         M[np.diag_indices_from(M)] += 1.0 / self.gamma
         shared = inverse[:, None] * rights

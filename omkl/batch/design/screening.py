@@ -36,7 +36,7 @@ class DesignNorms:
         Columns that products were computed with so far, in units of all columns.
     """
 
-    def __init__(self, problem: DesignProblem):
+    def __init__(self, problem: DesignProblem) -> None:
         self._problem, self.passes = problem, 0.0
         self._origin = self._at_origin = self._reaches = None
 

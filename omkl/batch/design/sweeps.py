@@ -1,9 +1,15 @@
-"""Rounds of coordinate descent on a panel: they find the support for little, where Newton's method would factor it."""
+"""Rounds of coordinate descent on a working set: a cheap way to the support, before Newton steps."""
 
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.design._jit_sweeps import dense_diagonals, settle, sparse_diagonals, sweep_dense, sweep_sparse
+from omkl.batch.design._jit_sweeps import (
+    dense_diagonals,
+    minimise_quadratic,
+    sparse_diagonals,
+    sweep_dense,
+    sweep_sparse,
+)
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
 
@@ -11,9 +17,9 @@ from omkl.batch.design.working_set import WorkingSet
 MOST_SWEEPS, WORTH = 20, 0.05
 #: A sweep takes the time of so many times its operations in products and factors of matrices.
 FASTER_FACTORS = 5.0
-#: Sweeps that settle the active groups at most, while they gain this share of the most that one did; and how many of
+#: Most sweeps over the active groups alone, while they gain this share of the most that one did; and how many of
 #: them go between two Newton steps.
-MOST_SETTLING, SETTLED, EVERY = 100, 1e-4, 10
+MOST_INNER_SWEEPS, LEAST_GAIN, EVERY = 100, 1e-4, 10
 #: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature.
 LEAST_DAMPING = 1e-3
 
@@ -30,7 +36,7 @@ class Sweeps:
     Parameters
     ----------
     problem : DesignProblem
-    panel : WorkingSet
+    working_set : WorkingSet
 
     Attributes
     ----------
@@ -38,17 +44,17 @@ class Sweeps:
         Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
     """
 
-    def __init__(self, problem: DesignProblem, panel: WorkingSet):
-        self._problem, self._panel, self._blocks = problem, panel, panel.blocks
-        self._starts = np.append(panel.blocks.starts, len(panel.columns))
-        self._groups = np.arange(len(panel.groups))
+    def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
+        self._problem, self._working_set, self._blocks = problem, working_set, working_set.blocks
+        self._starts = np.append(working_set.blocks.starts, len(working_set.columns))
+        self._groups = np.arange(len(working_set.groups))
         slope, curvature = problem.regularizer.elastic
         self._penalty = problem.penalty * slope, problem.penalty * curvature
-        if sparse.issparse(panel.matrix):
-            self._matrix = panel.matrix.data, panel.matrix.indices, panel.matrix.indptr
+        if sparse.issparse(working_set.matrix):
+            self._matrix = working_set.matrix.data, working_set.matrix.indices, working_set.matrix.indptr
             self._diagonals_of, self._sweep = sparse_diagonals, sweep_sparse
         else:
-            self._matrix = (panel.matrix.T,)
+            self._matrix = (working_set.matrix.T,)
             self._diagonals_of, self._sweep = dense_diagonals, sweep_dense
         self._curvature = None
         self.damping = 0.0
@@ -74,7 +80,7 @@ class Sweeps:
             first = gained if first is None else first
             groups = np.flatnonzero(self._blocks.norms(w))
             if sweeps > self._price(groups):
-                self._settle(groups, w, rho)
+                self._solve_groups(groups, w, rho)
                 break
             if gained <= WORTH * first:
                 break
@@ -95,18 +101,19 @@ class Sweeps:
         columns, entries = self._blocks.sizes[groups].sum(), self._matrix[0].size / len(self._starts)
         return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
-    def _settle(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray) -> None:
+    def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray) -> None:
         """Minimise the quadratic model over these groups alone, in place."""
         chosen = np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True
         indices = np.flatnonzero(self._blocks.spread(chosen))
-        columns = self._panel.matrix[:, indices]
-        gram = self._panel.gram(indices, self._curvature, columns)
+        columns = self._working_set.matrix[:, indices]
+        gram = self._working_set.gram(indices, self._curvature, columns)
         if self._problem.intercept:
             means = columns.T @ self._curvature
             gram = gram - np.outer(means, means) / self._curvature.sum()
         found, starts = w[indices], np.append(0, np.cumsum(self._blocks.sizes[groups]))
-        settle(
-            gram, starts, self._diagonal[groups], *self._penalty, found, columns.T @ rho, MOST_SETTLING, SETTLED, EVERY
+        minimise_quadratic(
+            gram, starts, self._diagonal[groups], *self._penalty, found, columns.T @ rho, MOST_INNER_SWEEPS,
+            LEAST_GAIN, EVERY,
         )  # fmt: skip
         w[indices] = found

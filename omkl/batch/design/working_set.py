@@ -27,7 +27,7 @@ class WorkingSet:
     matrix : array (m, k) in Fortran order, or CSC matrix
     """
 
-    def __init__(self, problem: DesignProblem):
+    def __init__(self, problem: DesignProblem) -> None:
         self._problem = problem
         m = problem.design.shape[0]
         self.groups = np.empty(0, dtype=np.int64)
@@ -66,7 +66,7 @@ class WorkingSet:
         return means
 
     def model(self, w: np.ndarray, b: float) -> LinearModel:
-        """The :class:`LinearModel` of the design's own columns, for those (k,) and the intercept of the panel."""
+        """The :class:`LinearModel` of the design's own columns, for those (k,) and the intercept of the working set."""
         support = np.flatnonzero(w)
         support = support[np.argsort(self.columns[support])]
         coefficients = w if not len(self._scales) else w / self._scales

@@ -21,7 +21,7 @@ class DualLoss:
     loss : WeightedLoss
     """
 
-    def __init__(self, loss: WeightedLoss):
+    def __init__(self, loss: WeightedLoss) -> None:
         self.loss = loss
         low, high = loss.domain()
         if _has_kink(loss, low, high):

@@ -40,13 +40,9 @@ class Spicy(Solver):
     aliases = {"spicy": {}}
 
     def solve(
-        self,
-        problem: Problem,
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        start: Any = None,
+        self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
         on_iteration: Listener | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         if not problem.regularizer.differentiable_prox:
             raise InputError(
                 f'The solver "spicy" needs a regularizer that is a sum over kernels, such as "block1", "elastic-net", '
@@ -84,10 +80,10 @@ class _Proximal(Subproblem):
         scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
         self.gamma = FIRST_GAMMA / (scale * float(self.problem.loss_weights.mean()))
         if len(model.active):
-            places = np.searchsorted(self.which, model.active)
-            self.alphas[places] = model.coefficients
+            indices = np.searchsorted(self.which, model.active)
+            self.alphas[indices] = model.coefficients
             self.alpha_products = self.alphas.copy()
-            self.alpha_products[places] = self.problem.kernels.products(model.coefficients, model.active)
+            self.alpha_products[indices] = self.problem.kernels.products(model.coefficients, model.active)
             self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_products)
 
     def curve(self):

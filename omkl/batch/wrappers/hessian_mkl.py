@@ -19,7 +19,7 @@ MOST_PIVOTS = 2_000_000
 class HessianMKL(Wrapper):
     r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
 
-    The quadratic model of J is minimised over the simplex by libsvm, whose one-class machine is that very program;
+    The quadratic model of J is minimised over the simplex by libsvm, whose one-class SVM is that very program;
     then the step is halved until J falls as it should. Where the program is solved too inexactly for that, as in single
     precision near the optimum, a step towards the best single kernel takes its place.
 
@@ -90,7 +90,7 @@ def _factor(gram, diagonal):
 
 
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
-    """The minimiser of ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class machine, to ``tol`` in slopes.
+    """The minimiser of ``x' H x / 2 + g' x`` over the simplex, by libsvm's one-class SVM, to ``tol`` in slopes.
 
     On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, which makes the linear term part of the matrix; what that does to
     its curvature is orthogonal to the simplex.
@@ -99,12 +99,12 @@ def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
     matrix = (curvature + linear[:, None] + linear) / scale
     # a descent direction is all that the caller needs: near the optimum libsvm might go on for ever
-    machine = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
+    base_svm = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        machine.fit(matrix)
+        base_svm.fit(matrix)
     weights = np.zeros(n)
-    weights[machine.support_] = machine.dual_coef_[0]
+    weights[base_svm.support_] = base_svm.dual_coef_[0]
     return weights / weights.sum()
 
 

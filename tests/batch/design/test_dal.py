@@ -194,15 +194,15 @@ def test_every_way_to_solve_newtons_system_is_that_of_the_matrix(side, equality,
     rng = np.random.default_rng(0)
     problem = make_problem("squared", n=20)
     groups = ColumnGroups(np.arange(20) // size, 20)
-    panel = WorkingSet(DesignProblem(problem.design, problem.y, Squared(), L21(), 1.0, groups))
-    panel.extend(np.arange(20 // size))
+    working_set = WorkingSet(DesignProblem(problem.design, problem.y, Squared(), L21(), 1.0, groups))
+    working_set.extend(np.arange(20 // size))
     v, active = rng.normal(size=20), np.arange(0, 20 // size, 2)
     columns = np.flatnonzero(np.isin(np.arange(20) // size, active))
-    norms = panel.blocks.norms(v)[active]
+    norms = working_set.blocks.norms(v)[active]
     jacobian = RayJacobian(
-        Blocks(panel.blocks.sizes[active]), v[columns], norms, 0.4 * norms, np.full(len(active), 0.7)
+        Blocks(working_set.blocks.sizes[active]), v[columns], norms, 0.4 * norms, np.full(len(active), 0.7)
     )
-    system = newton.NewtonSystem(panel, columns, panel.matrix[:, columns], jacobian, 2.0)
+    system = newton.NewtonSystem(working_set, columns, working_set.matrix[:, columns], jacobian, 2.0)
     matrix = np.column_stack([system @ unit for unit in np.eye(30)])
     diagonal, right = rng.uniform(0.5, 2.0, 30), rng.normal(size=30)
     monkeypatch.setattr(newton, "LARGEST_FACTOR", 0 if side == "_by_conjugate_gradients" else 5000)

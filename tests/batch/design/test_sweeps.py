@@ -1,4 +1,4 @@
-"""Sweeps of coordinate descent on a panel: they end at the optimum, and no round goes past its line search."""
+"""Sweeps of coordinate descent on a working set: they end at the optimum, and no round goes past its line search."""
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from omkl.regularizers import L21, ElasticNet
 LOSSES = [Squared(), Logistic(), Huber(0.5), SquaredHinge()]
 
 
-@pytest.fixture(params=["swept", "settled"])
+@pytest.fixture(params=["swept", "solved"])
 def way(request, monkeypatch):
-    """A round goes on with sweeps, or settles the active groups as soon as it can."""
+    """A round goes on with sweeps, or solves the active groups alone as soon as it can."""
     monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", 1e-12 if request.param == "swept" else np.inf)
 
 
@@ -32,16 +32,16 @@ def make_problem(loss, regularizer, grouped, kind="dense"):
 
 
 def swept(problem, rounds):
-    """Coefficients of the design's columns after so many rounds on a panel of all columns, and the objective."""
-    panel = WorkingSet(problem)
-    panel.extend(np.arange(problem.groups.n_groups))
-    sweeps, w = Sweeps(problem, panel), np.zeros(24)
+    """Coefficients of the design's columns after so many rounds on a working set of all columns, and the objective."""
+    working_set = WorkingSet(problem)
+    working_set.extend(np.arange(problem.groups.n_groups))
+    sweeps, w = Sweeps(problem, working_set), np.zeros(24)
     for _ in range(rounds):
-        outputs = panel.outputs(w)
+        outputs = working_set.outputs(w)
         w = sweeps.round(w, outputs + problem.best_intercept(outputs))
-    outputs = panel.outputs(w)
-    value = problem.primal(outputs + problem.best_intercept(outputs), panel.blocks.norms(w))
-    return panel.model(w, 0.0).dense(24), value
+    outputs = working_set.outputs(w)
+    value = problem.primal(outputs + problem.best_intercept(outputs), working_set.blocks.norms(w))
+    return working_set.model(w, 0.0).dense(24), value
 
 
 # Huber's quadratic model is straight where the loss is: only the halvings of the whole method keep it in reach
@@ -58,16 +58,16 @@ def test_rounds_end_at_the_optimum(loss, regularizer, grouped):
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3)], ids=repr)
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_one_round_settles_the_active_groups(regularizer, grouped, kind, monkeypatch):
+def test_one_round_solves_the_active_groups(regularizer, grouped, kind, monkeypatch):
     monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", np.inf)
-    monkeypatch.setattr(design_sweeps, "SETTLED", 0.0)
+    monkeypatch.setattr(design_sweeps, "LEAST_GAIN", 0.0)
     problem = make_problem(Squared(), regularizer, grouped, kind)
-    panel = WorkingSet(problem)
-    panel.extend(np.arange(problem.groups.n_groups))
-    w = Sweeps(problem, panel).round(np.zeros(24), problem.best_intercept(np.zeros(60)) * np.ones(60))
-    outputs = panel.outputs(w)
-    correlations = panel.matrix.T @ problem.dual_point(outputs + problem.best_intercept(outputs))
-    norms = panel.blocks.spread(panel.blocks.norms(w))
+    working_set = WorkingSet(problem)
+    working_set.extend(np.arange(problem.groups.n_groups))
+    w = Sweeps(problem, working_set).round(np.zeros(24), problem.best_intercept(np.zeros(60)) * np.ones(60))
+    outputs = working_set.outputs(w)
+    correlations = working_set.matrix.T @ problem.dual_point(outputs + problem.best_intercept(outputs))
+    norms = working_set.blocks.spread(working_set.blocks.norms(w))
     active = norms > 0
     linear, quadratic = regularizer.elastic
     slope = linear * w[active] / norms[active] + quadratic * w[active]
@@ -77,7 +77,7 @@ def test_one_round_settles_the_active_groups(regularizer, grouped, kind, monkeyp
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.usefixtures("way")
-def test_a_round_on_a_sparse_panel_is_that_on_a_dense_one(loss):
+def test_a_round_on_a_sparse_working_set_is_that_on_a_dense_one(loss):
     # without weights of groups: sparse panels are not centered, and have other traces where there is an intercept
     problems = [make_problem(loss, L21(), False, kind) for kind in ("dense", "sparse")]
     ours, theirs = (swept(DesignProblem(p.design, p.y, loss, L21(), 2.0 / 60, None, False), 3)[0] for p in problems)

@@ -1,5 +1,7 @@
 """The wrapper methods: each against a generic convex solver, against the others, and its own parts."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -263,3 +265,12 @@ def test_hessian_mkl_goes_on_where_its_quadratic_program_finds_no_way_down(monke
     solution = HessianMKL().solve(problem, tol=1e-3)
     assert solution.converged
     assert_allclose(solution.certificate.primal, generic_optimum(problem, factors, "hinge", "mkl"), rtol=1e-3)
+
+
+@each_method
+def test_a_constant_target_needs_no_machine(method):
+    problem, _ = small_problem("squared", "mkl")
+    solution = solver(method).solve(replace(problem, y=np.full(len(problem.y), 7.0)), 1e-6)
+    assert solution.converged
+    assert len(solution.model.active) == 0
+    assert_allclose(solution.model.intercept, 7.0)

@@ -1,10 +1,10 @@
-"""Kernels against support slots: the values that they have on plain pairs, whatever the slots went through."""
+"""Kernels against a buffer of support vectors have their values on plain pairs, whatever the buffer went through."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl.kernels import Average, B1Spline, Custom, SupportSlots, as_kernel
+from omkl.kernels import Average, B1Spline, Custom, SupportBuffer, as_kernel
 
 KERNELS = [
     *map(as_kernel, ["linear", "linear:normalize=average", "quadratic", "polynomial:degree=4,normalize=trace"]),
@@ -17,27 +17,27 @@ KERNELS = [
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("d", [1, 3, 4, 11])
-def test_slots_give_the_values_of_the_kernel(kernel, d, rng):
+def test_buffers_give_the_values_of_the_kernel(kernel, d, rng):
     X = rng.random((900, d))
     X[5] = 0.0
     kernel = kernel.fit(X[:100])
-    slots = SupportSlots([kernel], d, 600, np.float64)
+    buffer = SupportBuffer([kernel], d, 600, np.float64)
     held = []
-    for _ in range(200):  # tokens at hand in numbers that vary, some of which take a slot, new or old
+    for _ in range(200):  # tokens at hand in numbers that vary, some of which are kept, at a new index or an old one
         m = int(rng.integers(1, 6))
         at_hand = rng.integers(0, 900, size=m)
-        slots.stage(X[at_hand], len(held))
+        buffer.stage(X[at_hand], len(held))
         for t in range(m):
-            slot = len(held) if rng.random() < 0.9 else int(rng.integers(0, len(held) + 1))
-            held[slot : slot + 1] = [at_hand[t]]
-            slots.keep(m - t, slot)
+            index = len(held) if rng.random() < 0.9 else int(rng.integers(0, len(held) + 1))
+            held[index : index + 1] = [at_hand[t]]
+            buffer.keep(m - t, index)
     assert len(held) > 512, "more than one tile of columns"
     at_hand = [7, 5, held[0]]
-    matrix = kernel.between(slots.stage(X[at_hand], len(held)))
+    matrix = kernel.between(buffer.stage(X[at_hand], len(held)))
     assert_allclose(matrix, kernel(X[at_hand], X[[*at_hand, *held]]), rtol=1e-9, atol=1e-7)
     assert_array_equal(matrix[0, 3 + np.flatnonzero(np.array(held) == 7)], matrix[0, 0])
-    assert_allclose(kernel.between(slots.pair(slice(2, 9), len(held))), kernel(X[held[2:9]], X[held]), atol=1e-7)
-    assert_array_equal(slots.vectors(len(held)), X[held])
+    assert_allclose(kernel.between(buffer.pair(slice(2, 9), len(held))), kernel(X[held[2:9]], X[held]), atol=1e-7)
+    assert_array_equal(buffer.vectors(len(held)), X[held])
 
 
 @pytest.mark.parametrize("name", ["gaussian:sigma2=1", "laplacian:sigma=1", "linear"])
@@ -45,10 +45,10 @@ def test_single_precision_keeps_distances_far_from_the_origin(name, rng):
     X = rng.normal(size=(50, 4)) + 1000.0
     X = X.astype(np.float32)
     kernel = as_kernel(name)
-    slots = SupportSlots([kernel], 4, 50, np.float32)
+    buffer = SupportBuffer([kernel], 4, 50, np.float32)
     for i in range(50):
-        slots.stage(X[i : i + 1], i)
-        slots.keep(1, i)
-    matrix = kernel.between(slots.stage(X[:3], 50))
+        buffer.stage(X[i : i + 1], i)
+        buffer.keep(1, i)
+    matrix = kernel.between(buffer.stage(X[:3], 50))
     assert matrix.dtype == np.float32
     assert_allclose(matrix[:, 3:], kernel(X[:3].astype(np.float64), X.astype(np.float64)), rtol=1e-4, atol=1e-6)
