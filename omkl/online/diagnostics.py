@@ -90,7 +90,7 @@ def optimal_eta0(lipschitz: float, distance: float, rounds: int | None = None) -
 
 
 def solution_radius(
-    regularizer: Regularizer, loss_at_zero: float, strength: float, n_groups: int, sigma: float = 0.0
+    regularizer: Regularizer, loss_at_zero: float, lambda_: float, n_groups: int, sigma: float = 0.0
 ) -> float:
     r"""A radius that holds the solution of the regularized problem (Martins et al. 2011, Prop. 8.1 and 8.3).
 
@@ -104,7 +104,7 @@ def solution_radius(
     loss_at_zero : float
         :math:`\Lambda`: the mean over examples of the loss where the model is zero. For the hinge the mean of the
         largest cost, for a CRF of the logarithm of the number of outputs.
-    strength : float
+    lambda_ : float
         :math:`\lambda > 0`.
     n_groups : int
     sigma : float
@@ -122,12 +122,12 @@ def solution_radius(
     Examples
     --------
     >>> from omkl.regularizers import SquaredL21
-    >>> solution_radius(SquaredL21(), loss_at_zero=3.0, strength=0.5, n_groups=2, sigma=1.0)
+    >>> solution_radius(SquaredL21(), loss_at_zero=3.0, lambda_=0.5, n_groups=2, sigma=1.0)
     2.0
     """
 
     def radius(penalty: float) -> float:
-        return float(regularizer.norm_bound(penalty / strength, n_groups))
+        return float(regularizer.norm_bound(penalty / lambda_, n_groups))
 
     try:
         farthest = radius(loss_at_zero)
@@ -180,7 +180,7 @@ def _square_feature_norm(trainer: OnlineTrainer, x: Any) -> float:
     """The bound on the largest squared norm of an output's features."""
     structure = trainer.structure
     probe = OnlineTrainer(
-        copy.deepcopy(trainer.banks), structure, _GivenGradient(), None, strength=0.0, schedule=Constant(1.0)
+        copy.deepcopy(trainer.banks), structure, _GivenGradient(), None, lambda_=0.0, schedule=Constant(1.0)
     )
     probe.group_state.load_state(trainer.group_state.state())
     bounds = structure.zeros(len(x))
@@ -255,7 +255,7 @@ class RegretMonitor:
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
         """Take in one round."""
-        self._cumulative += step.loss + step.weight * trainer.current_strength * self._penalty
+        self._cumulative += step.loss + step.weight * trainer.current_lambda * self._penalty
         self._penalty = trainer.penalty()
         # the gradient of the L2 part of the losses is w sigma theta, beside that in potentials
         length = np.sqrt(step.square_gradient) + step.weight * trainer.l2 * self._norm
@@ -267,7 +267,7 @@ class RegretMonitor:
 
     def __call__(self, trainer: OnlineTrainer, record: dict[str, Any]) -> None:
         """Compare with the model after this epoch."""
-        here = trainer.mean_loss(self._examples) + trainer.current_strength * self._penalty
+        here = trainer.mean_loss(self._examples) + trainer.current_lambda * self._penalty
         distance = self._reach + float(np.linalg.norm(trainer.group_state.norms))
         record["regret"] = self._cumulative / trainer.presented - here
         record["regret_bound"] = (self._gradients + distance**2 * self._inverse_rates) / (2 * trainer.presented)

@@ -115,7 +115,7 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
         "examples": examples,
         "loss": loss,
         "penalty": penalty,
-        "objective": loss + trainer.current_strength * penalty,
+        "objective": loss + trainer.current_lambda * penalty,
         "rate": trainer.schedule(trainer.round),
         **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
         **{f"weight:{name}": weight for name, weight in trainer.kernel_weights().items()},

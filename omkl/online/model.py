@@ -119,7 +119,7 @@ class OnlineSettings:
     def trainer(self, codec: Codec, banks: list, unpenalized: Sequence = ()) -> OnlineTrainer:
         """An untrained trainer."""
         return OnlineTrainer(
-            banks, codec.structure, self.loss, self.regularizer, strength=GrowingHorizon(self.C),
+            banks, codec.structure, self.loss, self.regularizer, lambda_=GrowingHorizon(self.C),
             schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
             batch_size=self.batch_size, l2=self.l2, order=codec.order,
         )  # fmt: skip
@@ -158,28 +158,28 @@ class OnlineModel:
         return examples
 
     def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
-        """Set the objective's strength, and what depends on how many rounds there will be.
+        """Set the weight of the regularizer, lambda, and what depends on how many rounds there will be.
 
         Where the number m of examples is known rates decay up to the last of ``epochs * m`` rounds, norms are computed
-        anew every m rounds, and the strength is ``1 / (C M)``, M the sum ``weight`` of their weights; else
+        anew every m rounds, and lambda is ``1 / (C M)``, M the sum ``weight`` of their weights; else
         the mean is over the examples so far. Shards learn as many examples in a round.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
         total = weight if settings.n_examples is None else settings.n_examples
-        trainer.strength = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
+        trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
         trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m / trainer.batch_size))
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
 
     def set_objective(self, training: Any, loss_at_zero: Callable[[], float]) -> None:
-        """Set strength and radius for training examples that are all at hand, and know their ``total_weight``.
+        """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.
 
         ``loss_at_zero()`` is their mean loss where all parameters are zero, which ``radius="auto"`` asks for.
         """
         trainer, settings = self.trainer, self.settings
         m = training.total_weight if settings.n_examples is None else settings.n_examples
-        trainer.strength = 1.0 / (settings.C * m)
+        trainer.lambda_ = 1.0 / (settings.C * m)
         if settings.radius != "auto":
             trainer.radius = math.inf if settings.radius is None else float(settings.radius)
             return
@@ -216,16 +216,16 @@ class OnlineModel:
     def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` of all but the trainer's state."""
         values, arrays = self.codec.pack(packer)
-        strength = None if callable(self.trainer.strength) else self.trainer.strength
-        return {**values, "strength": strength, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
+        lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
+        return {**values, "lambda_": lambda_, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
         """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
         self.codec.unpack(values, arrays, unpacker)
         trainer = self.start()
         trainer.load_state(arrays)
-        if values["strength"] is not None:
-            trainer.strength = values["strength"]
+        if values["lambda_"] is not None:
+            trainer.lambda_ = values["lambda_"]
         trainer.radius = unpacker.unpack(values["radius"])
         return self
 

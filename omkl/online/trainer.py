@@ -46,7 +46,7 @@ class Example(NamedTuple):
 
 
 class GrowingHorizon:
-    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
 
     def __init__(self, C: float) -> None:
         self.C = C
@@ -69,7 +69,7 @@ class OnlineTrainer:
     loss : StructuredLoss
     regularizer : Regularizer or None
         A composite takes its proximal steps in turn.
-    strength : float or callable
+    lambda_ : float or callable
         :math:`\lambda`, or a function of the sum of the weights that have been presented.
     schedule : Schedule
         Learning rates.
@@ -95,7 +95,7 @@ class OnlineTrainer:
 
     def __init__(
         self, banks: Sequence[GroupBank], structure: Structure, loss: StructuredLoss, regularizer: Regularizer | None,
-        *, strength: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
+        *, lambda_: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
         radius: float = math.inf, average: Average | None = None, unpenalized: Sequence[GroupBank] = (),
         coordinates_every: int = 1, batch_size: int = 1, l2: float = 0.0, order: Iterable[str] = (),
     ) -> None:  # fmt: skip
@@ -103,7 +103,7 @@ class OnlineTrainer:
         self.structure: Any = structure
         self.loss = loss
         self.regularizer = regularizer
-        self.strength = strength
+        self.lambda_ = lambda_
         self.schedule = schedule
         self.method = as_method(method)
         self.radius = float(radius)
@@ -268,7 +268,7 @@ class OnlineTrainer:
     def _close_round(self, rate, weight, x=None, gradient=None):
         """Proximal steps, projection and average of a round; returns the norms of the regularized groups."""
         group_state = self.group_state
-        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_strength
+        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
         if self._on_coordinates:
             self._shrink_coordinates(step)
@@ -292,9 +292,9 @@ class OnlineTrainer:
         return norms
 
     @property
-    def current_strength(self) -> float:
+    def current_lambda(self) -> float:
         r""":math:`\lambda` in this round."""
-        return self.strength(self.presented) if callable(self.strength) else self.strength
+        return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
 
     def _adapt(self, rate, loss, square_gradient):
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
@@ -363,7 +363,7 @@ class OnlineTrainer:
 
     def norm_bound(self, loss_at_zero: float) -> float:
         """How far from the origin a minimiser of the objective can be, where the mean loss there is this."""
-        return self._bound.norm_bound(loss_at_zero / self.current_strength, len(self.group_names))
+        return self._bound.norm_bound(loss_at_zero / self.current_lambda, len(self.group_names))
 
     def recompute_norms(self) -> None:
         """Set every group norm from scratch: the recursion drifts by rounding."""
@@ -400,7 +400,7 @@ class OnlineTrainer:
             other.group_state.pending_weight,
         )
         self.round, self.presented = other.round, other.presented
-        self.strength, self.radius = other.strength, other.radius
+        self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
 
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -432,7 +432,7 @@ class OnlineTrainer:
         rate = self.schedule(self.round)
         shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
         step, given_back = self.method.open_mix(
-            group_state, rate, self.presented, self.current_strength, taken, shrinkage
+            group_state, rate, self.presented, self.current_lambda, taken, shrinkage
         )
         before = group_state.measure()[: self._n_penalized]
         norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
