@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from omkl._checks import check_number
 from omkl._components import resolve
 from omkl.data import Stream, Strings, Treebank
-from omkl.estimators.arcs import encode, strongest_features
+from omkl.estimators.arc_examples import encode, strongest_features
 from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.examples import check_sample_weight

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,47 +12,13 @@ from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
+from omkl.online.rounds import Example, Step
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
-
-
-class Step(NamedTuple):
-    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
-    squared norm of its gradient, the potentials before it, and the gold output."""
-
-    loss: float
-    norms: np.ndarray
-    rate: float
-    square_gradient: float
-    potentials: object = None
-    gold: object = None
-
-    #: How many examples it has learned, the sum of their weights, and whether shards have learned them elsewhere.
-    n_examples: int = 1
-    weight: float = 1.0
-    in_shards: bool = False
-
-
-class Example(NamedTuple):
-    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
-
-    x: object
-    y: object
-    weight: float = 1.0
-
-
-class GrowingHorizon:
-    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
-
-    def __init__(self, C: float) -> None:
-        self.C = C
-
-    def __call__(self, t: float) -> float:
-        return 1.0 / (self.C * t)
 
 
 class OnlineTrainer:
@@ -431,11 +397,9 @@ class OnlineTrainer:
 
         rate = self.schedule(self.round)
         shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
-        step, given_back = self.method.open_mix(
-            group_state, rate, self.presented, self.current_lambda, taken, shrinkage
-        )
+        step, returned = self.method.open_mix(group_state, rate, self.presented, self.current_lambda, taken, shrinkage)
         before = group_state.measure()[: self._n_penalized]
-        norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
+        norms = np.where(before > 0, before + returned[: self._n_penalized], 0.0)
         for term in self._on_norms:
             norms = term.prox(norms, step)
         events, _ = group_state.rescale(np.minimum(norms, before), self.radius, self.method.forgets)

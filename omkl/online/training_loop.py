@@ -7,7 +7,8 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.online.history import TrainingProgress, flat_record
-from omkl.online.trainer import OnlineTrainer, Step
+from omkl.online.rounds import Step
+from omkl.online.trainer import OnlineTrainer
 
 
 class LearnedBlock(NamedTuple):
