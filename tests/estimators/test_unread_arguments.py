@@ -142,6 +142,13 @@ def test_measured_regret_is_of_a_unit_of_weight(options):
     assert_allclose(*found, rtol=1e-9)
 
 
+def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():
+    """Else distance and rate drive each other: the free intercept grew by half in every round, up to infinity."""
+    model = classifier(loss="crf", method="rda", class_weight={0: 1000.0, 1: 1e-4}).fit(X, Y)
+    assert np.isfinite(model.decision_function(X)).all()
+    assert np.isfinite(model.history_[-1]["rate"])
+
+
 def test_folds_are_not_chosen_in_a_stream(tmp_path, capsys):
     path = tmp_path / "train.jsonl"
     path.write_text('{"x": [{"w": "a"}], "y": ["A"]}\n')
