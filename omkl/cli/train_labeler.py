@@ -21,7 +21,7 @@ from omkl.cli.common import (
     training_parameters,
     write_json,
 )
-from omkl.exceptions import DataFileError
+from omkl.exceptions import DataFileError, InputError
 
 
 def add_parser(kinds: Any) -> None:
@@ -93,6 +93,8 @@ def _fit_whole(labeler, arguments, cluster):
 
 def _fit_stream(labeler, arguments, cluster):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
+    if arguments.folds:
+        raise InputError("--folds chooses among sequences that are read at once: leave it or --stream out.")
     stream = data.stream_sequences(arguments.train, arguments.format)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Strings, Treebank
-from omkl.estimators.arcs import ArcExamples, encode
+from omkl.estimators.arc_examples import ArcExamples, encode
 from omkl.estimators.runs import Run
 from omkl.estimators.treebanks import absent_fields
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet

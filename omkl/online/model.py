@@ -14,9 +14,19 @@ from omkl.losses import CRF
 from omkl.online.averaging import Average
 from omkl.online.predictor import Predictor
 from omkl.online.schedules import InverseTime, Schedule
-from omkl.online.trainer import RECOMPUTE_EVERY, GrowingHorizon, OnlineTrainer
+from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
+
+
+class GrowingHorizon:
+    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+
+    def __init__(self, C: float) -> None:
+        self.C = C
+
+    def __call__(self, t: float) -> float:
+        return 1.0 / (self.C * t)
 
 
 class Codec(Protocol):
@@ -91,11 +101,14 @@ class OnlineSettings:
             automatic = InverseTime(1.0 / estimator.l2)
         if estimator.n_examples is not None:
             check_number("n_examples", estimator.n_examples, above=0)
+        loss = resolve(losses, estimator.loss, "loss")
+        if getattr(estimator, "cost", None) is not None and not getattr(loss, "uses_cost", True):
+            raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
         if radius is not None and radius != "auto":
             check_number("radius", radius, above=0)
         return cls(
-            loss=resolve(losses, estimator.loss, "loss"),
+            loss=loss,
             regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
@@ -154,16 +167,17 @@ class OnlineModel:
         self.start().radius = self._radius_without_data()
         return examples
 
-    def expect(self, n_examples: float | None, n_shards: int = 1) -> None:
+    def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
         """Set the weight of the regularizer, lambda, and what depends on how many rounds there will be.
 
-        Where the number m of examples is known lambda is ``1 / (C m)``, rates decay up to the last of
-        ``epochs * m`` rounds, and norms are computed anew every m rounds; else the mean is over the examples so far.
-        Shards learn as many examples in a round.
+        Where the number m of examples is known rates decay up to the last of ``epochs * m`` rounds, norms are computed
+        anew every m rounds, and lambda is ``1 / (C M)``, M the sum ``weight`` of their weights; else
+        the mean is over the examples so far. Shards learn as many examples in a round.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
-        trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if m is None else 1.0 / (settings.C * m)
+        total = weight if settings.n_examples is None else settings.n_examples
+        trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
         trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m / trainer.batch_size))
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
@@ -229,6 +243,8 @@ class OnlineModel:
 def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
     """The learning rates that these parameters ask for."""
     if isinstance(schedule, Schedule):
+        if eta0 != "auto":
+            raise InputError(f"eta0={eta0!r} goes with the name of a schedule; {schedule!r} has one of its own.")
         return schedule.fresh()
     if isinstance(eta0, str):
         if eta0 != "auto":

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,47 +12,13 @@ from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
+from omkl.online.rounds import Example, Step
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
-
-
-class Step(NamedTuple):
-    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
-    squared norm of its gradient, the potentials before it, and the gold output."""
-
-    loss: float
-    norms: np.ndarray
-    rate: float
-    square_gradient: float
-    potentials: object = None
-    gold: object = None
-
-    #: How many examples it has learned, the sum of their weights, and whether shards have learned them elsewhere.
-    n_examples: int = 1
-    weight: float = 1.0
-    in_shards: bool = False
-
-
-class Example(NamedTuple):
-    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
-
-    x: object
-    y: object
-    weight: float = 1.0
-
-
-class GrowingHorizon:
-    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
-
-    def __init__(self, C: float) -> None:
-        self.C = C
-
-    def __call__(self, t: float) -> float:
-        return 1.0 / (self.C * t)
 
 
 class OnlineTrainer:
@@ -113,6 +79,8 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
+        #: Whether :meth:`update_batch` tells the square of its gradient, which costs two more passes over it.
+        self.measures_gradients = self.schedule.adaptive
         self.round = 0
         self.presented = 0.0
         self.shrinkage = 0.0
@@ -144,8 +112,8 @@ class OnlineTrainer:
         names = self.group_names
         known = set(names)
         # what is not in the user's order, as transitions, comes after
-        order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
-        self._bound = None if self.regularizer is None else self.regularizer.bind(names, order)
+        self._given_order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
+        self._bound = None if self.regularizer is None else self.regularizer.bind(names, self._given_order)
         steps = () if self._bound is None else self._bound.terms()
         self._on_norms = [term for term in steps if not term.on_coordinates]
         self._on_coordinates = [term for term in steps if term.on_coordinates]
@@ -208,17 +176,17 @@ class OnlineTrainer:
                 yield self.update_batch([examples[i] for i in order[low : low + self.batch_size].tolist()])
 
     def _step_together(self, moving, rate):
-        """Step along several gradients; returns the squared norm of their weighted sum if the schedule asks for it."""
+        """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
         group_state = self.group_state
         group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
         rates = group_state.rates.copy()
-        before = self._slope(moving) if self.schedule.adaptive else 0.0
+        before = self._slope(moving) if self.measures_gradients else 0.0
         for x, gradient, weight in moving:
             np.multiply(rates, weight, out=group_state.rates)
             for bank in self.banks:
                 bank.step(x, gradient)
         # a step of this rate along g takes rate ||g||^2 from <theta, g>
-        return max(before - self._slope(moving), 0.0) / rate if self.schedule.adaptive else 0.0
+        return max(before - self._slope(moving), 0.0) / rate if self.measures_gradients else 0.0
 
     def _slope(self, moving):
         """Inner product of a weighted sum of gradients with the point that the proximal step starts from."""
@@ -370,9 +338,11 @@ class OnlineTrainer:
         self.group_state.square_norms[self.group_state.empty] = 0.0
 
     def kernel_weights(self) -> dict[str, float]:
-        """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
+        """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
+        (all zero before anything is learned)."""
         weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
-        return dict(zip(self.group_names, weights.tolist()))
+        weight_of = dict(zip(self.group_names, weights.tolist()))
+        return {name: weight_of[name] for name in self._given_order}
 
     def regroup(self, order: Iterable[str] = ()) -> None:
         """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
@@ -427,11 +397,9 @@ class OnlineTrainer:
 
         rate = self.schedule(self.round)
         shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
-        step, given_back = self.method.open_mix(
-            group_state, rate, self.presented, self.current_lambda, taken, shrinkage
-        )
+        step, returned = self.method.open_mix(group_state, rate, self.presented, self.current_lambda, taken, shrinkage)
         before = group_state.measure()[: self._n_penalized]
-        norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
+        norms = np.where(before > 0, before + returned[: self._n_penalized], 0.0)
         for term in self._on_norms:
             norms = term.prox(norms, step)
         events, _ = group_state.rescale(np.minimum(norms, before), self.radius, self.method.forgets)
