@@ -136,7 +136,7 @@ def add_folds_option(parser: ArgumentParser) -> None:
 
 
 def _folds(text):
-    folds = []
+    folds: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         folds += range(int(first), int(last or first) + 1)

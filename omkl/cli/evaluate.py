@@ -86,7 +86,7 @@ def _labels(labeler, arguments):
 
 def _rows(model, arguments):
     gold, predicted = rows.outputs_of(model, arguments.gold, arguments)
-    metrics = {"examples": len(gold)}
+    metrics: dict[str, Any] = {"examples": len(gold)}
     if hasattr(model, "classes_"):
         metrics["accuracy"] = float((gold == predicted).mean())
         metrics["confusions"] = _confusions(zip(gold.tolist(), predicted.tolist()), arguments.mistakes)

@@ -77,7 +77,8 @@ def _fit_whole(estimator, stream, arguments, options):
 
 def _fit_stream(estimator, stream, arguments, options):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
-    n_examples, classes = 0, set()
+    n_examples = 0
+    classes: set = set()
     learns_classes = isinstance(estimator, estimators.OnlineMKLClassifier)
     for block in stream.blocks():
         n_examples += block.n_examples

@@ -165,7 +165,7 @@ def _tokens(paragraph, path, first_line):
 
 def _attributes(attributes, where):
     """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon."""
-    token = {}
+    token: dict[str, Any] = {}
     for attribute in filter(None, attributes):
         name, colon, number = attribute.replace("\\:", "\0").rpartition(":")
         if not colon:

@@ -1,4 +1,4 @@
-"""What is asked of sentences, and in words what is wrong with one that does not comply."""
+"""Checks of sentences, and the messages about those that fail them."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a round of training takes, an example, and what it tells, a step."""
+"""Input and output of a round of training: an example, and the record of the step it made."""
 
 from typing import NamedTuple
 

@@ -132,7 +132,7 @@ def test_kernel_weights_come_in_the_order_of_the_kernels():
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 5}, {"l2": 0.3}], ids=str)
 def test_measured_regret_is_of_a_unit_of_weight(options):
-    """Weights of one half at twice the rates, and of the same strength, are the same rounds."""
+    """Weights of one half at twice the rates, and of the same lambda, are the same rounds."""
     found = []
     for scale, weight in ((1.0, None), (2.0, np.full(60, 0.5))):
         parameters = {"epochs": 3, "shuffle": False, "schedule": "sqrt", "eta0": 0.4 * scale, "C": 0.1 * scale}

@@ -1,4 +1,4 @@
-"""The history of a search, and when to end it."""
+"""The history of a solve, and when to end it."""
 
 import time
 from collections.abc import Callable

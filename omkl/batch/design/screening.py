@@ -1,4 +1,4 @@
-r"""Dual norms of the groups of a design, but for those that cannot matter, or hardly can.
+r"""Dual norms of the groups of a design; groups that cannot violate the constraints are skipped.
 
 From norms that are known at a point :math:`\rho_0` follow bounds at any other. With
 :math:`\rho = \beta \rho_0 + \delta` and :math:`\delta` orthogonal to :math:`\rho_0`

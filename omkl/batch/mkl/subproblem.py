@@ -76,7 +76,7 @@ class Subproblem:
         """Begin at a model; one that is a function of the dual point needs nothing."""
 
     def proximal_step(self) -> None:
-        """Move what the dual is a dual of; a method whose dual is smooth already has no such step."""
+        """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
 
     #: Weight of the dual point beside the coefficients.
     gamma = 1.0
@@ -166,7 +166,7 @@ class Subproblem:
         return primal - problem.dual(scale * term.rho, scale * dual_norms), loss_gap
 
     def _tighten(self, gap, rest, target):
-        """The inner problem is solved well enough: a smaller barrier, and a proximal step if the rest is of it."""
+        """Lower the barrier, and take a proximal step if ``rest``, the part of the gap that is due to it, is large."""
         if self.dual_loss.n_barred:
             self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / self.dual_loss.n_barred)
         if rest > 0.3 * target:
