@@ -45,7 +45,7 @@ TABLE_4 = {
         "hessian": (10.3, 10.6, 19.6), "level": (193.0, 194.2, 154.4), "silp": (4484.6, 4356.4, 3862.3),
     },
 }  # fmt: skip
-TABLE_4_STRENGTHS = (200.0, 20.0, 2.0)
+TABLE_4_CS = (200.0, 20.0, 2.0)
 
 
 def measure(data, seed, Cs, methods, tol, limit):
@@ -83,7 +83,7 @@ def summary(rows, key, digits):
 def papers(data, method, C):
     """Outer iterations in the paper."""
     known = TABLE_4.get(data, {}).get(method)
-    return known[TABLE_4_STRENGTHS.index(C)] if known and C in TABLE_4_STRENGTHS else "-"
+    return known[TABLE_4_CS.index(C)] if known and C in TABLE_4_CS else "-"
 
 
 def report(data, Cs, methods, rows):
@@ -122,7 +122,7 @@ def draw(rows, sets, Cs, methods, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(SETS), help="names of UCI sets")
-    parser.add_argument("--C", type=float, nargs="+", default=list(TABLE_4_STRENGTHS))
+    parser.add_argument("--C", type=float, nargs="+", default=list(TABLE_4_CS))
     parser.add_argument("--methods", nargs="+", default=CHOSEN, choices=METHODS)
     parser.add_argument("--repetitions", type=int, default=1, help="random splits of each set (the paper: 10)")
     parser.add_argument("--tol", type=float, default=0.01, help="relative duality gap")

@@ -197,6 +197,7 @@ class DistanceOverGradients(Schedule):
         super().__init__(eta0)
         self._distance = 0.0
         self._square_gradients = 0.0
+        self._moved = False
 
     def __call__(self, t: int) -> float:
         if self._square_gradients == 0.0:
@@ -216,6 +217,7 @@ class DistanceOverGradients(Schedule):
         square_gradient = max(square_gradient, 0.0)
         first = not self.started and square_gradient > 0.0
         self._square_gradients += square_gradient
+        self._moved = square_gradient > 0.0
         if not first:
             return None
         rate = (loss if loss > 0.0 else 1.0) / square_gradient
@@ -223,8 +225,11 @@ class DistanceOverGradients(Schedule):
         return rate
 
     def reach(self, distance: float) -> None:
-        """Take in the distance of the model from the origin."""
-        self._distance = max(self._distance, distance)
+        """Take in the distance of the model from the origin, in rounds with a gradient."""
+        # in dual averaging the model is as far as the rate is large: without one, each would drive the other
+        if self._moved:
+            self._distance = max(self._distance, distance)
+        self._moved = False
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # one round of all shards is one step along the mean of their gradients, whose square the mean of the squares

@@ -529,8 +529,14 @@ def test_a_path_that_stops_early_warns(cancer):
 def test_a_prediction_that_is_constant_is_not_silent(cancer, scale, solver):
     X, y = cancer
     grams = [scale * gram for gram in grams_of(X, X)]
-    with pytest.warns(UserWarning, match="all of them|No kernel"):
+    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
         model = MKLClassifier("precomputed", solver=solver).fit(grams, y)
     assert len(set(model.predict(grams))) == 1
-    with pytest.warns(UserWarning, match="all of them|No kernel"):
+    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
         MKLRegressor("precomputed", solver=solver).fit([1e-4 * gram for gram in grams], y + 0.1 * X[:, 0])
+
+
+@pytest.mark.parametrize("solver", ["spicy", "one-step", "fista"])
+def test_a_kernel_has_no_coordinates_to_penalize(cancer, solver):
+    with pytest.raises(InputError, match=r"coordinates|group norms|needs a regularizer"):
+        MKLClassifier(KERNELS, regularizer="l1", solver=solver).fit(*cancer)

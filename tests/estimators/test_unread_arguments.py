@@ -132,7 +132,7 @@ def test_kernel_weights_come_in_the_order_of_the_kernels():
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 5}, {"l2": 0.3}], ids=str)
 def test_measured_regret_is_of_a_unit_of_weight(options):
-    """Weights of one half at twice the rates, and of the same strength, are the same rounds."""
+    """Weights of one half at twice the rates, and of the same lambda, are the same rounds."""
     found = []
     for scale, weight in ((1.0, None), (2.0, np.full(60, 0.5))):
         parameters = {"epochs": 3, "shuffle": False, "schedule": "sqrt", "eta0": 0.4 * scale, "C": 0.1 * scale}
@@ -140,6 +140,13 @@ def test_measured_regret_is_of_a_unit_of_weight(options):
         assert all(0 < record["regret"] <= record["regret_bound"] for record in model.history_)
         found.append([[record["regret"], record["regret_bound"]] for record in model.history_])
     assert_allclose(*found, rtol=1e-9)
+
+
+def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():
+    """Else distance and rate drive each other: the free intercept grew by half in every round, up to infinity."""
+    model = classifier(loss="crf", method="rda", class_weight={0: 1000.0, 1: 1e-4}).fit(X, Y)
+    assert np.isfinite(model.decision_function(X)).all()
+    assert np.isfinite(model.history_[-1]["rate"])
 
 
 def test_folds_are_not_chosen_in_a_stream(tmp_path, capsys):
