@@ -50,7 +50,7 @@ PEERS = (
     "Peers on pixels (folds 0-2, parameters chosen on the test folds): structured SVM 80.2, CRF 79.6 (both linear); "
     "RBF SVM for each character alone 82.2."
 )
-STRENGTHS = (1.0, 3.0, 10.0, 30.0)
+CS = (1.0, 3.0, 10.0, 30.0)
 RATES = (0.1, 0.3, 1.0, 2.0, 3.0, 10.0)
 FOLDS = range(10)
 
@@ -70,7 +70,7 @@ def labeler(kernels, seed, **settings):
 def choose(kernels, X, y, seed, rates):
     """The settings of the highest accuracy on the held-out tenth."""
     (X_most, y_most), (X_held, y_held) = hold_out(X, y, seed)
-    candidates = [{"C": C, "eta0": eta0} for C in STRENGTHS for eta0 in rates]
+    candidates = [{"C": C, "eta0": eta0} for C in CS for eta0 in rates]
     scores = [labeler(kernels, seed, **c).fit(X_most, y_most).score(X_held, y_held) for c in candidates]
     return candidates[int(np.argmax(scores))]
 

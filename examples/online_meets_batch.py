@@ -50,7 +50,7 @@ class Suboptimality:
 
     def __call__(self, trainer, record):
         """Evaluate the model as it is now."""
-        objective = trainer.mean_loss(self.examples) + trainer.current_strength * trainer.penalty()
+        objective = trainer.mean_loss(self.examples) + trainer.current_lambda * trainer.penalty()
         self.values.append(len(self.examples) * objective / self.optimum - 1.0)
 
 

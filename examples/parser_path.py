@@ -18,7 +18,7 @@ from omkl.exceptions import MissingDependencyError
 from omkl.reports import plot_curves
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-STRENGTHS = {"fobos": (100.0, 1.0, 0.01, 0.0001), "rda": (1.0, 0.1, 0.03, 0.01, 0.001)}
+CS = {"fobos": (100.0, 1.0, 0.01, 0.0001), "rda": (1.0, 0.1, 0.03, 0.01, 0.001)}
 
 
 def main():
@@ -45,8 +45,8 @@ def main():
         "name": "SVM", "method": None, "templates": len(svm.templates_), "uas": accuracy(svm),
         "retrained": accuracy(svm), "seconds": svm.history_[-1]["seconds"],
     }]  # fmt: skip
-    for method, strengths in STRENGTHS.items():
-        for C in strengths:
+    for method, Cs in CS.items():
+        for C in Cs:
             mkl = fitted(method=method, C=C)
             alive = [name for name, weight in mkl.template_weights_.items() if weight > 0]
             again = fitted(regularizer="l2", templates=mkl.templates_.keep(alive)) if alive else None
@@ -67,7 +67,7 @@ def main():
     arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "parser_path.json", rows)
     curves = {}
-    for method in STRENGTHS:
+    for method in CS:
         own = [row for row in rows if row["method"] == method and row["retrained"]]
         sizes = [row["templates"] for row in own]
         curves[method] = (sizes, [row["uas"] for row in own])

@@ -7,7 +7,7 @@
 Reproduces Figure 3 and Table 4 of Suzuki and Tomioka (2011), section 6.1: 27 kernels of unit trace on each variable and
 on all of them, 80 % of the samples for training, C = 200, 20 and 2 (the paper's C is 1 / C), a relative duality gap
 of 0.01 over all kernels. SpicyMKL and the one-step method for the elastic net run with the logistic and the hinge
-loss; HessianMKL, LevelMKL, SimpleMKL and SILP with the hinge loss at the strength that has the block 1-norm's
+loss; HessianMKL, LevelMKL, SimpleMKL and SILP with the hinge loss at the C that has the block 1-norm's
 solution. A method that is not there by the time limit is stopped after its outer iteration, which of SimpleMKL may be
 long, and its row is marked with a star, or with a plus if it gave up by itself: compare its gap, not its time.
 
@@ -45,17 +45,17 @@ TABLE_4 = {
         "hessian": (10.3, 10.6, 19.6), "level": (193.0, 194.2, 154.4), "silp": (4484.6, 4356.4, 3862.3),
     },
 }  # fmt: skip
-TABLE_4_STRENGTHS = (200.0, 20.0, 2.0)
+TABLE_4_CS = (200.0, 20.0, 2.0)
 
 
-def measure(data, seed, strengths, methods, tol, limit):
-    """A row for each strength and method on one split."""
+def measure(data, seed, Cs, methods, tol, limit):
+    """A row for each C and method on one split."""
     X, X_test, y, y_test = standardized_split(*read_uci(data), 0.8, random_state=seed)
     y = y.astype(float)
     fitted = [kernel.fit(X) for kernel in variable_kernels(X.shape[1])]
     kernels = PackedStack.from_kernels(fitted, X)
     floor = seconds_of_a_pass(kernels)
-    for C in strengths:
+    for C in Cs:
         optimum = block_one_optimum(kernels, y, C)
         for name in methods:
             problem = problem_for(name, kernels, y, C, optimum)
@@ -83,13 +83,13 @@ def summary(rows, key, digits):
 def papers(data, method, C):
     """Outer iterations in the paper."""
     known = TABLE_4.get(data, {}).get(method)
-    return known[TABLE_4_STRENGTHS.index(C)] if known and C in TABLE_4_STRENGTHS else "-"
+    return known[TABLE_4_CS.index(C)] if known and C in TABLE_4_CS else "-"
 
 
-def report(data, strengths, methods, rows):
+def report(data, Cs, methods, rows):
     """Lines of the table of one data set."""
     cells = []
-    for C, name in product(strengths, methods):
+    for C, name in product(Cs, methods):
         own = [row for row in rows if (row["data"], row["C"], row["method"]) == (data, C, name)]
         end, gap = max(row["end"] for row in own), max(row["gap"] for row in own)
         cells.append((f"{C:g}", f"{name} {end}", summary(own, "cpu", 2), summary(own, "passes", 0), f"{gap:.1e}",
@@ -100,7 +100,7 @@ def report(data, strengths, methods, rows):
     return table(cells, header)
 
 
-def draw(rows, sets, strengths, methods, path):
+def draw(rows, sets, Cs, methods, path):
     """Figure 3: a column for each data set; time, accuracy and active kernels against C."""
     panels = []
     for key, label, log in (
@@ -111,8 +111,8 @@ def draw(rows, sets, strengths, methods, path):
         panels.append([])
         for data in sets:
             curves = {
-                name: (strengths, [np.mean([row[key] for row in rows if (row["data"], row["C"], row["method"])
-                                            == (data, C, name)]) for C in strengths])
+                name: (Cs, [np.mean([row[key] for row in rows if (row["data"], row["C"], row["method"])
+                                            == (data, C, name)]) for C in Cs])
                 for name in methods
             }  # fmt: skip
             panels[-1].append({"curves": curves, "title": data, "xlabel": "C", "ylabel": label, "log": log})
@@ -122,7 +122,7 @@ def draw(rows, sets, strengths, methods, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(SETS), help="names of UCI sets")
-    parser.add_argument("--C", type=float, nargs="+", default=list(TABLE_4_STRENGTHS))
+    parser.add_argument("--C", type=float, nargs="+", default=list(TABLE_4_CS))
     parser.add_argument("--methods", nargs="+", default=CHOSEN, choices=METHODS)
     parser.add_argument("--repetitions", type=int, default=1, help="random splits of each set (the paper: 10)")
     parser.add_argument("--tol", type=float, default=0.01, help="relative duality gap")

@@ -17,7 +17,7 @@ from omkl.cli.common import table, write_json
 from omkl.data import read_ocr
 
 KERNELS = {"quadratic": ["quadratic"], "MKL": ["linear", "quadratic", "gaussian:sigma2=5"]}
-STRENGTHS = (1.0, 100.0, 1e4)
+CS = (1.0, 100.0, 1e4)
 PAPERS_GRID = (0.01, 0.1, 1.0, 10.0)
 FINE_GRID = (0.1, 0.3, 1.0, 2.0, 3.0, 10.0)
 AVERAGES = (None, "uniform", "uniform:start=7000", "quadratic", "polynomial:power=8")
@@ -30,7 +30,7 @@ class Objective:
         self.examples = examples
 
     def __call__(self, trainer, record):
-        self.value = trainer.mean_loss(self.examples) + trainer.current_strength * trainer.penalty()
+        self.value = trainer.mean_loss(self.examples) + trainer.current_lambda * trainer.penalty()
 
 
 def accuracy(data, train_fold, kernels, **settings):
@@ -55,7 +55,7 @@ def papers_choice(data, fold, kernels, C):
 def compare_rules(data, folds):
     rows = []
     for name, kernels in KERNELS.items():
-        for C in STRENGTHS:
+        for C in CS:
             chosen = [papers_choice(data, fold, kernels, C) for fold in folds]
             paper = [accuracy(data, f, kernels, C=C, eta0=e, average=None) for f, e in zip(folds, chosen)]
             averaged = [accuracy(data, f, kernels, C=C, eta0=e) for f, e in zip(folds, chosen)]

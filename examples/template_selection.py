@@ -3,7 +3,7 @@
     python examples/template_selection.py                       English treebank below OMKL_DATA: about a minute
     python examples/template_selection.py TRAIN.conllu TEST.conllu
 
-Dual averaging trains with the MKL regularizer at several strengths; at each, some templates are exactly zero. A plain
+Dual averaging trains with the MKL regularizer at several C; at each, some templates are exactly zero. A plain
 SVM is then trained on the templates that are left, and on as many that a plain SVM on all of them ranks highest.
 """
 
@@ -16,7 +16,7 @@ from omkl.cli.common import bar_chart, table, write_json
 from omkl.data import data_home, read_sequences
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def only(X, templates):
@@ -52,7 +52,7 @@ def main():
     print("\n".join(bar_chart(mkl.kernel_weights_)))
 
     rows = []
-    for C in STRENGTHS:
+    for C in CS:
         sparse = train(X, y, "mkl", arguments.epochs, method="rda", C=C, average=None)
         alive = [name for name, weight in sparse.kernel_weights_.items() if weight > 0]
         row = {"C": C, "templates": len(alive), "kept": alive, "sparse": accuracy(sparse, X_test, y_test)}

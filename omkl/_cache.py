@@ -24,7 +24,7 @@ class RecentlyUsed:
     ['A', 'C']
     """
 
-    def __init__(self, capacity: int):
+    def __init__(self, capacity: int) -> None:
         self.capacity = int(capacity)
         # in the order of their last use, the oldest first
         self._index_of: dict[Hashable, int] = {}

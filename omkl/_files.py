@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the new ones, whatever happens in between."""
+"""Atomic writes: a file is the old one or the new one, even if writing is interrupted."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share."""
+"""Fixtures that several subpackages share."""
 
 import importlib.util
 import os

@@ -1,63 +1,40 @@
-"""Every argument and result of what the package offers has a type; mypy, run in .ci/run, holds bodies against them."""
+"""Every argument and result of every public function has a type; mypy, run in .ci/run, holds bodies against them."""
 
-import importlib
-import inspect
-import pkgutil
-from functools import cache, cached_property
+import ast
+import importlib.resources
+from pathlib import Path
 
 import pytest
 
 import omkl
 
-
-def public_objects():
-    """Classes and functions of omkl in the ``__all__`` of any of its packages, by their module and name."""
-    for info in [None, *pkgutil.walk_packages(omkl.__path__, "omkl.")]:
-        package = omkl if info is None else importlib.import_module(info.name) if info.ispkg else None
-        for name in getattr(package, "__all__", ()):
-            thing = getattr(package, name)
-            if (inspect.isclass(thing) or inspect.isfunction(thing)) and thing.__module__.startswith("omkl"):
-                yield thing
+ROOT = Path(omkl.__file__).parent
+#: Jitted functions take their types from their callers.
+FILES = [path for path in sorted(ROOT.rglob("*.py")) if not path.name.startswith("_jit_")]
 
 
-def functions_of(thing):
-    """``(module, name, function)`` of a function; of a class, those of its constructor and its public methods."""
-    if inspect.isfunction(thing):
-        yield thing.__module__, thing.__qualname__, thing
-        return
-    for cls in thing.__mro__:
-        for name, member in vars(cls).items():
-            if isinstance(member, property):
-                member = member.fget
-            elif isinstance(member, cached_property):
-                member = member.func
-            elif isinstance(member, (classmethod, staticmethod)):
-                member = member.__func__
-            public = name in ("__init__", "__call__") or not name.startswith("_")
-            if public and inspect.isfunction(member) and member.__module__.startswith("omkl"):
-                yield member.__module__, member.__qualname__, member
+def public_functions(body, prefix=""):
+    """``(name, function)`` of public functions, and of public methods and constructors of public classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node.body, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef) and (node.name[0] != "_" or node.name in ("__init__", "__call__")):
+            yield prefix + node.name, node
 
 
-@cache
-def untyped():
-    """For each module, its public functions and what of them is not typed."""
-    found = {}
-    for thing in public_objects():
-        for module, name, function in functions_of(thing):
-            signature = inspect.signature(function)
-            names = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
-            names = [p for p in names if p not in ("self", "cls") and not p.startswith("_")]
-            if signature.return_annotation is signature.empty and function.__name__ != "__init__":
-                names.append("result")
-            missing = found.setdefault(module, {})
-            if names:
-                missing[name] = ", ".join(names)
-    return found
+def untyped(function):
+    """What of a function has no type: arguments, and its result."""
+    own = function.args
+    arguments = [*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg]
+    names = [a.arg for a in arguments if a is not None and a.annotation is None]
+    names = [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
+    return names + ["result"] * (function.returns is None)
 
 
-@pytest.mark.parametrize("module", sorted(untyped()))
-def test_public_functions_are_typed(module):
-    assert untyped()[module] == {}
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_functions_are_typed(path):
+    functions = public_functions(ast.parse(path.read_text(encoding="utf-8")).body)
+    assert {name: missing for name, function in functions if (missing := untyped(function))} == {}
 
 
 def test_the_package_says_that_it_is_typed():

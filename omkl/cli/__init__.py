@@ -3,6 +3,7 @@
 import argparse
 import sys
 import warnings
+from collections.abc import Sequence
 
 import omkl
 from omkl.cli import demo, evaluate, inspect, predict, prune, train
@@ -11,7 +12,7 @@ from omkl.exceptions import OmklError
 SUBCOMMANDS = (demo, train, predict, evaluate, inspect, prune)
 
 
-def build_parser():
+def build_parser() -> argparse.ArgumentParser:
     """The argument parser with all subcommands."""
     parser = argparse.ArgumentParser(
         prog="omkl", description="Online multiple kernel learning for structured prediction."
@@ -31,7 +32,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 2 with one sentence on standard error where the input is at fault."""
     arguments = build_parser().parse_args(argv)
     try:

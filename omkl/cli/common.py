@@ -4,19 +4,24 @@ import json
 import os
 import shutil
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from omkl._files import replacing
 
 
-def add_output_options(parser):
+def add_output_options(parser: ArgumentParser) -> None:
     """``--json`` and ``--quiet``."""
     parser.add_argument("--json", metavar="FILE", help="also write the metrics to FILE, as JSON")
     parser.add_argument("--quiet", action="store_true", help="print nothing, show no progress bar")
 
 
-def add_training_options(parser, epochs, losses=("hinge", "crf", "perceptron")):
+def add_training_options(
+    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron")
+) -> None:
     """What every online estimator is trained with; the first of the losses is the default."""
     parser.add_argument("train", help="file to train on")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
@@ -34,12 +39,12 @@ def add_training_options(parser, epochs, losses=("hinge", "crf", "perceptron")):
     parser.add_argument("--random-state", type=int, metavar="N", help="seed")
 
 
-def add_budget_option(parser):
+def add_budget_option(parser: ArgumentParser) -> None:
     """``--budget``."""
     parser.add_argument("--budget", type=int, metavar="B", help="at most B support vectors for kernels (default: any)")
 
 
-def add_stream_option(parser):
+def add_stream_option(parser: ArgumentParser) -> None:
     """``--stream``."""
     parser.add_argument(
         "--stream", action="store_true",
@@ -47,12 +52,12 @@ def add_stream_option(parser):
     )  # fmt: skip
 
 
-def shuffled(stream, arguments):
+def shuffled(stream: Any, arguments: Namespace) -> Any:
     """The stream in a fresh order every epoch, the same in a run that is resumed."""
     return stream.shuffled(random_state=arguments.random_state or 0)
 
 
-def add_checkpoint_options(parser):
+def add_checkpoint_options(parser: ArgumentParser) -> None:
     """``--checkpoint DIR --checkpoint-every 60s --resume``."""
     parser.add_argument("--checkpoint", metavar="DIR", help="keep the state of training in this directory")
     parser.add_argument(
@@ -61,12 +66,12 @@ def add_checkpoint_options(parser):
     parser.add_argument("--resume", action="store_true", help="go on from the latest checkpoint, where there is one")
 
 
-def checkpointing(arguments):
+def checkpointing(arguments: Namespace) -> dict[str, Any]:
     """What :func:`add_checkpoint_options` asks of ``fit``."""
     return {name: getattr(arguments, name) for name in ("checkpoint", "checkpoint_every", "resume")}
 
 
-def training_parameters(arguments):
+def training_parameters(arguments: Namespace) -> dict[str, Any]:
     """The estimator's parameters that :func:`add_training_options` asks for."""
     names = ("loss", "regularizer", "C", "epochs", "method", "eta0", "average", "random_state")
     return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
@@ -76,7 +81,7 @@ def _rate(text):
     return text if text == "auto" else float(text)
 
 
-def add_cluster_options(parser):
+def add_cluster_options(parser: ArgumentParser) -> None:
     """``--workers``, ``--scheduler`` and ``--shards``."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -89,7 +94,7 @@ def add_cluster_options(parser):
 
 
 @contextmanager
-def training_cluster(arguments):
+def training_cluster(arguments: Namespace) -> Iterator[dict[str, Any]]:
     """What ``fit`` takes of :func:`add_cluster_options`: ``client`` and ``shards``; workers end with the context."""
     if arguments.workers is None and arguments.scheduler is None:
         yield {"shards": arguments.shards}
@@ -102,7 +107,7 @@ def training_cluster(arguments):
         yield {"client": client, "shards": arguments.shards}
 
 
-def add_treebank_options(parser):
+def add_treebank_options(parser: ArgumentParser) -> None:
     """``--on-error`` of the treebanks that are read."""
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise",
@@ -110,12 +115,12 @@ def add_treebank_options(parser):
     )  # fmt: skip
 
 
-def add_format_option(parser):
+def add_format_option(parser: ArgumentParser) -> None:
     """``--format`` of a file."""
     parser.add_argument("--format", metavar="NAME", help="format of the data; guessed from the file's name by default")
 
 
-def add_row_options(parser):
+def add_row_options(parser: ArgumentParser) -> None:
     """``--target`` and ``--no-header`` of a file of rows."""
     parser.add_argument(
         "--target", metavar="WHERE",
@@ -125,20 +130,20 @@ def add_row_options(parser):
     parser.add_argument("--no-header", action="store_true", help="csv: the first line is a row, not names of columns")
 
 
-def add_folds_option(parser):
+def add_folds_option(parser: ArgumentParser) -> None:
     """``--folds`` of a file of sequences."""
     parser.add_argument("--folds", type=_folds, metavar="N[-M][,...]", help="only these folds of the OCR data set")
 
 
 def _folds(text):
-    folds = []
+    folds: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         folds += range(int(first), int(last or first) + 1)
     return folds
 
 
-def peak_memory():
+def peak_memory() -> str:
     """``", 380 MB"``, the most memory that the process has had; empty where the system does not tell."""
     try:
         import resource
@@ -147,13 +152,13 @@ def peak_memory():
     return f", {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == 'darwin' else 1e3):.0f} MB"
 
 
-def as_typed(program):
+def as_typed(program: str) -> str:
     """How to call a program of this environment: by its name where it is on the path, else by where it lies."""
     here = Path(sys.executable).parent / program
     return program if shutil.which(program) == str(here) else os.path.relpath(here)
 
 
-def write_json(path, metrics):
+def write_json(path: str | None, metrics: dict[str, Any]) -> None:
     """Write metrics to a JSON file, if one is asked for; the previous file stays until the new one is whole."""
     if path is not None:
         with replacing(path) as file:
@@ -161,7 +166,7 @@ def write_json(path, metrics):
             file.write("\n")
 
 
-def bar_chart(weights, width=40):
+def bar_chart(weights: dict[str, float], width: int = 40) -> list[str]:
     """Lines of a bar chart of named values in [0, 1], the largest first."""
     if not weights:
         return []
@@ -172,7 +177,7 @@ def bar_chart(weights, width=40):
     return [f"{name:>{name_width}}  {weight:6.1%}  {'█' * round(width * weight / longest)}" for name, weight in ranked]
 
 
-def table(rows, header):
+def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
     """Lines of a table with aligned columns; the first column is text, the others are numbers as text."""
     rows = [tuple(map(str, row)) for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*rows)]

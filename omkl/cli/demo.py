@@ -1,7 +1,9 @@
 """``omkl demo``: learn to combine kernels, or feature templates, with nothing to download."""
 
 import time
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import omkl
 from omkl.cli import demo_parser
@@ -17,7 +19,7 @@ Next:
   in Python: omkl.load("{model}").predict(images)"""
 
 
-def add_parser(subparsers):
+def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "demo",
@@ -40,7 +42,7 @@ def add_parser(subparsers):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Run the demonstration."""
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,8 @@
 """``omkl demo parser``: find the feature templates that a made-up language needs."""
 
+from argparse import Namespace
+from typing import Any
+
 from omkl import data, estimators, reports
 from omkl.cli.common import as_typed, bar_chart, table, write_json
 from omkl.exceptions import MissingDependencyError
@@ -16,7 +19,7 @@ Next:
   in Python: omkl.load("{model}").parse(sentences)"""
 
 
-def run(arguments, folder):
+def run(arguments: Namespace, folder: Any) -> None:
     """Run the demonstration."""
     from omkl.data.synthetic import INFORMATIVE
 
@@ -27,7 +30,7 @@ def run(arguments, folder):
     say(f"{n_train} sentences of a made-up language to train on, {len(test)} to test on. Which word depends on which\n"
         f"is told by {len(INFORMATIVE)} feature templates; {len(USELESS)} others are useless. "
         "The noise in the trees lets nobody find more than 84%.\n")  # fmt: skip
-    competitors = {
+    competitors: dict[str, Any] = {
         "an SVM on all templates": {"regularizer": "l2"},
         "MKL on all templates": {},
         "an SVM on those that tell": {"regularizer": "l2", "templates": INFORMATIVE},

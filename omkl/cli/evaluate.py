@@ -1,7 +1,9 @@
 """``omkl evaluate``: compare what a saved model predicts with what a file holds."""
 
+from argparse import Namespace
 from collections import Counter
 from statistics import mean
+from typing import Any
 
 from omkl import data, estimators
 from omkl.cli import rows
@@ -18,7 +20,7 @@ from omkl.cli.train_parser import attachment_lines
 from omkl.exceptions import DataFileError
 
 
-def add_parser(subparsers):
+def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "evaluate",
@@ -39,7 +41,7 @@ def add_parser(subparsers):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Evaluate a model."""
     model = estimators.load(arguments.model)
     if isinstance(model, estimators.DependencyParser):
@@ -84,7 +86,7 @@ def _labels(labeler, arguments):
 
 def _rows(model, arguments):
     gold, predicted = rows.outputs_of(model, arguments.gold, arguments)
-    metrics = {"examples": len(gold)}
+    metrics: dict[str, Any] = {"examples": len(gold)}
     if hasattr(model, "classes_"):
         metrics["accuracy"] = float((gold == predicted).mean())
         metrics["confusions"] = _confusions(zip(gold.tolist(), predicted.tolist()), arguments.mistakes)

@@ -1,12 +1,15 @@
 """``omkl inspect``: what a saved model has learned."""
 
+from argparse import Namespace
+from typing import Any
+
 import numpy as np
 
 from omkl import estimators
 from omkl.cli.common import add_output_options, bar_chart, table, write_json
 
 
-def add_parser(subparsers):
+def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "inspect",
@@ -21,7 +24,7 @@ def add_parser(subparsers):
     parser.set_defaults(run=run)
 
 
-def size(model):
+def size(model: Any) -> dict[str, int]:
     """How large a model is, in its own terms."""
     if isinstance(model, estimators.DependencyParser):
         return {"templates": len(model.templates_), "features": model.n_features()}
@@ -32,7 +35,7 @@ def size(model):
     )
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Show a model."""
     model = estimators.load(arguments.model)
     metrics = {"class": type(model).__name__, **size(model)}

@@ -2,6 +2,8 @@
 
 import json
 import time
+from argparse import Namespace
+from typing import Any
 
 from tqdm import tqdm
 
@@ -11,7 +13,7 @@ from omkl.cli import rows
 from omkl.cli.common import add_folds_option, add_format_option, add_output_options, add_row_options, write_json
 
 
-def add_parser(subparsers):
+def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "predict",
@@ -30,7 +32,7 @@ def add_parser(subparsers):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Predict and write labels, or trees."""
     model = estimators.load(arguments.model)
     if isinstance(model, estimators.DependencyParser):

@@ -1,12 +1,15 @@
 """``omkl prune``: a smaller parser, of the best templates of a saved one."""
 
+from argparse import Namespace
+from typing import Any
+
 from omkl import data, estimators
 from omkl.cli.common import add_output_options, add_treebank_options, write_json
 from omkl.cli.train_parser import attachment_lines
 from omkl.exceptions import InputError
 
 
-def add_parser(subparsers):
+def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
     parser = subparsers.add_parser(
         "prune",
@@ -25,7 +28,7 @@ def add_parser(subparsers):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Prune a parser."""
     parser = estimators.load(arguments.model)
     if not isinstance(parser, estimators.DependencyParser):

@@ -1,7 +1,10 @@
 """Files of rows, each with one output: what subcommands of classifiers and regressors share."""
 
 import warnings
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +12,7 @@ from omkl import data
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 
-def open_rows(path, arguments, model=None, labelled=True):
+def open_rows(path: str, arguments: Namespace, model: Any = None, labelled: bool = True) -> Any:
     """A stream over a file of rows, with the columns that a model knows; outputs are asked for where ``labelled``."""
     format = data.find_format(path, arguments.format)
     if format.holds != "rows":
@@ -41,7 +44,7 @@ def _with_outputs(block, path):
 
 
 @contextmanager
-def naming(path):
+def naming(path: str) -> Iterator[None]:
     """Errors about the data in a file name it, whichever part raises them."""
     try:
         with warnings.catch_warnings():
@@ -54,7 +57,7 @@ def naming(path):
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def outputs_of(model, path, arguments):
+def outputs_of(model: Any, path: str, arguments: Namespace) -> tuple[np.ndarray, np.ndarray]:
     """All outputs of a labelled file, and what a model predicts, read block by block: two arrays."""
     gold, predicted = [], []
     with naming(path):
@@ -64,7 +67,7 @@ def outputs_of(model, path, arguments):
     return np.concatenate(gold), np.concatenate(predicted)
 
 
-def regression_scores(gold, predicted):
+def regression_scores(gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """R^2, root mean squared error and mean absolute error, the latter two in units of the targets."""
     from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 

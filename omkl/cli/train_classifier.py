@@ -1,11 +1,14 @@
 """``omkl train classifier``: train a classifier on a file of rows and save it."""
 
+from argparse import Namespace
+from typing import Any
+
 from omkl import estimators
 from omkl.cli.rows import outputs_of
 from omkl.cli.train_rows import add_options, report, train
 
 
-def add_parser(kinds):
+def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
     parser = kinds.add_parser(
         "classifier",
@@ -17,7 +20,7 @@ def add_parser(kinds):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Train and save a classifier."""
     classifier, metrics = train(estimators.OnlineMKLClassifier, arguments)
     metrics["labels"] = len(classifier.classes_)

@@ -1,6 +1,8 @@
 """``omkl train labeler``: train a sequence labeler on a file and save it."""
 
 import time
+from argparse import Namespace
+from typing import Any
 
 from omkl import data, estimators
 from omkl.cli.common import (
@@ -19,10 +21,10 @@ from omkl.cli.common import (
     training_parameters,
     write_json,
 )
-from omkl.exceptions import DataFileError
+from omkl.exceptions import DataFileError, InputError
 
 
-def add_parser(kinds):
+def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
     parser = kinds.add_parser(
         "labeler",
@@ -47,7 +49,7 @@ def add_parser(kinds):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Train and save a sequence labeler."""
     with training_cluster(arguments) as cluster:
         _run(arguments, cluster)
@@ -91,6 +93,8 @@ def _fit_whole(labeler, arguments, cluster):
 
 def _fit_stream(labeler, arguments, cluster):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
+    if arguments.folds:
+        raise InputError("--folds chooses among sequences that are read at once: leave it or --stream out.")
     stream = data.stream_sequences(arguments.train, arguments.format)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():

@@ -3,7 +3,9 @@
 import signal
 import sys
 import time
+from argparse import Namespace
 from contextlib import contextmanager
+from typing import Any
 
 from tqdm import tqdm
 
@@ -26,7 +28,7 @@ from omkl.cli.common import (
 from omkl.exceptions import DataFileError
 
 
-def add_parser(kinds):
+def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
     parser = kinds.add_parser(
         "parser",
@@ -52,7 +54,7 @@ def add_parser(kinds):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> None:
     """Train and save a parser."""
     with training_cluster(arguments) as cluster:
         _run(arguments, cluster)
@@ -121,7 +123,7 @@ def _stream(arguments, reading):
     return n_sentences, n_words, shuffled(stream, arguments)
 
 
-def attachment_lines(scores, path):
+def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
     """Attachment scores as lines of text."""
     lines = []
     for name, found in scores.items():

@@ -1,6 +1,9 @@
 """What ``omkl train classifier`` and ``omkl train regressor`` share."""
 
 import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Any
 
 from omkl import estimators
 from omkl.cli.common import (
@@ -22,7 +25,7 @@ from omkl.cli.common import (
 from omkl.cli.rows import naming, open_rows
 
 
-def add_options(parser, losses):
+def add_options(parser: ArgumentParser, losses: Sequence[str]) -> None:
     """The options of both."""
     add_format_option(parser)
     add_row_options(parser)
@@ -40,7 +43,7 @@ def add_options(parser, losses):
     add_output_options(parser)
 
 
-def train(estimator_class, arguments):
+def train(estimator_class: type, arguments: Namespace) -> tuple[Any, dict[str, Any]]:
     """Train an estimator on the file, and save it; returns it with the metrics to report."""
     estimator = estimator_class(
         arguments.kernels,
@@ -74,7 +77,8 @@ def _fit_whole(estimator, stream, arguments, options):
 
 def _fit_stream(estimator, stream, arguments, options):
     """Train block by block, on the number of examples and the classes that a pass over the file finds."""
-    n_examples, classes = 0, set()
+    n_examples = 0
+    classes: set = set()
     learns_classes = isinstance(estimator, estimators.OnlineMKLClassifier)
     for block in stream.blocks():
         n_examples += block.n_examples
@@ -85,7 +89,7 @@ def _fit_stream(estimator, stream, arguments, options):
     return n_examples
 
 
-def report(arguments, estimator, metrics, dev_line):
+def report(arguments: Namespace, estimator: Any, metrics: dict[str, Any], dev_line: str | None) -> None:
     """Print what training came to, and write the metrics."""
     if not arguments.quiet:
         print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in {metrics['seconds']:.1f} s, "

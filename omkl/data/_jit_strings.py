@@ -75,7 +75,7 @@ def _is(data, start, length, pool, offsets, code):
 
 @njit(cache=True, nogil=True)
 def rehash(old, new):
-    """Move all that is in the buckets ``old`` to the buckets ``new``, which are empty and more."""
+    """Move the strings of the buckets ``old`` to the buckets ``new``, which are empty and more in number."""
     mask = new.shape[0] - 1
     for i in range(old.shape[0]):
         if old[i, 0] >= 0:

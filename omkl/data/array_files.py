@@ -113,12 +113,12 @@ def _archive(path):
 class _Member:
     """An array of an archive, from the first row to the last."""
 
-    def __init__(self, file, shape, dtype) -> None:
+    def __init__(self, file, shape, dtype):
         self._file, self.shape, self.dtype = file, shape, dtype
 
     @classmethod
     @contextmanager
-    def open(cls, archive, path: PathLike | Sequence[PathLike], name):
+    def open(cls, archive, path, name):
         if f"{name}.npy" not in archive.namelist():
             held = ", ".join(repr(member.removesuffix(".npy")) for member in archive.namelist())
             raise DataFileError(f"{path} holds no array {name!r}, only {held}: name the arrays with X= and y=.")

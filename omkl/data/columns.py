@@ -1,12 +1,16 @@
 """From columns of a table to examples: numbers to arrays, lists to vectors, strings to dicts."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from omkl.data.rows import Block
+from omkl.data.skipping import Skipped
 from omkl.exceptions import InputError, MissingDependencyError
 
 
-def import_pyarrow():
+def import_pyarrow() -> Any:
     """pyarrow, or the sentence that says how to get it."""
     try:
         import pyarrow
@@ -41,7 +45,9 @@ class Columns:
         It matters for the output only whether numbers are integers.
     """
 
-    def __init__(self, schema, target, columns, where, named=True):
+    def __init__(
+        self, schema: Any, target: str | int | None, columns: Sequence[str] | None, where: Any, named: bool = True
+    ) -> None:
         self.pyarrow = import_pyarrow()
         target = _target(schema.names, target, where)
         names = [name for name in schema.names if name != target] if columns is None else list(columns)
@@ -54,14 +60,14 @@ class Columns:
         self.names, self.target, self._named = names, target, named
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         self.makes_dicts = "string" in [self.kinds[name] for name in names]
-        self._widths = {}
+        self._widths: dict[str, int] = {}
 
     @property
-    def all_names(self):
+    def all_names(self) -> list[str]:
         return self.names if self.target is None else [*self.names, self.target]
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> list[str] | None:
         """What the columns of X are called; None without names, or until it is known how long lists in a column are."""
         if not self._named:
             return None
@@ -90,7 +96,7 @@ class Columns:
         advice = "leave it out with columns=, or write it as numbers or strings"
         raise InputError(f"Column {field.name!r} of {where} is {type}: {advice}.")
 
-    def block(self, batch, place, skipped):
+    def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
         """The examples of a record batch.
 
         Parameters
@@ -100,7 +106,7 @@ class Columns:
             ``place(i)`` is the file and the row of row ``i`` of the batch.
         skipped : omkl.data.skipping.Skipped
         """
-        reasons = {}
+        reasons: dict[int, str] = {}
         found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}
         if self.target is not None:
             for i in np.flatnonzero(np.asarray(batch.column(self.target).is_null())).tolist():

@@ -9,9 +9,11 @@ import gzip
 import lzma
 import os
 import zlib
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
@@ -21,13 +23,13 @@ def data_home() -> Path:
     return Path(os.environ["OMKL_DATA"]) if os.environ.get("OMKL_DATA") else user_cache()
 
 
-def user_cache():
+def user_cache() -> Path:
     """The folder ``omkl`` in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
     return Path(cache) / "omkl"
 
 
-def find(relative, how_to_get):
+def find(relative: str, how_to_get: str) -> Path:
     """Path of a file below :func:`data_home`; if it is missing, the error says how to get it."""
     path = data_home() / relative
     if not path.exists():
@@ -44,7 +46,7 @@ CHUNK = 1 << 18
 LARGEST_PIECE = 1 << 30
 
 
-def open_text(path):
+def open_text(path: PathLike) -> AbstractContextManager[Any]:
     """Open a text file for reading, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8.
 
     Raises
@@ -55,7 +57,7 @@ def open_text(path):
     return _opened(path, "rt", encoding="utf-8-sig", newline=None)
 
 
-def open_bytes(path):
+def open_bytes(path: PathLike) -> AbstractContextManager[Any]:
     """Open a file for reading as bytes, plain or compressed; raises as :func:`open_text` does."""
     return _opened(path, "rb")
 
@@ -80,13 +82,13 @@ def _opened(path, mode, **options):
         raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def stem(path):
+def stem(path: PathLike) -> str:
     """Name of a file without the suffix of its compression: ``train.conllu`` for ``train.conllu.gz``."""
     path = Path(path)
     return path.stem if path.suffix in OPENERS else path.name
 
 
-def find_files(path):
+def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
     """The files that a path, a list of paths, a directory or a pattern stands for.
 
     Parameters
@@ -124,14 +126,14 @@ def _expanded(path):
     return matches
 
 
-def chunks(path, size=CHUNK):
+def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes of a file, plain or compressed, up to ``size`` at a time; all there are before an error is raised."""
     with open_bytes(path) as file:
         while chunk := file.read1(size):
             yield chunk
 
 
-def without_mark(chunks):
+def without_mark(chunks: Iterator[bytes]) -> tuple[Iterator[bytes], bool]:
     """The same text without the byte order mark it may begin with, and whether it did."""
     start = b""
     for chunk in chunks:
@@ -142,7 +144,7 @@ def without_mark(chunks):
     return chain([start.removeprefix(codecs.BOM_UTF8)], chunks), has_mark
 
 
-def pieces(chunks, size, cut):
+def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> Iterator[bytes]:
     """The same text, cut where it may be, in pieces of about ``size`` bytes.
 
     Parameters
@@ -182,12 +184,12 @@ def pieces(chunks, size, cut):
         yield b"".join(parts)
 
 
-def after_last_line(text):
+def after_last_line(text: bytes) -> int:
     """Where the last line that is whole ends."""
     return text.rfind(b"\n") + 1
 
 
-def lines(path):
+def lines(path: PathLike) -> Iterator[bytes]:
     """The lines of a text file as bytes, without their ends and without a byte order mark."""
     size = CHUNK // 4  # as Python strings, short lines take many times their bytes
     text, _ = without_mark(chunks(path, size))

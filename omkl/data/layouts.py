@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omkl.data._jit_treebank import HEAD_ROLE, NO_ROLE
-from omkl.data.files import stem
+from omkl.data.files import PathLike, stem
 from omkl.data.strings import Strings
 from omkl.exceptions import InputError
 
@@ -42,7 +42,7 @@ class Layout:
     same: dict
 
     @property
-    def wanted(self):
+    def wanted(self) -> str:
         """How many columns there should be, for a message."""
         return f"{self.fewest}" if self.fewest == self.most else f"at least {self.fewest}"
 
@@ -67,15 +67,15 @@ SUFFIXES = {
 }  # fmt: skip
 
 
-def find_layout(format, path, start):
+def find_layout(format: str | None, path: PathLike, start: bytes) -> Layout:
     """The layout of a format, or where it is None, of a file with that name and these first bytes."""
     if format is None:
-        suffix = re.search(r"\.[^.]*$|$", stem(path))[0].lower()
+        suffix = re.findall(r"\.[^.]*$|$", stem(path))[0].lower()
         format = SUFFIXES[suffix] if suffix in SUFFIXES else _guess(start)
     return LAYOUTS[format]
 
 
-def check_format(format):
+def check_format(format: str | None) -> None:
     if format is not None and format not in LAYOUTS:
         raise InputError(f"Unknown treebank format {format!r}: choose one of {', '.join(LAYOUTS)}.")
 

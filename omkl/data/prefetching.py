@@ -1,14 +1,17 @@
 """Reading ahead in a thread."""
 
+from collections.abc import Iterator
 from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
+
+from omkl.data.rows import Block
 
 #: How long the caller waits for the thread when it stops early: a thread that waits for a pipe may never end.
 SECONDS_TO_END = 2.0
 
 
-def prefetched(blocks, depth):
+def prefetched(blocks: Iterator[Block], depth: int) -> Iterator[Block]:
     """Yield the same blocks, while a thread reads up to ``depth`` of them ahead.
 
     Parameters
@@ -17,7 +20,8 @@ def prefetched(blocks, depth):
         Used by the thread alone.
     depth : int
     """
-    ready, free, stopped = SimpleQueue(), Semaphore(depth), Event()
+    ready: SimpleQueue = SimpleQueue()
+    free, stopped = Semaphore(depth), Event()
 
     def read():
         try:

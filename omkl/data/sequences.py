@@ -23,7 +23,7 @@ BLOCK_SIZE = 100
 FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 
-def guess_format(path):
+def guess_format(path: PathLike) -> str:
     """The format that the name of a file stands for."""
     name = stem(path)
     for suffix, guessed in ((".conllu", "conllu"), (".jsonl", "jsonl"), (".data", "ocr")):
@@ -33,10 +33,8 @@ def guess_format(path):
 
 
 def read_sequences(
-    path: PathLike,
-    format: str | None = None,
-    folds: Sequence[int] | None = None,
-) -> tuple[list, list | None]:
+    path: PathLike, format: str | None = None, folds: Sequence[int] | None = None,
+) -> tuple[list, list | None]:  # fmt: skip
     """Read labelled sequences.
 
     Parameters
@@ -74,12 +72,9 @@ def read_sequences(
 
 
 def stream_sequences(
-    path: PathLike | Sequence[PathLike],
-    format: str | None = None,
-    *,
-    block_size: int = BLOCK_SIZE,
+    path: PathLike | Sequence[PathLike], format: str | None = None, *, block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
-) -> Stream:
+) -> Stream:  # fmt: skip
     """Stream labelled sequences.
 
     Parameters
@@ -170,7 +165,7 @@ def _tokens(paragraph, path, first_line):
 
 def _attributes(attributes, where):
     """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon."""
-    token = {}
+    token: dict[str, Any] = {}
     for attribute in filter(None, attributes):
         name, colon, number = attribute.replace("\\:", "\0").rpartition(":")
         if not colon:

@@ -1,23 +1,26 @@
 """A random order through a bounded buffer."""
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import numpy as np
 
-from omkl.data.rows import join, take
+from omkl.data.rows import Block, join, take
 
 
 class Seed:
     """A seed that gives every epoch its own random numbers, whatever happened before."""
 
-    def __init__(self, random_state):
+    def __init__(self, random_state: Any) -> None:
         if isinstance(random_state, np.random.Generator):
             random_state = int(random_state.integers(1 << 63))
         self._entropy = np.random.SeedSequence(random_state).entropy
 
-    def generator(self, epoch):
+    def generator(self, epoch: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=(epoch,)))
 
 
-def shuffled(blocks, buffer, rng):
+def shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) -> Iterator[Block]:
     """The same examples after they have passed through a buffer.
 
     The buffer is filled, and a random half of it leaves, until nothing is left to fill it with. So an example is

@@ -1,7 +1,8 @@
-"""What is asked of sentences, and in words what is wrong with one that does not comply."""
+"""Checks of sentences, and the messages about those that fail them."""
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from omkl.data import _jit_treebank as jit
 from omkl.exceptions import InputError
@@ -26,7 +27,7 @@ class Checks:
             raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
 
 
-def explain(text, first_line, wrong, place, layout):
+def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Any) -> tuple[int, int | None, str]:
     """Say what is wrong with a sentence.
 
     Parameters

@@ -1,5 +1,6 @@
 """From the text of a block of sentences to a treebank."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,9 @@ import numpy as np
 from omkl.data import _jit_treebank as jit
 from omkl.data.layouts import FIELDS, Layout
 from omkl.data.skipping import N_REASONS
+from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
-from omkl.data.treebank_checks import MODES, N_LINES, N_WORDS, TEXT_END, WRONG, WRONG_WORD, explain
+from omkl.data.treebank_checks import MODES, N_LINES, N_WORDS, TEXT_END, WRONG, WRONG_WORD, Checks, explain
 from omkl.exceptions import DataFileError
 
 
@@ -26,7 +28,7 @@ class Scanned:
     sentences: np.ndarray
 
     @classmethod
-    def of(cls, text, layout):
+    def of(cls, text: bytes, layout: Layout) -> "Scanned":
         data = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
         n_lines = text.count(b"\n") + 1
         starts, lengths = np.empty((2, len(FIELDS), n_lines), np.int32)
@@ -39,21 +41,25 @@ class Scanned:
         return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], head_starts[:n], sentences)
 
     @property
-    def offsets(self):
+    def offsets(self) -> np.ndarray:
         return np.concatenate([[0], self.sentences[:, N_WORDS]])
 
     @property
-    def text_offsets(self):
+    def text_offsets(self) -> np.ndarray:
         return np.concatenate([[0], self.sentences[:, TEXT_END]])
 
-    def explain(self, i):
+    def explain(self, i: int) -> tuple[int, int | None, str]:
         """The line of sentence ``i`` that is wrong, counted from 1 in this text, the word, and why."""
         bounds, line = self.text_offsets[i : i + 2], self.sentences[i - 1, N_LINES] + 1 if i else 1
         text = self.text[bounds[0] : bounds[1]]
-        return explain(text, int(line), *self.sentences[i, [WRONG, WRONG_WORD]].tolist(), self.layout)
+        wrong, place = self.sentences[i, [WRONG, WRONG_WORD]].tolist()
+        return explain(text, int(line), wrong, place, self.layout)
 
 
-def parse(text, layout, strings, checks, where, *, bom=False, keep_text=True):
+def parse(
+    text: bytes, layout: Layout, strings: dict[str, Strings], checks: Checks,
+    where: Callable[[int, int | None, int], str], *, bom: bool = False, keep_text: bool = True,
+) -> tuple[Treebank, int]:  # fmt: skip
     """A treebank of the sentences of a text.
 
     Parameters

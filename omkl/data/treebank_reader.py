@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,16 +23,10 @@ BLOCK_SIZE = 1 << 20
 
 
 def iter_treebank(
-    path: PathLike | Sequence[PathLike],
-    *,
-    format: str | None = None,
-    on_error: str = "raise",
-    single_root: bool = False,
-    trees: bool | str = True,
-    strings: dict[str, Strings] | None = None,
-    keep_text: bool = True,
-    block_size: int = BLOCK_SIZE,
-) -> Iterator[Treebank]:
+    path: PathLike | Sequence[PathLike], *, format: str | None = None, on_error: str = "raise",
+    single_root: bool = False, trees: bool | str = True, strings: dict[str, Strings] | None = None,
+    keep_text: bool = True, block_size: int = BLOCK_SIZE,
+) -> Iterator[Treebank]:  # fmt: skip
     """Read treebanks in blocks of sentences that share their strings.
 
     Parameters
@@ -80,15 +75,10 @@ def iter_treebank(
 
 
 def read_treebank(
-    path: PathLike | Sequence[PathLike],
-    *,
-    format: str | None = None,
-    on_error: str = "raise",
-    single_root: bool = False,
-    trees: bool | str = True,
-    strings: dict[str, Strings] | None = None,
+    path: PathLike | Sequence[PathLike], *, format: str | None = None, on_error: str = "raise",
+    single_root: bool = False, trees: bool | str = True, strings: dict[str, Strings] | None = None,
     keep_text: bool = True,
-) -> Treebank:
+) -> Treebank:  # fmt: skip
     """Read treebanks into one.
 
     Parameters and errors are those of :func:`iter_treebank`.
@@ -106,12 +96,9 @@ def read_treebank(
 
 
 def read_conllu(
-    path: PathLike | Sequence[PathLike],
-    *,
-    on_error: str = "raise",
-    single_root: bool = False,
+    path: PathLike | Sequence[PathLike], *, on_error: str = "raise", single_root: bool = False,
     trees: bool | str = "given",
-) -> Iterator[Sentence]:
+) -> Iterator[Sentence]:  # fmt: skip
     """Read a treebank in CoNLL-U, sentence by sentence.
 
     Parameters
@@ -158,7 +145,9 @@ def _iter_files(paths, format, block_size, skipped, parsing):
         total.warn("sentence", stacklevel=2)
 
 
-def iter_file(path, format, block_size, skipped, parsing):
+def iter_file(
+    path: PathLike, format: str | None, block_size: int, skipped: Skipped, parsing: dict[str, Any]
+) -> Iterator[Treebank]:
     """The treebanks of a file, as :func:`iter_treebank` has them; what is skipped is counted in ``skipped``."""
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))

@@ -1,11 +1,12 @@
 """Streams of treebanks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from omkl.data.file_streams import stream_files
 from omkl.data.files import PathLike
 from omkl.data.layouts import SUFFIXES, check_format, new_strings
 from omkl.data.rows import Block
+from omkl.data.skipping import Skipped
 from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.data.strings import Strings
@@ -17,16 +18,10 @@ PIECE = 1 << 20
 
 
 def stream_conllu(
-    path: PathLike | Sequence[PathLike],
-    *,
-    format: str | None = None,
-    on_error: str = "raise",
-    single_root: bool = False,
-    trees: bool | str = True,
-    strings: dict[str, Strings] | None = None,
-    keep_text: bool = False,
-    block_size: int = BLOCK_SIZE,
-) -> Stream:
+    path: PathLike | Sequence[PathLike], *, format: str | None = None, on_error: str = "raise",
+    single_root: bool = False, trees: bool | str = True, strings: dict[str, Strings] | None = None,
+    keep_text: bool = False, block_size: int = BLOCK_SIZE,
+) -> Stream:  # fmt: skip
     """Stream treebanks: CoNLL-U, CoNLL-X and CoNLL-2008.
 
     Parameters
@@ -56,7 +51,9 @@ def stream_conllu(
     return stream_files(path, read, block_size=block_size, on_error=on_error, noun="sentence")
 
 
-def treebank_blocks(format, checks, strings, keep_text=False):
+def treebank_blocks(
+    format: str | None, checks: Checks, strings: dict[str, Strings], keep_text: bool = False
+) -> Callable[[PathLike, Skipped], Iterator[Block]]:
     """What reads the blocks of a file for :func:`~omkl.data.file_streams.stream_files`."""
     check_format(format)
     parsing = {"strings": strings, "checks": checks, "keep_text": keep_text}

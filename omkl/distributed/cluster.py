@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster: who they are, and whether they are there."""
+"""The workers of a Dask cluster: their addresses, and whether they still answer."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
     n = len(trainer.penalized_banks)
     return partial(
         _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
-        strength=trainer.strength, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
+        lambda_=trainer.lambda_, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
         coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
         order=trainer.order,
     )  # fmt: skip

@@ -79,13 +79,9 @@ class DistributedStack:
 
     @classmethod
     def from_kernels(
-        cls,
-        kernels: Iterable[Kernel | str],
-        X: ArrayLike,
-        client: Client,
-        dtype: DTypeLike = np.float32,
+        cls, kernels: Iterable[Kernel | str], X: ArrayLike, client: Client, dtype: DTypeLike = np.float32,
         budget: int = 2**26,
-    ) -> DistributedStack:
+    ) -> DistributedStack:  # fmt: skip
         """Kernels on data, computed by the workers that hold them.
 
         Parameters

@@ -1,4 +1,4 @@
-"""Estimators: the scikit-learn faces of what the other rooms do."""
+"""Estimators: the scikit-learn faces of the other subpackages."""
 
 import lazy_loader
 

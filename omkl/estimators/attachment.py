@@ -1,16 +1,21 @@
 """Attachment scores of parsed sentences, and the conventions about which words count."""
 
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from omkl.data import Treebank
 from omkl.exceptions import InputError
 
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
 
 
-def attachment_scores(gold, parsed, labeled, ignore=None):
+def attachment_scores(
+    gold: Treebank, parsed: Treebank, labeled: bool, ignore: str | Callable[..., bool] | None = None
+) -> dict[str, Any]:
     """What :meth:`~omkl.DependencyParser.evaluate` returns, of gold trees and those of a parser."""
     counted = ~is_punctuation(gold, ignore)
     if not counted.any():
@@ -30,7 +35,7 @@ def attachment_scores(gold, parsed, labeled, ignore=None):
     }
 
 
-def is_punctuation(treebank, rule):
+def is_punctuation(treebank: Treebank, rule: str | Callable[..., bool] | None) -> np.ndarray:
     """A mask of the words that a rule of :meth:`~omkl.DependencyParser.evaluate` leaves out."""
     if rule is None:
         return np.zeros(treebank.n_words, dtype=bool)

@@ -1,7 +1,8 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -68,6 +69,10 @@ class OnlineEstimator(BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], **options: Any) -> Any:
         """What ``fit`` does; ``running`` is for :class:`~omkl.estimators.runs.Run`, ``options`` for the codec."""
+        with self._names_kept():
+            return self._fit_from_scratch(X, y, sample_weight, running, **options)
+
+    def _fit_from_scratch(self, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], **options: Any) -> Any:
         settings, stream = self._settings(), self._stream(X, y)
         if stream is not None:
             refuse_for_stream(sample_weight=sample_weight)
@@ -88,6 +93,19 @@ class OnlineEstimator(BaseEstimator):
         self._adopt(model)
         self.n_iter_, self.history_, self.fit_seconds_ = len(history), history, time.perf_counter() - started
         return self
+
+    @contextmanager
+    def _names_kept(self) -> Iterator[None]:
+        """Where training fails, the columns are called what they were: the earlier model still knows these."""
+        names = ("n_features_in_", "feature_names_in_")
+        before = {name: value for name, value in vars(self).items() if name in names}
+        try:
+            yield
+        except BaseException:
+            for name in names:
+                vars(self).pop(name, None)
+            vars(self).update(before)
+            raise
 
     def _run(self, running: dict[str, Any]) -> Run:
         """How a call of ``fit`` runs."""
@@ -145,6 +163,10 @@ class OnlineEstimator(BaseEstimator):
         else:
             stream = one_block(X, y, sample_weight)
         settings, started = self._settings(), hasattr(self, "model_")
+        if getattr(self, "early_stopping", False):
+            raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
+        if started and options.get("classes") is not None:
+            self.model_.codec.check_declared(options["classes"])
         model = self.model_ if started else OnlineModel(self._codec(**options), settings)
         model.settings = settings
         source = StreamSource(stream, model, self._read)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import RegressorMixin, TransformerMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -116,7 +116,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
 
         solutions = self._in_precision(source, targets, weights, client, solved, lambda solution: [solution])
         self._learn(source, targets, solutions)
-        self._warn(source, solutions)
+        self._warn(source, targets, solutions)
 
     def _in_precision(
         self, source: Any, targets: list, weights: np.ndarray, client: Any, solve: Callable, solutions_of: Callable
@@ -173,8 +173,8 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
 
-    def _warn(self, source: Any, solutions: list[Solution]) -> None:
-        """One line each: about a gap above the tolerance, and about a C that leaves out all kernels, or none."""
+    def _warn(self, source: Any, targets: list, solutions: list[Solution]) -> None:
+        """One line each: about a gap above the tolerance, and about a C of no use: all kernels left out, or none."""
         if any(not solution.certificate.proves(self.tol) for solution in solutions):
             warnings.warn(
                 f"Stopped at a relative duality gap of {self.dual_gap_:.2g} after {self.n_iter_} iterations, "
@@ -189,6 +189,13 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         n_active, n_kernels = len(self._active), len(source.names)
         if n_active == 0 and any(np.any(solution.certificate.rho) for solution in solutions):
             warnings.warn(f"No kernel is in the model at C={self.C:g}: raise C.", UserWarning, stacklevel=4)
+        elif self._predicts_alike(targets, [solution.certificate.outputs for solution in solutions]):
+            warnings.warn(
+                f"Training samples get {'one class' if isinstance(self, ClassifierMixin) else 'nearly one prediction'} "
+                f"at C={self.C:g}, all of them: raise C, or scale the kernels.",
+                UserWarning,
+                stacklevel=4,
+            )
         elif n_active == n_kernels > 2 and self.regularizer is None and self.C == 1.0 and self._resolve()[1].is_sparse:
             warnings.warn(
                 f"All {n_kernels} kernels are in the model at C=1: lower C to leave some out.",
@@ -196,15 +203,18 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
                 stacklevel=4,
             )
 
+    def _predicts_alike(self, targets: list, outputs: list[np.ndarray]) -> bool:
+        """Whether training samples of different targets all get one class, or a number within 1% of their range."""
+        if not isinstance(self, ClassifierMixin):
+            return 0.0 < np.ptp(outputs[0]) <= 0.01 * np.ptp(targets[0][1])
+        if len(outputs) > 1 and targets[0][0] is None:
+            return len(set(np.argmax(outputs, axis=0).tolist())) == 1
+        return all(len(set((values > 0).tolist())) == 1 for values in outputs)
+
     def path(
-        self,
-        X: Any,
-        y: ArrayLike,
-        C: int | ArrayLike = 20,
-        sample_weight: ArrayLike | None = None,
-        *,
+        self, X: Any, y: ArrayLike, C: int | ArrayLike = 20, sample_weight: ArrayLike | None = None, *,
         client: Any = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:  # fmt: skip
         """Solve for a sequence of C, each from the solution of the one before.
 
         Parameters
@@ -251,14 +261,14 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             source, targets, weights, client, solved, lambda points: [point.solution for point in points]
         )
         for points in zip(*paths):
-            model = clone(self).set_params(C=points[0].strength)
+            model = clone(self).set_params(C=points[0].value)
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]
             model._learn(source, targets, solutions)
             yield {
-                "C": points[0].strength,
+                "C": points[0].value,
                 "kernel_weights": np.array(list(model.kernel_weights_.values())),
                 "active": model.n_active_,
                 "dual_gap": model.dual_gap_,

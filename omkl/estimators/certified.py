@@ -19,13 +19,13 @@ class CertifiedEstimator(BaseEstimator):
     """An estimator that solves a convex problem to a duality gap: it has ``loss``, ``tol`` and ``max_iter``."""
 
     #: The parameter that weighs losses against the regularizer.
-    _strength = "C"
+    _tradeoff = "C"
     #: Learned attributes that a model file holds as they are.
     _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
 
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
-        check_number(self._strength, getattr(self, self._strength), above=0)
+        check_number(self._tradeoff, getattr(self, self._tradeoff), above=0)
         check_number("tol", self.tol, above=0)
         if self.max_iter is not None:
             check_number("max_iter", self.max_iter, above=0, integer=True)

@@ -1,4 +1,4 @@
-"""Names of columns and data frames where estimators take inputs: kept at the first fit, compared ever after."""
+"""Names of the columns of inputs: kept by the first fit, and compared by every later call."""
 
 import warnings
 from collections.abc import Iterator, Sequence

@@ -82,7 +82,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         solver: str | DesignSolver = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
         warm_start: bool = False, verbose: bool = False,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.alpha = alpha
         self.groups = groups
         self.loss = loss
@@ -196,7 +196,7 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         class_weight: str | dict | None = None, solver: str | DesignSolver = "dal", tol: float = 1e-3,
         max_iter: int | None = None, fit_intercept: bool = True, warm_start: bool = False, verbose: bool = False,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.alpha = alpha
         self.groups = groups
         self.loss = loss

@@ -77,7 +77,7 @@ class Encoder:
         Number of columns of each entry that kernels read.
     """
 
-    def __init__(self, kernels: KernelSpecs | None = None):
+    def __init__(self, kernels: KernelSpecs | None = None) -> None:
         self._specs = kernels
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, str] = {}

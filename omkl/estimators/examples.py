@@ -116,7 +116,7 @@ def class_weights(
     ----------
     class_weight : None, "balanced" or dict
         A dict gives the weights of classes, 1 by default; "balanced" is n / (K n_k) for the n_k of n tokens that are
-        of class k.
+        of class k, each counted as often as its sample weight says.
     labels : sequence of n labels
     offsets : int array
         Sequence s has the labels ``offsets[s] : offsets[s + 1]``; its weight is the mean over them.
@@ -131,10 +131,18 @@ def class_weights(
             raise InputError(
                 'class_weight="balanced" counts all examples, which partial_fit and streams do not have: give a dict.'
             )
-        counts = Counter(labels)
-        weight_of = {label: len(labels) / (len(counts) * n) for label, n in counts.items()}
+        counts: Counter = Counter()
+        lengths = np.diff(offsets)
+        copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths).tolist()
+        for label, n in zip(labels, copies):
+            counts[label] += n
+        total, present = sum(copies), sum(n > 0 for n in counts.values())
+        weight_of = {label: total / (present * n) for label, n in counts.items() if n > 0}
     elif isinstance(class_weight, dict):
-        weight_of = class_weight
+        weight_of, classes = class_weight, set(labels)
+        if whole and not classes <= weight_of.keys() and not weight_of.keys() <= classes:
+            unknown = next(label for label in weight_of if label not in classes)
+            raise InputError(f"class_weight has a weight for {unknown!r}, which is no label of y.")
     else:
         raise InputError(f'class_weight must be None, "balanced" or a dict, not {class_weight!r}.')
     each = np.array([weight_of.get(label, 1.0) for label in labels], dtype=np.float64)

@@ -1,9 +1,10 @@
 """Where the Gram matrices of a batch estimator come from: kernels on the rows of an array, or matrices given."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from omkl.estimators.encoding import KernelSpecs, named_kernels
@@ -14,6 +15,7 @@ from omkl.kernels.base import Kernel, Vectors
 from omkl.kernels.checks import check_kernels
 from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.gram import cross_matrices, row_blocks
+from omkl.kernels.stack import KernelStack
 
 
 class ArrayKernels:
@@ -32,7 +34,7 @@ class ArrayKernels:
     #: Storage in single precision rounds them.
     rounds = True
 
-    def __init__(self, specs, X: Vectors, columns: Sequence[str] | None = None):
+    def __init__(self, specs: KernelSpecs, X: Vectors, columns: Sequence[str] | None = None) -> None:
         named = named_kernels(specs)
         if not named:
             raise InputError("There is nothing to learn from: give at least one kernel.")
@@ -46,14 +48,14 @@ class ArrayKernels:
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
         self.n_samples = X.shape[0]
 
-    def stack(self, dtype, approximate):
+    def stack(self, dtype: DTypeLike, approximate: float | None) -> KernelStack:
         """The kernels on the training samples, held as is cheapest; from now on predictions are with them as held."""
         held = represent(self.names, self.kernels, self.X, dtype, approximate)
         self.kernels, self.ranks = held.kernels, held.ranks
         self.representations = dict(zip(self.names, held.described))
         return held.stack
 
-    def distributed_stack(self, dtype, client):
+    def distributed_stack(self, dtype: DTypeLike, client: Any) -> KernelStack:
         """The Gram matrices on the training samples, on the workers of a Dask client."""
         from omkl.distributed import DistributedStack
 
@@ -64,7 +66,7 @@ class ArrayKernels:
         """Number of samples to predict."""
         return X.shape[0]
 
-    def blocks(self, X, active):
+    def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[np.ndarray]]]:
         """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel what :meth:`weights` multiply.
 
         That is its values against the training samples, (n, N), or its features (n, r) where it is held as a factor.
@@ -75,7 +77,7 @@ class ArrayKernels:
             between = self._between(X[block], self.X, others)
             yield block, (self._features(X[block], m) if m in self.ranks else next(between) for m in active)
 
-    def weights(self, m, coefficients):
+    def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
         """What predicts with a kernel, from its dual coefficients (N, P): these, or (r, P) weights of its features."""
         if m not in self.ranks:
             return coefficients
@@ -99,7 +101,7 @@ class ArrayKernels:
     def _features(self, X, m):
         return self.kernels[m].features(_columns(X, self.kernels[m]))
 
-    def pack(self, packer, active):
+    def pack(self, packer: Any, active: np.ndarray) -> dict[str, Any]:
         """What prediction needs, as JSON values; arrays go to the packer. Factors do without the training inputs."""
         return {
             "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self._components()},
@@ -112,7 +114,7 @@ class ArrayKernels:
         return zip(self.names, self.kernels)
 
     @classmethod
-    def unpack(cls, packed, unpacker):
+    def unpack(cls, packed: dict[str, Any], unpacker: Any) -> Self:
         """The inverse of :meth:`pack`."""
         source = object.__new__(cls)
         source.names = list(packed["kernels"])
@@ -149,7 +151,7 @@ class GivenMatrices:
     #: None is a factor.
     ranks: ClassVar[dict] = {}
 
-    def __init__(self, grams: Any, n_given: int, kept: np.ndarray | None = None):
+    def __init__(self, grams: Any, n_given: int, kept: np.ndarray | None = None) -> None:
         grams = GramMatrices(grams)
         if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
             raise InputError(
@@ -162,13 +164,13 @@ class GivenMatrices:
         self.representations = dict.fromkeys(self.names, "dense")
         self.rounds = any(matrix.dtype != np.float32 for matrix in self.matrices)
 
-    def distributed_stack(self, dtype, client):
+    def distributed_stack(self, dtype: DTypeLike, client: Any) -> KernelStack:
         """The matrices, checked and packed, on the workers of a Dask client."""
         from omkl.distributed import DistributedStack
 
         return DistributedStack.from_grams(self.matrices, client, dtype)
 
-    def stack(self, dtype, approximate):
+    def stack(self, dtype: DTypeLike, approximate: float | None) -> KernelStack:
         """The matrices, checked and packed."""
         return PackedStack.from_grams(self.matrices, dtype)
 
@@ -194,7 +196,7 @@ class GivenMatrices:
         """Number of samples to predict."""
         return len(grams)
 
-    def blocks(self, grams, active):
+    def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
         """The values of test samples against training samples, as the user gives them; inactive ones may be None."""
         missing = [self.names[m] for m in active if grams.matrices[m] is None]
         if missing:
@@ -202,17 +204,17 @@ class GivenMatrices:
         columns = slice(None) if self.kept is None else self.kept
         yield slice(None), [np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active]
 
-    def weights(self, m, coefficients):
+    def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
         """The dual coefficients (N, P) themselves."""
         return coefficients
 
-    def pack(self, packer, active):
+    def pack(self, packer: Any, active: np.ndarray) -> dict[str, Any]:
         """What prediction needs, as JSON values: the matrices themselves are not."""
         kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
         return {"names": self.names, "n_samples": self.n_samples, "n_given": self.n_given, "kept": kept}
 
     @classmethod
-    def unpack(cls, packed, unpacker):
+    def unpack(cls, packed: dict[str, Any], unpacker: Any) -> Self:
         """The inverse of :meth:`pack`; what is unpacked predicts, and cannot train."""
         source = object.__new__(cls)
         source.matrices, source.names = None, list(packed["names"])
@@ -221,7 +223,7 @@ class GivenMatrices:
         return source
 
 
-def unpack_source(packed, unpacker):
+def unpack_source(packed: dict[str, Any], unpacker: Any) -> ArrayKernels | GivenMatrices:
     """The source of a model file."""
     return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 

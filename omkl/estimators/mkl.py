@@ -101,7 +101,7 @@ class MKLClassifier(BatchClassifier, BatchMKL):
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
         class_weight: Any = None, multiclass: str = "ovr", dtype: Any = "auto", approximate: Any = "auto",
         verbose: bool = False,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
         )
@@ -208,7 +208,7 @@ history_
         self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
         dtype: Any = "auto", approximate: Any = "auto", verbose: bool = False,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
         )

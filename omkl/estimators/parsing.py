@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from omkl._checks import check_number
 from omkl._components import resolve
 from omkl.data import Stream, Strings, Treebank
-from omkl.estimators.arcs import encode, strongest_features
+from omkl.estimators.arc_examples import encode, strongest_features
 from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.examples import check_sample_weight
@@ -214,8 +214,12 @@ class DependencyParser(OnlineEstimator):
         treebank = as_treebank(block.X, trees=True, single_root=self.single_root)
         check_trees(treebank, self.single_root)
         weights = check_sample_weight(block.sample_weight, len(treebank))
-        if self.projective:
-            kept = only_projective(treebank)
+        kept = only_projective(treebank) if self.projective else np.ones(len(treebank), dtype=bool)
+        if whole and weights is not None:
+            kept = kept & (weights > 0)
+        if not kept.all():
+            if not kept.any():
+                raise InputError("sample_weight is zero for every projective sentence: nothing is left to train on.")
             treebank, weights = treebank[kept], None if weights is None else weights[kept]
         return TreeData(treebank, weights, whole)
 

@@ -1,5 +1,7 @@
 """A progress bar for batch solvers."""
 
+from typing import Any
+
 from tqdm import tqdm
 
 
@@ -14,11 +16,11 @@ class GapProgress:
         What the active parts of the model are called.
     """
 
-    def __init__(self, verbose, active):
+    def __init__(self, verbose: bool, active: str) -> None:
         self.active = active
         self.bar = tqdm(unit=" iterations", delay=1, leave=False, disable=None if verbose else True)
 
-    def __call__(self, record):
+    def __call__(self, record: dict[str, Any]) -> None:
         self.bar.update()
         self.bar.set_postfix({"gap": f"{record['gap']:.2g}", self.active: record["active"]})
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Strings, Treebank
-from omkl.estimators.arcs import ArcExamples, encode
+from omkl.estimators.arc_examples import ArcExamples, encode
 from omkl.estimators.runs import Run
 from omkl.estimators.treebanks import absent_fields
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet
@@ -55,7 +55,7 @@ class RelationLabeler:
         names = templates.names
         bank = ExplicitBank(names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
         self.trainer = OnlineTrainer(
-            [bank], Chain(len(strings)), StructuredHinge(), Ridge(), strength=0.0, schedule=DistanceOverGradients(),
+            [bank], Chain(len(strings)), StructuredHinge(), Ridge(), lambda_=0.0, schedule=DistanceOverGradients(),
             average=PolynomialAverage(2.0),
         )  # fmt: skip
 
@@ -76,7 +76,7 @@ class RelationLabeler:
     ) -> None:
         """Train on gold trees."""
         arcs = _Arcs.of(self, treebank, treebank.deprels, weights)
-        self.trainer.strength = 1.0 / (C * arcs.total_weight)
+        self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.train("relations", self.trainer, ArraySource(arcs, run.rng), epochs, verbose=verbose)
 
     def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Callable) -> None:
@@ -124,7 +124,7 @@ class _Beside(ArraySource):
         self._trees = trees
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
-        trainer.strength, trainer.recompute_every = self._trees.strength, self._trees.recompute_every
+        trainer.lambda_, trainer.recompute_every = self._trees.lambda_, self._trees.recompute_every
 
     def blocks(self, epoch: int, start: int) -> Iterator["_Arcs"]:
         yield self.examples

@@ -1,4 +1,4 @@
-"""What a call of ``fit`` is asked about how it runs: checkpoints, shards, and the generator of all that is drawn."""
+"""How a call of ``fit`` runs: its checkpoints, its shards, and the random generator."""
 
 import hashlib
 import json

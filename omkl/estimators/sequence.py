@@ -235,8 +235,10 @@ class SequenceLabeler(OnlineEstimator):
         return self._partial_fit(X, y, sample_weight, classes=classes)
 
     def predict(self, X: Any) -> list[np.ndarray]:
-        """Best labels of each sequence: a list of arrays of labels."""
-        predictor = self.predictor_
+        """Best labels of each sequence, also of a stream of them: a list of arrays of labels."""
+        predictor, stream = self.predictor_, as_stream(X)
+        if stream is not None:
+            return [labels for block in stream.blocks() for labels in self.predict(block.X)]
         tokens, offsets = flatten(X, names=self._column_names)
         labels = predictor.decode(self.model_.codec.encoder.encode(tokens, offsets))
         return np.split(self.classes_[labels], offsets[1:-1])
@@ -258,7 +260,11 @@ class SequenceLabeler(OnlineEstimator):
 
     def _potentials(self, X: Any) -> Iterator[Any]:
         """Potentials of one sequence after the other."""
-        predictor = self.predictor_
+        predictor, stream = self.predictor_, as_stream(X)
+        if stream is not None:
+            for part in stream.blocks():
+                yield from self._potentials(part.X)
+            return
         tokens, offsets = flatten(X, names=self._column_names)
         for block, potentials in predictor.blocks(self.model_.codec.encoder.encode(tokens, offsets)):
             for low, high in zip(block.offsets[:-1], block.offsets[1:]):
@@ -303,6 +309,11 @@ class SequenceLabeler(OnlineEstimator):
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         keep_names(self, names_in(block.X), reset=first)
         data = _read_pair(block, self._column_names)
+        if whole and data.weights is not None and not data.weights.all():
+            # what does not count is as if it were not there: its labels and features are not learned either
+            chosen = np.flatnonzero(data.weights).tolist()
+            X, y = [block.X[i] for i in chosen], [block.y[i] for i in chosen]
+            data = _read_pair(TrainingBlock(X, y, data.weights[chosen]), self._column_names)
         weights = class_weights(self.class_weight, data.labels, data.offsets, data.weights, whole)
         return data._replace(weights=weights)
 

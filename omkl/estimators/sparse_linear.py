@@ -39,7 +39,7 @@ DECADES = 2.0
 class SparseLinear(CertifiedEstimator):
     """What the two estimators share: a design and targets in, certified coefficients out."""
 
-    _strength = "alpha"
+    _tradeoff = "alpha"
     _plain_attributes = (*CertifiedEstimator._plain_attributes, "coef_", "intercept_")
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class SparseLinear(CertifiedEstimator):
         X, targets, weights = self._read_targets(X, y, sample_weight)
         problems = [self._problem(X, target, weights) for target in targets]
         if isinstance(alphas, (int, np.integer)) and alphas >= 1 and len(problems) > 1:
-            alphas = np.max([problem.strengths(int(alphas), DECADES) for problem in problems], axis=0)
+            alphas = np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
         paths = [
             list(regularization_path(solver, problem, alphas, self.tol, self.max_iter, DECADES)) for problem in problems
         ]
@@ -211,7 +211,7 @@ def _record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
     intercepts = np.array([solution.model.intercept for solution in solutions])
     alone = len(points) == 1
     return {
-        "alpha": points[0].strength,
+        "alpha": points[0].value,
         "coef": coefficients[0] if alone else coefficients,
         "intercept": float(intercepts[0]) if alone else intercepts,
         "dual_gap": max(solution.certificate.gap for solution in solutions),

@@ -93,6 +93,7 @@ class StreamSource:
         self._first = model.trainer is None  # also where the model is then restored
         self._n_read = self._digest = 0
         self.n_examples: int | None = None
+        self._weight: float | None = None
 
     def open(self) -> None:
         """Start the model with the first block of the first epoch, if it has not started."""
@@ -105,7 +106,7 @@ class StreamSource:
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Set what depends on the number of examples."""
-        self._model.expect(self.n_examples, n_shards)
+        self._model.expect(self.n_examples, self._weight, n_shards)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
         """The blocks of an epoch (from 0), from block ``start`` on."""
@@ -153,22 +154,26 @@ class StreamSource:
         """The given order, for each of the parts that a block is cut into."""
         return [np.arange(n) for n in sizes]
 
-    def end_epoch(self, n_examples: int) -> None:
-        """From now on it is known how many examples there are."""
+    def end_epoch(self, n_examples: int, weight: float) -> None:
+        """From now on it is known how many examples there are, and the sum of their weights."""
         if self.n_examples is None:
-            self.n_examples = n_examples
+            self.n_examples, self._weight = n_examples, weight
         self._n_read = self._digest = 0
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)``: the position, and what the model has learned of inputs and outputs."""
         packer = Packer()
         model, arrays = self._model.describe(packer)
-        position = {"n_read": self._n_read, "digest": self._digest, "n_examples": self.n_examples}
-        return {**position, "model": model}, {**packer.arrays, **arrays}
+        position = {"n_read": self._n_read, "digest": self._digest}
+        return {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}, {
+            **packer.arrays,
+            **arrays,
+        }
 
     def load_state(self, values: dict[str, Any]) -> None:
         """The inverse of :meth:`state`; the model is made before, for the trainer must have its shape."""
-        self._n_read, self._digest, self.n_examples = values["n_read"], values["digest"], values["n_examples"]
+        self._n_read, self._digest = values["n_read"], values["digest"]
+        self.n_examples, self._weight = values["n_examples"], values["weight"]
 
 
 def checksum(value: Any, digest: int) -> int:

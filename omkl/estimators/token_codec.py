@@ -8,6 +8,7 @@ import numpy as np
 from omkl._checks import check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.examples import Examples
+from omkl.estimators.outputs import GROWING
 from omkl.estimators.runs import fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import (
@@ -101,6 +102,17 @@ class TokenCodec:
             # also when a bad token stops the encoding half-way: no feature may be known that has no parameters
             self._grow(trainer)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, single=self._outputs.single)
+
+    def check_declared(self, classes: Any) -> None:
+        """Raise where labels are declared that a model which has started does not have."""
+        if isinstance(classes, str):
+            if classes != GROWING or not self.known.grows:
+                raise InputError(f'classes="{GROWING}" is for the first call: the model has a fixed set of labels.')
+        elif set(classes) != set(self.known.members):
+            raise InputError(
+                f"classes= declares {len(set(classes))} labels, but the model has started with others, "
+                f"{len(self.known)} of them: declare all at the first call."
+            )
 
     def _grow(self, trainer: OnlineTrainer) -> None:
         if self.encoder.vocabulary is not None:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.data import Treebank
-from omkl.estimators.arcs import ArcExamples
+from omkl.estimators.arc_examples import ArcExamples
 from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.runs import fingerprint
 from omkl.estimators.treebanks import usable_templates

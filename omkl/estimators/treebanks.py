@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Sentence, Treebank, read_treebank
-from omkl.estimators.arcs import column_of
+from omkl.estimators.arc_examples import column_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
 

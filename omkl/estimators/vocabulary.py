@@ -48,7 +48,7 @@ class Vocabulary:
         What the numbers of a key are divided by, for keys with numbers.
     """
 
-    def __init__(self, first_id: int = 0):
+    def __init__(self, first_id: int = 0) -> None:
         self.keys: list[str] = []
         self.ids: dict[str, dict[str | None, int]] = {}
         self.groups = array("i")

@@ -76,17 +76,17 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
                 if own_keys.shape[0] > 0:
                     while own_keys[line] != mixed and own_keys[line] != 0:
                         line = (line + np.uint64(1)) % size
-                place = wanted[line, bucket]
-                if place >= 0 and found[place, 0] < 0:
-                    found[place, 0], found[place, 1], found[place, 2] = s, m, j
+                row = wanted[line, bucket]
+                if row >= 0 and found[row, 0] < 0:
+                    found[row, 0], found[row, 1], found[row, 2] = s, m, j
 
 
 @njit(cache=True, nogil=True)
-def _fold(columns, place, view):
+def _fold(columns, token, view):
     key = np.uint64(1)
     offsets, fields = view
     for atom in range(offsets.shape[0]):
-        key = (key ^ columns[fields[atom], place + offsets[atom]]) * _MIX
+        key = (key ^ columns[fields[atom], token + offsets[atom]]) * _MIX
         key ^= key >> _HALF
     return key
 

@@ -71,12 +71,12 @@ def weakest(scales, squares, ages, n):
     worst = 0
     smallest = np.inf
     for i in range(n):
-        strength = 0.0
+        importance = 0.0
         for k in range(scales.shape[0]):
-            strength += scales[k] * scales[k] * squares[k, i]
-        if strength < smallest or (strength == smallest and ages[i] < ages[worst]):
+            importance += scales[k] * scales[k] * squares[k, i]
+        if importance < smallest or (importance == smallest and ages[i] < ages[worst]):
             worst = i
-            smallest = strength
+            smallest = importance
     return worst
 
 
@@ -118,7 +118,7 @@ def move(rows, m, t, index, gradient, chosen, rates, averages, diagonals, coeffi
         if not chosen[k]:
             continue
         A = coefficients[k, :, index]
-        strength = 0.0
+        importance = 0.0
         for j in range(gradient.shape[1]):
             change = -rates[k] * gradient[t, j]
             if change != 0.0:
@@ -128,8 +128,8 @@ def move(rows, m, t, index, gradient, chosen, rates, averages, diagonals, coeffi
                     sums[k, j, index] -= averages[k] * change
                 for other in range(m):
                     own[k, other, j] += rows[k, other, t] * change
-            strength += A[j] * A[j]
-        squares[k, index] = strength * diagonals[k, index]
+            importance += A[j] * A[j]
+        squares[k, index] = importance * diagonals[k, index]
 
 
 @njit(cache=True, nogil=True)

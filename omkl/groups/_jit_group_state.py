@@ -1,4 +1,4 @@
-"""O(p) arithmetic on scales, norms and averages of the groups: what a round costs whatever the dimension."""
+"""O(p) arithmetic on scales, norms and averages of the groups: the cost of a round does not depend on the dimension."""
 
 import numpy as np
 from numba import njit

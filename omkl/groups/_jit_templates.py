@@ -293,10 +293,10 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
                 square_gradients[k] = _square_norm(owners[:count], lines, buckets[variant], values)
                 square_norms[k] = rates[k] ** 2 * square_gradients[k]
             else:
-                moved, kept = _move(
+                moved, square_change = _move(
                     owners[:count], lines, buckets[variant], values, rates[k], table, sums, averaging, averages[k]
                 )
-                square_norms[k] += kept
+                square_norms[k] += square_change
                 square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
 
 
@@ -312,7 +312,7 @@ def _any_stored(groups, empty):
 def _move(owners, lines, buckets, values, rate, table, sums, averaging, average):
     """Move one group; returns ``r^2 ||g||^2``, and what ``||v||^2`` as it is stored has gained."""
     moved = 0.0
-    kept = 0.0
+    square_change = 0.0
     for a in range(owners.shape[0]):
         moved += 2.0 * rate * values[owners[a]] * table[lines[a], buckets[a]]
     for a in range(owners.shape[0]):
@@ -321,10 +321,10 @@ def _move(owners, lines, buckets, values, rate, table, sums, averaging, average)
         table[lines[a], buckets[a]] = before + change
         after = np.float64(table[lines[a], buckets[a]])
         moved += change * (2.0 * before + change)
-        kept += (after - before) * (after + before)
+        square_change += (after - before) * (after + before)
         if averaging:
             sums[lines[a], buckets[a]] -= average * (after - before)
-    return moved, kept
+    return moved, square_change
 
 
 @njit(cache=True, nogil=True)
@@ -369,8 +369,10 @@ def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, key
                     head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], bases[p], bases[p + 1],
                     keys, bins, arcs, owners, lines, buckets,
                 )  # fmt: skip
-            _, kept = _move(owners[:count], lines, buckets[variant], arcs[2], rates[k], table, nothing, False, 0.0)
-            square_norms[k] = max(kept, 0.0)
+            _, square_change = _move(
+                owners[:count], lines, buckets[variant], arcs[2], rates[k], table, nothing, False, 0.0
+            )
+            square_norms[k] = max(square_change, 0.0)
 
 
 @njit(cache=True, nogil=True)

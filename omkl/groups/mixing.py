@@ -7,7 +7,8 @@ group's scale was folded into it, and however often it was deactivated and activ
 :math:`\sum_j w_j \theta^{(j)}_k` has the same form, and leaves alone whatever no shard has moved.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +54,10 @@ class Mixture:
         but for groups that are scaled.
     """
 
-    def __init__(self, weights, scales, residual_scale, averaged_in, averages, scale_range):
+    def __init__(
+        self, weights: np.ndarray, scales: np.ndarray, residual_scale: np.ndarray, averaged_in: np.ndarray,
+        averages: np.ndarray, scale_range: tuple[float, float],
+    ) -> None:  # fmt: skip
         self.weights = weights
         self.residual_scale, self.averaged_in = residual_scale, averaged_in
         self.points, self.pasts = weights[:, None] * scales, weights[:, None] * averages
@@ -63,7 +67,7 @@ class Mixture:
         self.scales, self.averages = np.where(stays, scale, 1.0), np.where(stays, average, 0.0)
         self.factors, self.shifts = np.where(stays, 1.0, scale), np.where(stays, 0.0, average)
 
-    def of(self, groups):
+    def of(self, groups: slice) -> "Mixture":
         """The same for a slice of the groups."""
         own = object.__new__(Mixture)
         own.weights = self.weights
@@ -74,7 +78,10 @@ class Mixture:
         return own
 
 
-def table_changes(layout, table, sums, before, before_sums, group_state):
+def table_changes(
+    layout: TableLayout, table: np.ndarray, sums: np.ndarray, before: np.ndarray, before_sums: np.ndarray,
+    group_state: Any,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """What has moved in a table since ``before``: bits that tell where, and the weights and running sums there."""
     moved = np.zeros((table.size + 7) // 8, dtype=np.uint8)
     count = jit.find_moved(
@@ -87,7 +94,9 @@ def table_changes(layout, table, sums, before, before_sums, group_state):
     return changes
 
 
-def mix_table(layout, table, sums, changes, mixture):
+def mix_table(
+    layout: TableLayout, table: np.ndarray, sums: np.ndarray, changes: Sequence[dict[str, np.ndarray]], mixture: Mixture
+) -> None:
     """Mix into a table, which holds what all shards started from, what each has moved; shards are added in order."""
     n_rows, n_columns = table.shape
     n_block = max(BLOCK // max(n_columns, 1), 1)
@@ -109,7 +118,9 @@ def mix_table(layout, table, sums, changes, mixture):
         point[:], past[:] = 0.0, 0.0
 
 
-def with_rows_moved(changes, n_rows, rows, indices):
+def with_rows_moved(
+    changes: dict[str, np.ndarray], n_rows: int, rows: np.ndarray, indices: np.ndarray
+) -> dict[str, np.ndarray]:
     """Changes of a table whose ``rows`` belong to other ``indices``, which no shard has used for anything else.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Kernel groups on a budget that is kept by projection: what makes room lives on in the span of the others."""
+"""Kernel groups on a budget: a support vector that is removed is projected onto the span of the others."""
 
 import numpy as np
 

@@ -201,14 +201,14 @@ class ArcTemplateBank(Bank):
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
         """A bank for some of the templates, with their weights as they are."""
-        kept = TemplateLayout(templates)
-        pairs = [self._layout.identities.index(identity) for identity in kept.identities]
+        layout = TemplateLayout(templates)
+        pairs = [self._layout.identities.index(identity) for identity in layout.identities]
         bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs], exact=self.exact)
         for new, old in enumerate(pairs):
             lines, own = slice(*self._bases[old : old + 2]), slice(*bank._bases[new : new + 2])
             if self.exact:
                 bank._keys[own] = self._keys[lines]
-            for k, first, last in zip(kept.groups[new], jit.FIRST_BUCKET, jit.LAST_BUCKET):
+            for k, first, last in zip(layout.groups[new], jit.FIRST_BUCKET, jit.LAST_BUCKET):
                 if k >= 0:
                     bank.table[own, first:last] = self.table[lines, first:last]
                     if self.averaging:

@@ -30,7 +30,7 @@ class Pair:
         Integers are taken as float64.
     """
 
-    def __init__(self, X: Vectors, Y: Vectors):
+    def __init__(self, X: Vectors, Y: Vectors) -> None:
         self.X = as_floats(X)
         self.Y = self.X if Y is X else as_floats(Y)
         self._on_columns: dict[Any, Pair] = {}
@@ -120,7 +120,7 @@ class Kernel(Component):
     #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
     semidefinite: ClassVar[bool] = False
 
-    def __init__(self, normalize: str | None = None, on: On | list = None, explicit: bool | None = None):
+    def __init__(self, normalize: str | None = None, on: On | list = None, explicit: bool | None = None) -> None:
         if normalize not in NORMALIZATIONS:
             raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {normalize!r}.")
         self.normalize = normalize

@@ -40,7 +40,7 @@ class FeatureMap(Kernel):
 
     semidefinite = True
 
-    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0):
+    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
         for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
@@ -129,7 +129,7 @@ class FourierFeatures(FeatureMap):
     map_name = "fourier"
     compares_sparse = maps_sparse = True
 
-    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0):
+    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
         super().__init__(kernel, n_features, seed)
         if not has_spectrum(self.kernel):
             raise InputError(f"The kernel {self.kernel.name} has no Fourier features: use map=nystrom.")
@@ -192,7 +192,7 @@ class Nystrom(FeatureMap):
 
     map_name = "nystrom"
 
-    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0):
+    def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
         super().__init__(kernel, n_features, seed)
         self.landmarks_: np.ndarray | None = None
         self.whitening_: np.ndarray | None = None

@@ -35,7 +35,7 @@ class Linear(Kernel):
 
     compares_sparse = maps_sparse = True
 
-    def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None):
+    def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None) -> None:
         super().__init__(normalize, on, explicit)
 
     def raw(self, pair: Pair) -> np.ndarray:
@@ -69,7 +69,7 @@ class Polynomial(Kernel):
     def __init__(
         self, degree: int = 2, coef0: float = 1.0, gamma: float = 1.0, normalize: str | None = "diagonal",
         on: On | list = None, explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
             raise InputError(
                 f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, "
@@ -143,7 +143,7 @@ class Gaussian(Kernel):
     def __init__(
         self, sigma2: float | str = "median", normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         _check_width("sigma2", sigma2)
         super().__init__(normalize, on, explicit)
         self.sigma2 = sigma2
@@ -176,7 +176,7 @@ class Laplacian(Kernel):
     def __init__(
         self, sigma: float | str = "median", normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         _check_width("sigma", sigma)
         super().__init__(normalize, on, explicit)
         self.sigma = sigma
@@ -209,7 +209,7 @@ class ChiSquared(Kernel):
     def __init__(
         self, gamma: float | str = "median", normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         _check_width("gamma", gamma)
         super().__init__(normalize, on, explicit)
         self.gamma = gamma
@@ -248,7 +248,7 @@ class B1Spline(Kernel):
     def __init__(
         self, h: float | None = None, density: float = 0.05, normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         if h is not None and not h > 0:
             raise InputError(f"h must be > 0, not {h!r}.")
         if not 0 < density <= 1:
@@ -282,7 +282,7 @@ class Custom(Kernel):
     def __init__(
         self, function: Callable[[np.ndarray, np.ndarray], np.ndarray], label: str | None = None,
         normalize: str | None = None, on: On | list = None, explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         if not callable(function):
             raise InputError(f"A custom kernel needs a function of two arrays, not {function!r}.")
         super().__init__(normalize, on, explicit)
@@ -359,7 +359,7 @@ class Average(Kernel):
     def __init__(
         self, kernels: Sequence[KernelSpec], normalize: str | None = None, on: On | list = None,
         explicit: bool | None = None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         super().__init__(normalize, on, explicit)
         self.kernels = [as_kernel(kernel) for kernel in kernels]
 

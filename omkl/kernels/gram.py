@@ -95,7 +95,7 @@ class GramRows:
     def __init__(
         self, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32,
         budget: int = 2**30,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.kernels = kernels
         self.inputs = in_precision(inputs, dtype)
         self.dtype = np.dtype(dtype)

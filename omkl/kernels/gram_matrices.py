@@ -38,7 +38,7 @@ class GramMatrices:
     (2, 2, 2)
     """
 
-    def __init__(self, matrices: Any):
+    def __init__(self, matrices: Any) -> None:
         if isinstance(matrices, GramMatrices):
             self.names, self.matrices = matrices.names, matrices.matrices
         elif isinstance(matrices, Mapping):

@@ -230,7 +230,7 @@ class EpsilonInsensitive(PointwiseLoss):
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
     has_kink = True
 
-    def __init__(self, epsilon: float = 0.1):
+    def __init__(self, epsilon: float = 0.1) -> None:
         if not 0 <= epsilon < np.inf:
             raise InputError(f"epsilon must be a finite number >= 0, not {epsilon!r}.")
         self.epsilon = float(epsilon)
@@ -269,7 +269,7 @@ class Quantile(PointwiseLoss):
     aliases = {"quantile": {}}
     has_kink = True
 
-    def __init__(self, quantile: float = 0.5):
+    def __init__(self, quantile: float = 0.5) -> None:
         if not 0 < quantile < 1:
             raise InputError(f"quantile must lie in (0, 1), not {quantile!r}.")
         self.quantile = float(quantile)
@@ -306,7 +306,7 @@ class Huber(PointwiseLoss):
     aliases = {"huber": {}}
     curvature = 1.0
 
-    def __init__(self, delta: float = 1.0):
+    def __init__(self, delta: float = 1.0) -> None:
         if not 0 < delta < np.inf:
             raise InputError(f"delta must be a finite number > 0, not {delta!r}.")
         self.delta = float(delta)

@@ -1,6 +1,6 @@
 """Losses of structured prediction: a structure and its potentials in, a value and a gradient in potentials out."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ class StructuredLoss(Component):
     ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
     gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
     """
+
+    #: Whether it depends on the cost of outputs.
+    uses_cost: ClassVar[bool] = True
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         """Value and gradient of the loss at these potentials.
@@ -50,7 +53,7 @@ class StructuredHinge(StructuredLoss):
 
     aliases = {"hinge": {}}
 
-    def __init__(self, cost_weight: float = 1.0):
+    def __init__(self, cost_weight: float = 1.0) -> None:
         if not 0 <= cost_weight < np.inf:
             raise InputError(f"cost_weight must be a finite number >= 0, not {cost_weight!r}.")
         self.cost_weight = float(cost_weight)
@@ -72,6 +75,7 @@ class CRF(StructuredLoss):
     """
 
     aliases = {"crf": {}, "log": {}}
+    uses_cost = False
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         gold_score = structure.score(potentials, gold)
@@ -92,6 +96,7 @@ class Perceptron(StructuredLoss):
     """
 
     aliases = {"perceptron": {}}
+    uses_cost = False
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         predicted = structure.decode(potentials)

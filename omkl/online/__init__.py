@@ -8,6 +8,7 @@ from omkl.online.history import TrainingProgress, to_frame
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.predictor import Predictor
 from omkl.online.progressive import ProgressiveValidation
+from omkl.online.rounds import Example, Step
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -17,7 +18,7 @@ from omkl.online.schedules import (
     MeanPolyak,
     Schedule,
 )
-from omkl.online.trainer import Example, OnlineTrainer, Step
+from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [

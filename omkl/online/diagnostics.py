@@ -11,13 +11,14 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.losses import StructuredLoss
+from omkl.online.rounds import Step
 from omkl.online.schedules import Constant, InverseSqrt, InverseTime, Schedule
-from omkl.online.trainer import OnlineTrainer, Step
+from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers import Regularizer
 from omkl.structures import Potentials, Structure
 
 #: What :class:`RegretMonitor` sums up from round to round.
-_MEASURED = ("_cumulative", "_gradients", "_inverse_rates", "_reach", "_last_rate", "_penalty")
+_MEASURED = ("_cumulative", "_gradients", "_inverse_rates", "_reach", "_last_rate", "_penalty", "_norm")
 
 
 def regret_bound(
@@ -90,7 +91,7 @@ def optimal_eta0(lipschitz: float, distance: float, rounds: int | None = None) -
 
 
 def solution_radius(
-    regularizer: Regularizer, loss_at_zero: float, strength: float, n_groups: int, sigma: float = 0.0
+    regularizer: Regularizer, loss_at_zero: float, lambda_: float, n_groups: int, sigma: float = 0.0
 ) -> float:
     r"""A radius that holds the solution of the regularized problem (Martins et al. 2011, Prop. 8.1 and 8.3).
 
@@ -104,7 +105,7 @@ def solution_radius(
     loss_at_zero : float
         :math:`\Lambda`: the mean over examples of the loss where the model is zero. For the hinge the mean of the
         largest cost, for a CRF of the logarithm of the number of outputs.
-    strength : float
+    lambda_ : float
         :math:`\lambda > 0`.
     n_groups : int
     sigma : float
@@ -122,12 +123,12 @@ def solution_radius(
     Examples
     --------
     >>> from omkl.regularizers import SquaredL21
-    >>> solution_radius(SquaredL21(), loss_at_zero=3.0, strength=0.5, n_groups=2, sigma=1.0)
+    >>> solution_radius(SquaredL21(), loss_at_zero=3.0, lambda_=0.5, n_groups=2, sigma=1.0)
     2.0
     """
 
     def radius(penalty: float) -> float:
-        return float(regularizer.norm_bound(penalty / strength, n_groups))
+        return float(regularizer.norm_bound(penalty / lambda_, n_groups))
 
     try:
         farthest = radius(loss_at_zero)
@@ -180,7 +181,7 @@ def _square_feature_norm(trainer: OnlineTrainer, x: Any) -> float:
     """The bound on the largest squared norm of an output's features."""
     structure = trainer.structure
     probe = OnlineTrainer(
-        copy.deepcopy(trainer.banks), structure, _GivenGradient(), None, strength=0.0, schedule=Constant(1.0)
+        copy.deepcopy(trainer.banks), structure, _GivenGradient(), None, lambda_=0.0, schedule=Constant(1.0)
     )
     probe.group_state.load_state(trainer.group_state.state())
     bounds = structure.zeros(len(x))
@@ -217,11 +218,12 @@ def _arrays(potentials: Potentials) -> list[np.ndarray]:
 class RegretMonitor:
     r"""Callback that measures the regret, and bounds it from the gradients and rates that were met.
 
-    After every epoch it compares the run so far with the model at hand, and adds to the record, per round:
+    After every epoch it compares the run so far with the model at hand, and adds to the record, per example, or per
+    unit of weight where examples have weights :math:`w_t`, of the sum W:
 
     ``regret``
-        :math:`\frac1T \sum_t [\lambda R(\theta_t) + L_t(\theta_t)] - [\lambda R(\theta^*) + L_t(\theta^*)]`, with
-        :math:`\theta^*` the model after the epoch.
+        :math:`\frac1W \sum_t w_t [\lambda R(\theta_t) + L_t(\theta_t)] - w_t [\lambda R(\theta^*) + L_t(\theta^*)]`,
+        with :math:`\theta^*` the model after the epoch.
     ``regret_bound``
         What Lemma 4 of Martins et al. (2011) sums to for the rates of any schedule:
         :math:`\frac12 \sum_t \eta_t \|g_t\|^2 + \frac{D^2}{2} (\frac1{\eta_1} + \sum_t (\frac1{\eta_t} -
@@ -240,7 +242,8 @@ class RegretMonitor:
         self._examples = source.examples
         self._cumulative = self._gradients = self._inverse_rates = self._reach = 0.0
         self._last_rate = math.inf
-        self._penalty = trainer.penalty()
+        self._penalty, self._norm = trainer.penalty(), float(np.linalg.norm(trainer.group_state.norms))
+        trainer.measures_gradients = True
 
     def state(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """What a checkpoint needs: numbers, and no arrays."""
@@ -253,16 +256,19 @@ class RegretMonitor:
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
         """Take in one round."""
-        self._cumulative += step.loss + trainer.current_strength * self._penalty
+        self._cumulative += step.loss + step.weight * trainer.current_lambda * self._penalty
         self._penalty = trainer.penalty()
-        self._gradients += step.rate * step.square_gradient
+        # the gradient of the L2 part of the losses is w sigma theta, beside that in potentials
+        length = np.sqrt(step.square_gradient) + step.weight * trainer.l2 * self._norm
+        self._gradients += step.rate * float(length) ** 2
+        self._norm = float(np.linalg.norm(trainer.group_state.norms))
         self._inverse_rates += max(0.0, 1.0 / step.rate - 1.0 / self._last_rate)
         self._last_rate = step.rate
-        self._reach = max(self._reach, float(np.linalg.norm(trainer.group_state.norms)))
+        self._reach = max(self._reach, self._norm)
 
     def __call__(self, trainer: OnlineTrainer, record: dict[str, Any]) -> None:
         """Compare with the model after this epoch."""
-        here = trainer.mean_loss(self._examples) + trainer.current_strength * self._penalty
+        here = trainer.mean_loss(self._examples) + trainer.current_lambda * self._penalty
         distance = self._reach + float(np.linalg.norm(trainer.group_state.norms))
-        record["regret"] = self._cumulative / trainer.round - here
-        record["regret_bound"] = (self._gradients + distance**2 * self._inverse_rates) / (2 * trainer.round)
+        record["regret"] = self._cumulative / trainer.presented - here
+        record["regret_bound"] = (self._gradients + distance**2 * self._inverse_rates) / (2 * trainer.presented)

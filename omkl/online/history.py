@@ -22,10 +22,11 @@ class TrainingProgress:
         The epoch that is running, from 1.
     block : int
         Blocks of it that are learned.
-    block_examples, block_loss : int, float
-        Examples of the block at hand that are learned, and the sum of their losses, each before its update.
+    block_examples, block_loss, block_weight : int, float, float
+        Examples of the block at hand that are learned, the sum of their weighted losses, each before its update, and
+        that of their weights.
     examples, loss, weight : int, float, float
-        The same for the epoch, and the sum of the examples' weights.
+        The same for the epoch.
     seconds : float
         What the epoch had taken before :meth:`start_clock`.
     history : list of dict
@@ -38,6 +39,7 @@ class TrainingProgress:
     block: int = 0
     block_examples: int = 0
     block_loss: float = 0.0
+    block_weight: float = 0.0
     examples: int = 0
     loss: float = 0.0
     weight: float = 0.0
@@ -60,13 +62,14 @@ class TrainingProgress:
         """Count learned examples, the sum of their weighted losses, and that of their weights."""
         self.block_examples += n_examples
         self.block_loss += loss
+        self.block_weight += weight
         self.examples += n_examples
         self.loss += loss
         self.weight += weight
 
     def next_block(self) -> None:
         """The block is over."""
-        self.block, self.block_examples, self.block_loss = self.block + 1, 0, 0.0
+        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
 
     def next_epoch(self) -> None:
         """The epoch is over."""
@@ -112,7 +115,7 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
         "examples": examples,
         "loss": loss,
         "penalty": penalty,
-        "objective": loss + trainer.current_strength * penalty,
+        "objective": loss + trainer.current_lambda * penalty,
         "rate": trainer.schedule(trainer.round),
         **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
         **{f"weight:{name}": weight for name, weight in trainer.kernel_weights().items()},

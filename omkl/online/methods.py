@@ -24,7 +24,7 @@ class ForwardBackward:
         group_state.begin_forward_backward(rate * weight, decay)
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        """Weight of the proximal step of an example, to be multiplied with the regularization strength."""
+        """Weight of the proximal step of an example, to be multiplied with lambda."""
         return rate * weight
 
     def mixed_part(self, scales: np.ndarray) -> np.ndarray:
@@ -32,7 +32,7 @@ class ForwardBackward:
         return scales
 
     def open_mix(
-        self, group_state: GroupState, rate: float, presented: float, strength: float, taken: float,
+        self, group_state: GroupState, rate: float, presented: float, lambda_: float, taken: float,
         shrinkage: np.ndarray,
     ) -> tuple[float, np.ndarray]:  # fmt: skip
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
@@ -67,7 +67,7 @@ class DualAveraging:
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
         """Weight of the proximal step after examples of the total weight ``presented``, to be multiplied with the
-        regularization strength: the sum of gradients has one of the regularizer beside each of them."""
+        lambda: the sum of gradients has one of the regularizer beside each of them."""
         return rate * presented
 
     def mixed_part(self, scales: np.ndarray) -> np.ndarray:
@@ -75,12 +75,12 @@ class DualAveraging:
         return np.ones_like(scales)
 
     def open_mix(
-        self, group_state: GroupState, rate: float, presented: float, strength: float, taken: float,
+        self, group_state: GroupState, rate: float, presented: float, lambda_: float, taken: float,
         shrinkage: np.ndarray,
     ) -> tuple[float, np.ndarray]:  # fmt: skip
         """Open the latest proximal step once more: it starts from the sum of gradients, as always."""
         group_state.bases[:] = rate
-        return self.proximal_weight(rate, 1.0, presented) * strength, np.zeros_like(shrinkage)
+        return self.proximal_weight(rate, 1.0, presented) * lambda_, np.zeros_like(shrinkage)
 
 
 def as_method(name: str) -> ForwardBackward | DualAveraging:

@@ -14,9 +14,19 @@ from omkl.losses import CRF
 from omkl.online.averaging import Average
 from omkl.online.predictor import Predictor
 from omkl.online.schedules import InverseTime, Schedule
-from omkl.online.trainer import RECOMPUTE_EVERY, GrowingHorizon, OnlineTrainer
+from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
+
+
+class GrowingHorizon:
+    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+
+    def __init__(self, C: float) -> None:
+        self.C = C
+
+    def __call__(self, t: float) -> float:
+        return 1.0 / (self.C * t)
 
 
 class Codec(Protocol):
@@ -91,11 +101,14 @@ class OnlineSettings:
             automatic = InverseTime(1.0 / estimator.l2)
         if estimator.n_examples is not None:
             check_number("n_examples", estimator.n_examples, above=0)
+        loss = resolve(losses, estimator.loss, "loss")
+        if getattr(estimator, "cost", None) is not None and not getattr(loss, "uses_cost", True):
+            raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
         if radius is not None and radius != "auto":
             check_number("radius", radius, above=0)
         return cls(
-            loss=resolve(losses, estimator.loss, "loss"),
+            loss=loss,
             regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
@@ -116,7 +129,7 @@ class OnlineSettings:
     def trainer(self, codec: Codec, banks: list, unpenalized: Sequence = ()) -> OnlineTrainer:
         """An untrained trainer."""
         return OnlineTrainer(
-            banks, codec.structure, self.loss, self.regularizer, strength=GrowingHorizon(self.C),
+            banks, codec.structure, self.loss, self.regularizer, lambda_=GrowingHorizon(self.C),
             schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
             batch_size=self.batch_size, l2=self.l2, order=codec.order,
         )  # fmt: skip
@@ -154,28 +167,29 @@ class OnlineModel:
         self.start().radius = self._radius_without_data()
         return examples
 
-    def expect(self, n_examples: float | None, n_shards: int = 1) -> None:
-        """Set the objective's strength, and what depends on how many rounds there will be.
+    def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
+        """Set the weight of the regularizer, lambda, and what depends on how many rounds there will be.
 
-        Where the number m of examples is known the strength is ``1 / (C m)``, rates decay up to the last of
-        ``epochs * m`` rounds, and norms are computed anew every m rounds; else the mean is over the examples so far.
-        Shards learn as many examples in a round.
+        Where the number m of examples is known rates decay up to the last of ``epochs * m`` rounds, norms are computed
+        anew every m rounds, and lambda is ``1 / (C M)``, M the sum ``weight`` of their weights; else
+        the mean is over the examples so far. Shards learn as many examples in a round.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
-        trainer.strength = GrowingHorizon(settings.C * n_shards) if m is None else 1.0 / (settings.C * m)
+        total = weight if settings.n_examples is None else settings.n_examples
+        trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
         trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m / trainer.batch_size))
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
 
     def set_objective(self, training: Any, loss_at_zero: Callable[[], float]) -> None:
-        """Set strength and radius for training examples that are all at hand, and know their ``total_weight``.
+        """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.
 
         ``loss_at_zero()`` is their mean loss where all parameters are zero, which ``radius="auto"`` asks for.
         """
         trainer, settings = self.trainer, self.settings
         m = training.total_weight if settings.n_examples is None else settings.n_examples
-        trainer.strength = 1.0 / (settings.C * m)
+        trainer.lambda_ = 1.0 / (settings.C * m)
         if settings.radius != "auto":
             trainer.radius = math.inf if settings.radius is None else float(settings.radius)
             return
@@ -212,16 +226,16 @@ class OnlineModel:
     def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` of all but the trainer's state."""
         values, arrays = self.codec.pack(packer)
-        strength = None if callable(self.trainer.strength) else self.trainer.strength
-        return {**values, "strength": strength, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
+        lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
+        return {**values, "lambda_": lambda_, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
         """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
         self.codec.unpack(values, arrays, unpacker)
         trainer = self.start()
         trainer.load_state(arrays)
-        if values["strength"] is not None:
-            trainer.strength = values["strength"]
+        if values["lambda_"] is not None:
+            trainer.lambda_ = values["lambda_"]
         trainer.radius = unpacker.unpack(values["radius"])
         return self
 
@@ -229,6 +243,8 @@ class OnlineModel:
 def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
     """The learning rates that these parameters ask for."""
     if isinstance(schedule, Schedule):
+        if eta0 != "auto":
+            raise InputError(f"eta0={eta0!r} goes with the name of a schedule; {schedule!r} has one of its own.")
         return schedule.fresh()
     if isinstance(eta0, str):
         if eta0 != "auto":

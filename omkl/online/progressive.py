@@ -42,7 +42,7 @@ class ProgressiveValidation:
     def __init__(self, every: int = 10_000) -> None:
         self.every = int(every)
         self.records: list[dict[str, Any]] = []
-        self._cost = self._size = self._loss = 0.0
+        self._cost = self._size = self._loss = self._weight = 0.0
         self._examples = 0
         self._epoch = 1
         self._began = time.perf_counter()
@@ -53,20 +53,21 @@ class ProgressiveValidation:
         for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
             self._size += np.size(gold)
-        self._take_in(trainer, step.n_examples, step.loss)
+        self._take_in(trainer, step)
 
     def on_block(self, trainer: Any, block: Any) -> None:
         """Take in examples that were learned elsewhere: only the sum of their losses is known."""
         if block.in_shards:
-            self._take_in(trainer, block.n_examples, block.loss)
+            self._take_in(trainer, block)
 
     def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
         """Count epochs."""
         self._epoch = record["epoch"] + 1
 
-    def _take_in(self, trainer: Any, n_examples: int, loss: float) -> None:
-        self._loss += loss
-        self._examples += n_examples
+    def _take_in(self, trainer: Any, learned: Any) -> None:
+        self._loss += learned.loss
+        self._weight += learned.weight
+        self._examples += learned.n_examples
         if self._examples >= self.every:
             self.close(trainer, self._epoch)
 
@@ -75,13 +76,12 @@ class ProgressiveValidation:
         if self._examples == 0:
             return
         now = time.perf_counter()
-        record = flat_record(
-            trainer, epoch=epoch, examples=self._examples, loss=self._loss / self._examples, seconds=now - self._began
-        )
+        loss = self._loss / self._weight if self._weight else 0.0
+        record = flat_record(trainer, epoch=epoch, examples=self._examples, loss=loss, seconds=now - self._began)
         if self._size:
             record["error"] = self._cost / self._size
         self.records.append(record)
-        self._cost = self._size = self._loss = 0.0
+        self._cost = self._size = self._loss = self._weight = 0.0
         self._examples, self._began = 0, now
         merged = thinned(self.records)
         if len(merged) < len(self.records):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,47 +12,13 @@ from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average
 from omkl.online.methods import as_method
 from omkl.online.predictor import Predictor
+from omkl.online.rounds import Example, Step
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
-
-
-class Step(NamedTuple):
-    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
-    squared norm of its gradient, the potentials before it, and the gold output."""
-
-    loss: float
-    norms: np.ndarray
-    rate: float
-    square_gradient: float
-    potentials: object = None
-    gold: object = None
-
-    #: How many examples it has learned, the sum of their weights, and whether shards have learned them elsewhere.
-    n_examples: int = 1
-    weight: float = 1.0
-    in_shards: bool = False
-
-
-class Example(NamedTuple):
-    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
-
-    x: object
-    y: object
-    weight: float = 1.0
-
-
-class GrowingHorizon:
-    """Strength ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
-
-    def __init__(self, C: float) -> None:
-        self.C = C
-
-    def __call__(self, t: float) -> float:
-        return 1.0 / (self.C * t)
 
 
 class OnlineTrainer:
@@ -69,7 +35,7 @@ class OnlineTrainer:
     loss : StructuredLoss
     regularizer : Regularizer or None
         A composite takes its proximal steps in turn.
-    strength : float or callable
+    lambda_ : float or callable
         :math:`\lambda`, or a function of the sum of the weights that have been presented.
     schedule : Schedule
         Learning rates.
@@ -95,7 +61,7 @@ class OnlineTrainer:
 
     def __init__(
         self, banks: Sequence[GroupBank], structure: Structure, loss: StructuredLoss, regularizer: Regularizer | None,
-        *, strength: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
+        *, lambda_: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
         radius: float = math.inf, average: Average | None = None, unpenalized: Sequence[GroupBank] = (),
         coordinates_every: int = 1, batch_size: int = 1, l2: float = 0.0, order: Iterable[str] = (),
     ) -> None:  # fmt: skip
@@ -103,7 +69,7 @@ class OnlineTrainer:
         self.structure: Any = structure
         self.loss = loss
         self.regularizer = regularizer
-        self.strength = strength
+        self.lambda_ = lambda_
         self.schedule = schedule
         self.method = as_method(method)
         self.radius = float(radius)
@@ -113,6 +79,8 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
+        #: Whether :meth:`update_batch` tells the square of its gradient, which costs two more passes over it.
+        self.measures_gradients = self.schedule.adaptive
         self.round = 0
         self.presented = 0.0
         self.shrinkage = 0.0
@@ -144,8 +112,8 @@ class OnlineTrainer:
         names = self.group_names
         known = set(names)
         # what is not in the user's order, as transitions, comes after
-        order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
-        self._bound = None if self.regularizer is None else self.regularizer.bind(names, order)
+        self._given_order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
+        self._bound = None if self.regularizer is None else self.regularizer.bind(names, self._given_order)
         steps = () if self._bound is None else self._bound.terms()
         self._on_norms = [term for term in steps if not term.on_coordinates]
         self._on_coordinates = [term for term in steps if term.on_coordinates]
@@ -208,17 +176,17 @@ class OnlineTrainer:
                 yield self.update_batch([examples[i] for i in order[low : low + self.batch_size].tolist()])
 
     def _step_together(self, moving, rate):
-        """Step along several gradients; returns the squared norm of their weighted sum if the schedule asks for it."""
+        """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
         group_state = self.group_state
         group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
         rates = group_state.rates.copy()
-        before = self._slope(moving) if self.schedule.adaptive else 0.0
+        before = self._slope(moving) if self.measures_gradients else 0.0
         for x, gradient, weight in moving:
             np.multiply(rates, weight, out=group_state.rates)
             for bank in self.banks:
                 bank.step(x, gradient)
         # a step of this rate along g takes rate ||g||^2 from <theta, g>
-        return max(before - self._slope(moving), 0.0) / rate if self.schedule.adaptive else 0.0
+        return max(before - self._slope(moving), 0.0) / rate if self.measures_gradients else 0.0
 
     def _slope(self, moving):
         """Inner product of a weighted sum of gradients with the point that the proximal step starts from."""
@@ -268,7 +236,7 @@ class OnlineTrainer:
     def _close_round(self, rate, weight, square_gradient, x=None, gradient=None):
         """Proximal steps, projection and average of a round; returns the norms of the regularized groups."""
         group_state = self.group_state
-        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_strength
+        step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
         if self._on_coordinates:
             self._shrink_coordinates(step)
@@ -292,9 +260,9 @@ class OnlineTrainer:
         return norms
 
     @property
-    def current_strength(self) -> float:
+    def current_lambda(self) -> float:
         r""":math:`\lambda` in this round."""
-        return self.strength(self.presented) if callable(self.strength) else self.strength
+        return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
 
     def _adapt(self, rate, loss, square_gradient, weight):
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
@@ -364,7 +332,7 @@ class OnlineTrainer:
 
     def norm_bound(self, loss_at_zero: float) -> float:
         """How far from the origin a minimiser of the objective can be, where the mean loss there is this."""
-        return self._bound.norm_bound(loss_at_zero / self.current_strength, len(self.group_names))
+        return self._bound.norm_bound(loss_at_zero / self.current_lambda, len(self.group_names))
 
     def recompute_norms(self) -> None:
         """Set every group norm from scratch: the recursion drifts by rounding."""
@@ -373,9 +341,11 @@ class OnlineTrainer:
         self.group_state.square_norms[self.group_state.empty] = 0.0
 
     def kernel_weights(self) -> dict[str, float]:
-        """Weights of the regularized groups by name, scaled to sum to one (all zero before anything is learned)."""
+        """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
+        (all zero before anything is learned)."""
         weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
-        return dict(zip(self.group_names, weights.tolist()))
+        weight_of = dict(zip(self.group_names, weights.tolist()))
+        return {name: weight_of[name] for name in self._given_order}
 
     def regroup(self, order: Iterable[str] = ()) -> None:
         """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
@@ -399,7 +369,7 @@ class OnlineTrainer:
             other.group_state.pending_weight,
         )
         self.round, self.presented = other.round, other.presented
-        self.strength, self.radius = other.strength, other.radius
+        self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
 
     def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -430,11 +400,9 @@ class OnlineTrainer:
 
         rate = self.schedule(self.round)
         shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
-        step, given_back = self.method.open_mix(
-            group_state, rate, self.presented, self.current_strength, taken, shrinkage
-        )
+        step, returned = self.method.open_mix(group_state, rate, self.presented, self.current_lambda, taken, shrinkage)
         before = group_state.measure()[: self._n_penalized]
-        norms = np.where(before > 0, before + given_back[: self._n_penalized], 0.0)
+        norms = np.where(before > 0, before + returned[: self._n_penalized], 0.0)
         for term in self._on_norms:
             norms = term.prox(norms, step)
         events, _ = group_state.rescale(np.minimum(norms, before), self.radius, self.method.forgets)

@@ -7,16 +7,18 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.online.history import TrainingProgress, flat_record
-from omkl.online.trainer import OnlineTrainer, Step
+from omkl.online.rounds import Step
+from omkl.online.trainer import OnlineTrainer
 
 
 class LearnedBlock(NamedTuple):
-    """What ``on_block`` is told: a block's examples, how many were learned, the sum of their losses, and whether
-    shards have learned them elsewhere, so that ``on_round`` did not hear of them."""
+    """What ``on_block`` is told: a block's examples, how many were learned, the sums of their losses and weights, and
+    whether shards have learned them elsewhere, so that ``on_round`` did not hear of them."""
 
     examples: Any
     n_examples: int
     loss: float
+    weight: float
     in_shards: bool
 
 
@@ -59,7 +61,7 @@ class ArraySource:
         self.examples = examples
         self.n_examples = len(examples)
         self._rng = rng
-        self.end_epoch(self.n_examples)
+        self.end_epoch()
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Tell the trainer how many rounds there will be."""
@@ -76,7 +78,7 @@ class ArraySource:
         """An order for each of the parts that a block is cut into."""
         return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
 
-    def end_epoch(self, n_examples: int) -> None:
+    def end_epoch(self, n_examples: int = 0, weight: float = 0.0) -> None:
         """Remember the generator as it is between two epochs."""
         self._generator = None if self._rng is None else self._rng.bit_generator.state
 
@@ -170,7 +172,8 @@ class TrainingLoop:
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
             stopped, in_shards = self._learn(examples)
-            block = LearnedBlock(examples, progress.block_examples, progress.block_loss, in_shards)
+            learned = progress.block_examples, progress.block_loss, progress.block_weight
+            block = LearnedBlock(examples, *learned, in_shards)
             stopped |= any([tell(self.trainer, block) for tell in self._on_block])
             progress.next_block()
             if stopped:
@@ -213,7 +216,7 @@ class TrainingLoop:
         record.update(self._of_shards)
         progress.history.append(record)
         stopped = any([tell(self.trainer, record) for tell in self._on_epoch])
-        self.source.end_epoch(progress.examples)
+        self.source.end_epoch(progress.examples, progress.weight)
         progress.next_epoch()
         return stopped
 

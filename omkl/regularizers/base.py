@@ -262,7 +262,7 @@ class Scaled(Regularizer):
     array([2., 0.])
     """
 
-    def __init__(self, regularizer: Regularizer, factor: float):
+    def __init__(self, regularizer: Regularizer, factor: float) -> None:
         if not factor > 0 or not np.isfinite(factor):
             raise InputError(f"A regularizer can only be scaled by a finite factor > 0, not {factor!r}.")
         self.regularizer = regularizer
@@ -346,7 +346,7 @@ class Composite(Regularizer):
         All on group norms, or on coordinates for use by themselves; a trainer takes any mixture.
     """
 
-    def __init__(self, regularizers: Iterable[Regularizer]):
+    def __init__(self, regularizers: Iterable[Regularizer]) -> None:
         flat = [term for regularizer in regularizers for term in _flatten(regularizer)]
         if not flat or not all(isinstance(term, Regularizer) for term in flat):
             raise InputError("A composite needs at least one regularizer, and nothing else.")

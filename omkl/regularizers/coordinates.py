@@ -147,7 +147,9 @@ class OverlappingGroups(_UnionOfGroups):
 
     aliases = {"overlapping": {}}
 
-    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None, exact: bool = False):
+    def __init__(
+        self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None, exact: bool = False
+    ) -> None:
         self.exact = bool(exact)
         super().__init__(groups, weights)
 
@@ -181,7 +183,7 @@ class TreeGroups(_UnionOfGroups):
 
     aliases = {"tree": {}}
 
-    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None):
+    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
         if hasattr(groups, "successors"):
             if weights is not None:
                 raise InputError('The nodes of a graph have their own weights: give them as the attribute "weight".')
@@ -209,7 +211,7 @@ class TreeGroups(_UnionOfGroups):
         # the prox is exact, and 0 inside the dual ball only
         dual_norms, low, high = np.abs(as_vector(dual_norms)), super().dual_scale(dual_norms), 1.0
         while 0.0 < low < (middle := 0.5 * (low + high)) < high - 1e-12:
-            low, high = (low, middle) if not self.prox(middle * dual_norms, 1.0).any() else (middle, high)
+            low, high = (low, middle) if self.prox(middle * dual_norms, 1.0).any() else (middle, high)
         return low
 
 
@@ -233,7 +235,7 @@ class SparseGroup(Regularizer):
     is_sparse = True
     least_at_one_group = True
 
-    def __init__(self, sigma: float = 0.5, groups: Iterable[Iterable[int]] | None = None):
+    def __init__(self, sigma: float = 0.5, groups: Iterable[Iterable[int]] | None = None) -> None:
         if not 0 <= sigma <= 1:
             raise InputError(f"sigma must lie in [0, 1], not {sigma!r}.")
         self.sigma = float(sigma)

@@ -34,7 +34,7 @@ class LinearQuadratic(Regularizer):
     differentiable_prox = True
     least_at_one_group = True
 
-    def __init__(self, linear: float, quadratic: float):
+    def __init__(self, linear: float, quadratic: float) -> None:
         self.linear, self.quadratic = float(linear), float(quadratic)
         self.elastic = self.linear, self.quadratic
         self.slope_at_zero = self.linear
@@ -101,7 +101,7 @@ class ElasticNet(LinearQuadratic):
 
     aliases = {"elastic-net": {}}
 
-    def __init__(self, mu: float = 0.5):
+    def __init__(self, mu: float = 0.5) -> None:
         if not 0 <= mu <= 1:
             raise InputError(f"mu must lie in [0, 1], not {mu!r}.")
         self.mu = float(mu)
@@ -174,7 +174,7 @@ class WeightedSquaredL21(Regularizer):
     is_sparse = True
     least_at_one_group = True
 
-    def __init__(self, weights: Mapping[str, float] | ArrayLike):
+    def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
         self._by_name = dict(weights) if isinstance(weights, Mapping) else None
         self.weights = np.array(weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64)
         if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)) or np.any(self.weights < 0):
@@ -239,7 +239,7 @@ class LqNorm(Regularizer):
     smooth_conjugate = True
     differentiable_prox = True
 
-    def __init__(self, q: float = 1.5):
+    def __init__(self, q: float = 1.5) -> None:
         if not q > 1 or not np.isfinite(q):
             raise InputError(f"q must be a finite number > 1, not {q!r}; for q = 1 use the group lasso.")
         self.q = float(q)
@@ -311,7 +311,7 @@ class L21Ball(Regularizer):
     least_at_one_group = True
     rank = 4
 
-    def __init__(self, radius: float = 1.0):
+    def __init__(self, radius: float = 1.0) -> None:
         if not radius > 0 or not np.isfinite(radius):
             raise InputError(f"radius must be a finite number > 0, not {radius!r}.")
         self.radius = float(radius)
@@ -374,12 +374,9 @@ class ScalarPenalty(Regularizer):
     differentiable_prox = True
 
     def __init__(
-        self,
-        psi: Callable[[np.ndarray], ArrayLike],
-        derivative: Callable[[np.ndarray], ArrayLike],
-        curvature: Callable[[np.ndarray], ArrayLike] | None = None,
-        slope_at_infinity: float | None = None,
-    ):
+        self, psi: Callable[[np.ndarray], ArrayLike], derivative: Callable[[np.ndarray], ArrayLike],
+        curvature: Callable[[np.ndarray], ArrayLike] | None = None, slope_at_infinity: float | None = None,
+    ) -> None:  # fmt: skip
         self.psi = psi
         self.derivative = derivative
         self.curvature = curvature

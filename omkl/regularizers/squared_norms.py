@@ -32,7 +32,7 @@ class SquaredLq(Regularizer):
     weight_set = "lp-ball"
     least_at_one_group = True
 
-    def __init__(self, q: float = 4 / 3):
+    def __init__(self, q: float = 4 / 3) -> None:
         if not 1 < q <= 2:
             raise InputError(f"q must be a number in (1, 2], not {q!r}; for q = 1 use the squared mixed norm, 'mkl'.")
         self.q = float(q)
@@ -87,7 +87,7 @@ class ElasticNetWeights(Regularizer):
     aliases = {"elastic-net-weights": {}}
     least_at_one_group = True
 
-    def __init__(self, eta: float = 0.5):
+    def __init__(self, eta: float = 0.5) -> None:
         if not 0 <= eta <= 1:
             raise InputError(f"eta must lie in [0, 1], not {eta!r}.")
         self.eta = float(eta)

@@ -86,60 +86,63 @@ def contract(scores, single_root, source, heads):
     taken only by a node that no other arc enters, and only once.
     """
     n = heads.shape[0]
-    arcs = np.empty((2 * n, n + 1))  # arcs[v, u]: best arc from token u into the node v, less what its cycles spend
-    arcs[1 : n + 1] = scores[:, 1:].T
+    # incoming[v, u]: best arc from token u into the node v, less what its cycles spend
+    incoming = np.empty((2 * n, n + 1))
+    incoming[1 : n + 1] = scores[:, 1:].T
     chosen = np.empty(2 * n, np.int64)
     spent = np.empty(2 * n)
     children = np.empty(2 * n, np.int64)
     first_child = np.empty(2 * n + 1, np.int64)
     path = np.empty(n + 1, np.int64)
-    place = np.full(n + 1, UNSEEN)  # where on the path the node of a token is
+    position = np.full(n + 1, UNSEEN)  # where on the path the node of a token is
     for v in range(1, n + 1):
-        arcs[v, v] = -np.inf
+        incoming[v, v] = -np.inf
         chosen[v] = source[v]
     first_child[n + 1] = 0
     n_nodes, rooted = n + 1, False
     for start in range(1, n + 1):
-        if place[start] == UNSEEN:
-            last, n_nodes = grow(start, single_root, arcs, chosen, spent, children, first_child, n_nodes, path, place)
+        if position[start] == UNSEEN:
+            last, n_nodes = grow(
+                start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position
+            )
             from_root = chosen[last] == 0
             if not spent[last] > -np.inf or (single_root and from_root and rooted):
                 return NO_TREE
             rooted |= from_root
             for u in range(1, n + 1):
-                place[u] = DONE if place[u] >= 0 else place[u]
-    expand(arcs, n_nodes, chosen, spent, children, first_child)
+                position[u] = DONE if position[u] >= 0 else position[u]
+    expand(incoming, n_nodes, chosen, spent, children, first_child)
     heads[:] = chosen[1 : n + 1]
     return FOUND
 
 
 @njit(cache=True, nogil=True)
-def grow(start, single_root, arcs, chosen, spent, children, first_child, n_nodes, path, place):
+def grow(start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position):
     """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a token that is done.
 
     Returns the node that the last arc enters, which scores -inf if there is no such arc, and the number of nodes.
     """
-    n = place.shape[0] - 1
+    n = position.shape[0] - 1
     depth = 0
     path[0] = start
-    place[start] = 0
+    position[start] = 0
     while True:
         v = path[depth]
-        u = chosen[v] if v <= n else best_head(arcs[v], 1 if single_root else 0)
+        u = chosen[v] if v <= n else best_head(incoming[v], 1 if single_root else 0)
         chosen[v] = u
-        spent[v] = arcs[v, u]
-        if u == 0 or place[u] == DONE:
+        spent[v] = incoming[v, u]
+        if u == 0 or position[u] == DONE:
             return v, n_nodes
-        if place[u] == UNSEEN:
+        if position[u] == UNSEEN:
             depth += 1
             path[depth] = u
-            place[u] = depth
+            position[u] = depth
             continue
-        first, end = first_child[n_nodes], first_child[n_nodes] + depth + 1 - place[u]
-        depth = place[u]
+        first, end = first_child[n_nodes], first_child[n_nodes] + depth + 1 - position[u]
+        depth = position[u]
         children[first:end] = path[depth : depth + end - first]
         first_child[n_nodes + 1] = end
-        merge(arcs, n_nodes, spent, children[first:end], place, depth)
+        merge(incoming, n_nodes, spent, children[first:end], position, depth)
         path[depth] = n_nodes
         n_nodes += 1
 
@@ -156,31 +159,31 @@ def best_head(row, first):
 
 
 @njit(cache=True, nogil=True)
-def merge(arcs, node, spent, children, place, depth):
-    """Contract the cycle of ``children`` into ``node``, which takes the place ``depth`` on the path."""
-    n = place.shape[0] - 1
-    into = arcs[node]
-    child, less = arcs[children[0]], spent[children[0]]
+def merge(incoming, node, spent, children, position, depth):
+    """Contract the cycle of ``children`` into ``node``, which takes position ``depth`` on the path."""
+    n = position.shape[0] - 1
+    into = incoming[node]
+    child, less = incoming[children[0]], spent[children[0]]
     for u in range(n + 1):
         into[u] = child[u] - less
     for c in range(1, children.shape[0]):
-        child, less = arcs[children[c]], spent[children[c]]
+        child, less = incoming[children[c]], spent[children[c]]
         for u in range(n + 1):
             gain = child[u] - less
             into[u] = gain if gain > into[u] else into[u]
     for u in range(1, n + 1):
-        place[u] = depth if place[u] > depth else place[u]
-        into[u] = -np.inf if place[u] == depth else into[u]
+        position[u] = depth if position[u] > depth else position[u]
+        into[u] = -np.inf if position[u] == depth else into[u]
 
 
 @njit(cache=True, nogil=True)
-def expand(arcs, n_nodes, chosen, spent, children, first_child):
+def expand(incoming, n_nodes, chosen, spent, children, first_child):
     """Hand the arc chosen for each contracted node down to the child that it enters, the last contracted first."""
-    n = arcs.shape[1] - 1
+    n = incoming.shape[1] - 1
     for v in range(n_nodes - 1, n, -1):
         u = chosen[v]
         for c in range(first_child[v], first_child[v + 1]):
             child = children[c]
-            if arcs[child, u] - spent[child] == arcs[v, u]:
+            if incoming[child, u] - spent[child] == incoming[v, u]:
                 chosen[child] = u
                 break

@@ -29,7 +29,9 @@ class ArcFactored:
         column of zeros.
     """
 
-    def __init__(self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None):
+    def __init__(
+        self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None
+    ) -> None:
         self.single_root = bool(single_root)
         self._arc_costs = cost if callable(cost) else None
         self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)

@@ -48,7 +48,7 @@ class Chain:
     array([0, 1, 1])
     """
 
-    def __init__(self, n_labels: int, cost: ArrayLike | None = None, by_position: bool = False):
+    def __init__(self, n_labels: int, cost: ArrayLike | None = None, by_position: bool = False) -> None:
         if n_labels < 1:
             raise InputError(f"A chain needs at least one label, not {n_labels}.")
         self.n_labels = int(n_labels)

@@ -36,7 +36,7 @@ class Multiclass:
     1
     """
 
-    def __init__(self, n_labels: int, cost: ArrayLike | None = None):
+    def __init__(self, n_labels: int, cost: ArrayLike | None = None) -> None:
         if n_labels < 1:
             raise InputError(f"A multiclass structure needs at least one label, not {n_labels}.")
         self.n_labels = int(n_labels)

@@ -82,16 +82,16 @@ def test_wrapper(benchmark, pima, method):
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
-@pytest.mark.parametrize("strength", [2.0, 20.0])
-def test_soft_thresholding(benchmark, pima, loss, strength):
+@pytest.mark.parametrize("C", [2.0, 20.0])
+def test_soft_thresholding(benchmark, pima, loss, C):
     """Iterations that ISTA needs for a gap, against FISTA's."""
     stack, y = pima
-    problem = Problem(stack, y, loss, L21(), strength)
+    problem = Problem(stack, y, loss, L21(), C)
     benchmark.group = f"soft thresholding, {stack.n_kernels} kernels, {N_SAMPLES} samples"
     plain = IterativeSoftThresholding(accelerated=False).solve(problem, tol=1e-3, max_iter=1500)
     started = time.process_time()
     fast = benchmark.pedantic(IterativeSoftThresholding().solve, (problem,), {"tol": plain.certificate.gap}, rounds=1)
-    report(f"fista, {type(loss).__name__.lower()}, C = {strength}", fast, time.process_time() - started, stack)
+    report(f"fista, {type(loss).__name__.lower()}, C = {C}", fast, time.process_time() - started, stack)
     for gap in [0.3, 0.1, 0.03, 0.01, 0.003]:
         needed = [first_below(solution.history, gap) for solution in (plain, fast)]
         if None not in needed:

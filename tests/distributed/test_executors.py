@@ -114,7 +114,7 @@ class Mortal:
 def train(data, executor=None):
     bank = ExplicitBank(["a", "b"], [0, 0, 1, 1], 1, averaging=True)
     trainer = OnlineTrainer(
-        [bank], Binary(), StructuredHinge(), SquaredL21(), strength=0.05, schedule=InverseSqrt(),
+        [bank], Binary(), StructuredHinge(), SquaredL21(), lambda_=0.05, schedule=InverseSqrt(),
         average=UniformAverage(),
     )  # fmt: skip
     mixing = ParameterMixing(2) if executor is None else ParameterMixing(2, executor)

@@ -74,16 +74,16 @@ class Sequences:
 
 
 SETTINGS = {
-    "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
-    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
-    "group lasso": {"regularizer": L21(), "strength": 0.5},
-    "strong group lasso": {"regularizer": L21(), "strength": 2.0},
-    "crf": {"regularizer": ElasticNet(0.5), "strength": 0.1, "loss": CRF()},
-    "ridge in a ball": {"regularizer": Ridge(), "strength": 0.1, "radius": 0.7},
-    "no regularizer": {"regularizer": None, "strength": 0.0},
-    "free transitions": {"regularizer": LqNorm(1.5), "strength": 0.3, "free": True},
-    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.05, "method": "rda"},
-    "sparse dual averaging": {"regularizer": L21(), "strength": 0.5, "method": "rda", "rate": 0.5},
+    "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
+    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},
+    "group lasso": {"regularizer": L21(), "lambda_": 0.5},
+    "strong group lasso": {"regularizer": L21(), "lambda_": 2.0},
+    "crf": {"regularizer": ElasticNet(0.5), "lambda_": 0.1, "loss": CRF()},
+    "ridge in a ball": {"regularizer": Ridge(), "lambda_": 0.1, "radius": 0.7},
+    "no regularizer": {"regularizer": None, "lambda_": 0.0},
+    "free transitions": {"regularizer": LqNorm(1.5), "lambda_": 0.3, "free": True},
+    "dual averaging": {"regularizer": SquaredL21(), "lambda_": 0.05, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "lambda_": 0.5, "method": "rda", "rate": 0.5},
 }
 
 
@@ -98,7 +98,7 @@ def make_trainer(explicit, options, average, schedule=None):
     free = options.get("free", False)
     return OnlineTrainer(
         banks if free else [*banks, transitions], Chain(K), options.get("loss", StructuredHinge()),
-        options["regularizer"], strength=options["strength"],
+        options["regularizer"], lambda_=options["lambda_"],
         schedule=schedule or InverseSqrt(options.get("rate", 1.0)), method=options.get("method", "fobos"),
         radius=options.get("radius", np.inf), average=average, unpenalized=[transitions] if free else [],
     )  # fmt: skip
@@ -130,7 +130,7 @@ def naive_mix(start, shards, weights, options):
     if mixed.method == "rda":
         rate = mixed.rate(mixed.round)
         mixed.theta = [-rate * total for total in mixed.gradients]
-        step = rate * mixed.round * mixed.strength
+        step = rate * mixed.round * mixed.lambda_
     elif options["regularizer"] is not None:
         removed = sum(w * shard.regularizer.removed for w, shard in zip(weights, shards))
         step = sum(w * shard.regularizer.weight for w, shard in zip(weights, shards))
@@ -193,7 +193,7 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
             patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
         trainer = make_trainer(explicit, options, average)
         naive = naive_model(
-            data.maps, K, Chain(K), trainer.loss, options["regularizer"], options["strength"], trainer.schedule,
+            data.maps, K, Chain(K), trainer.loss, options["regularizer"], options["lambda_"], trainer.schedule,
             trainer.method.name, trainer.radius, average, options.get("free", False),
         )  # fmt: skip
         sizes = np.array([len(range(j, len(data), n_shards)) for j in range(n_shards)])
@@ -246,7 +246,7 @@ def test_dense_banks_are_mixed_alike():
     data = Sequences(explicit=True)
     banks = [InterceptBank(K, averaging=True), TransitionBank(K, positions=3, averaging=True)]
     trainer = OnlineTrainer(
-        [], Chain(K, by_position=True), StructuredHinge(), None, strength=0.0, schedule=InverseSqrt(),
+        [], Chain(K, by_position=True), StructuredHinge(), None, lambda_=0.0, schedule=InverseSqrt(),
         average=UniformAverage(), unpenalized=banks,
     )  # fmt: skip
     means, averages = [0.0, 0.0], [0.0, 0.0]
@@ -285,9 +285,9 @@ class Classification:
         part.tokens, part.gold = self.tokens.only(chosen), self.gold[chosen]
         return part
 
-    def trainer(self, regularizer, strength, schedule, **options):
+    def trainer(self, regularizer, lambda_, schedule, **options):
         bank = ExplicitBank([f"g{k}" for k in range(10)], np.repeat(np.arange(10), 2), 1)
-        return OnlineTrainer([bank], Binary(), CRF(), regularizer, strength=strength, schedule=schedule, **options)
+        return OnlineTrainer([bank], Binary(), CRF(), regularizer, lambda_=lambda_, schedule=schedule, **options)
 
 
 @pytest.mark.parametrize("regularizer", [L21(), SquaredL21()])
@@ -341,7 +341,7 @@ def test_what_no_shard_moves_does_not_travel():
     data.tokens = Tokens(np.arange(21), features)
     bank = ExplicitBank(["all"], np.zeros(n), 1, averaging=True)
     trainer = OnlineTrainer(
-        [bank], Binary(), StructuredHinge(), Ridge(), strength=0.1, schedule=InverseSqrt(), average=UniformAverage()
+        [bank], Binary(), StructuredHinge(), Ridge(), lambda_=0.1, schedule=InverseSqrt(), average=UniformAverage()
     )
     history = fit(trainer, data, epochs=3, make_pass=ParameterMixing(2))
     touched = len(np.unique(rows.indices))
@@ -349,15 +349,15 @@ def test_what_no_shard_moves_does_not_travel():
 
 
 def test_adaptive_schedules_take_in_all_shards():
-    start, copies = [2.0, 4.0], [[3.0, 6.0], [2.0, 10.0]]
+    start, copies = [2.0, 4.0, 0.5], [[3.0, 6.0, 1.0], [2.0, 10.0, 0.5]]
     distance = DistanceOverGradients()
     distance.load_state(start)
     distance.mix(copies, np.array([0.25, 0.75]))
-    assert distance.state() == [3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0]
+    assert distance.state() == [3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0]
     polyak = MeanPolyak()
     polyak.load_state([100.0, *start])
     polyak.mix([[100.0, *state] for state in copies], np.array([0.25, 0.75]))
-    assert polyak.state() == [100.0, 3.0, 12.0]
+    assert polyak.state() == [100.0, 3.0, 12.0, 1.0]
 
 
 def test_rates_end_with_the_last_round_of_the_shards():
@@ -429,7 +429,7 @@ def test_bad_input_is_refused():
     with pytest.raises(InputError, match="11 examples do not make 12 shards"):
         fit(make_trainer(True, SETTINGS["mkl"], None), data, make_pass=ParameterMixing(12))
     bank = CachedKernelBank(["linear"], [KERNELS["linear"]], ["x"], data.tokens, K)
-    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), L21(), strength=0.1, schedule=InverseSqrt())
+    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), L21(), lambda_=0.1, schedule=InverseSqrt())
     with pytest.raises(InputError, match="CachedKernelBank"):
         fit(trainer, data, make_pass=ParameterMixing(2))
     with pytest.raises(InputError, match=r"dask\.distributed\.Client"):

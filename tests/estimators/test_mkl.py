@@ -130,8 +130,8 @@ def test_no_kernel_is_active_at_the_smallest_C(cancer):
     assert path[0]["active"] == 0
     assert path[-1]["active"] > 0
     assert all(record["dual_gap"] <= 1e-4 for record in path)
-    strengths = [record["C"] for record in path]
-    assert strengths == sorted(strengths)
+    values = [record["C"] for record in path]
+    assert values == sorted(values)
     for record in path[::4]:
         alone = MKLClassifier(KERNELS, regularizer="block1", C=record["C"], tol=1e-4).fit(X, y)
         assert alone.history_[-1]["primal"] == pytest.approx(record["objective"], rel=2e-4)
@@ -147,7 +147,7 @@ def test_a_path_leaves_a_fitted_model_as_it_was(cancer):
 
 @pytest.mark.parametrize("C", [0, -1.0, [1.0, np.nan], []])
 def test_a_path_needs_strengths(cancer, C):
-    with pytest.raises(InputError, match="number of strengths"):
+    with pytest.raises(InputError, match="number of values"):
         MKLClassifier(KERNELS).path(*cancer, C=C)
 
 
@@ -522,3 +522,21 @@ def test_a_path_that_stops_early_warns(cancer):
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match="relative duality gap"):
         MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5).path(X, y, C=[1.0, 10.0])
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-4])
+@pytest.mark.parametrize("solver", ["spicy", "fista"])
+def test_a_prediction_that_is_constant_is_not_silent(cancer, scale, solver):
+    X, y = cancer
+    grams = [scale * gram for gram in grams_of(X, X)]
+    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
+        model = MKLClassifier("precomputed", solver=solver).fit(grams, y)
+    assert len(set(model.predict(grams))) == 1
+    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
+        MKLRegressor("precomputed", solver=solver).fit([1e-4 * gram for gram in grams], y + 0.1 * X[:, 0])
+
+
+@pytest.mark.parametrize("solver", ["spicy", "one-step", "fista"])
+def test_a_kernel_has_no_coordinates_to_penalize(cancer, solver):
+    with pytest.raises(InputError, match=r"coordinates|group norms|needs a regularizer"):
+        MKLClassifier(KERNELS, regularizer="l1", solver=solver).fit(*cancer)

@@ -52,7 +52,7 @@ def test_batches_in_one_shard_are_those_of_a_serial_fit_and_partial_fit_has_them
 
 
 def test_a_strongly_convex_loss_is_ridge():
-    """All of the regularization in the loss: the optimum is that of the plain SVM of the same strength."""
+    """All of the regularization in the loss: the optimum is that of the plain SVM at the same C."""
     loss = omkl.OnlineMKLClassifier("linear", regularizer=None, l2=0.2, epochs=300, random_state=0).fit(X, X[:, 0] > 0)
     prox = omkl.OnlineMKLClassifier("linear", regularizer="ridge", C=1 / (0.2 * 60), epochs=300, random_state=0)
     prox.fit(X, X[:, 0] > 0)

@@ -9,7 +9,7 @@ class NaiveModel:
     Kernel groups are given through an explicit feature map, so that nothing here is kernelised.
     """
 
-    def __init__(self, feature_maps, n_labels, structure, loss, regularizer, strength, rate, method, radius=np.inf,
+    def __init__(self, feature_maps, n_labels, structure, loss, regularizer, lambda_, rate, method, radius=np.inf,
                  average=None, free_transitions=False, batch_size=1, l2=0.0):  # fmt: skip
         self.features = feature_maps
         self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [np.zeros((n_labels, n_labels))]
@@ -17,7 +17,7 @@ class NaiveModel:
         self.sums = [np.zeros_like(t) for t in self.theta]
         self.weight = 0.0
         self.structure, self.loss, self.regularizer = structure, loss, regularizer
-        self.strength, self.rate, self.method, self.radius = strength, rate, method, radius
+        self.lambda_, self.rate, self.method, self.radius = lambda_, rate, method, radius
         self.average, self.round, self.presented = average, 0, 0.0
         self.batch_size, self.l2 = batch_size, l2
         self.n_penalized = len(self.theta) - free_transitions
@@ -49,11 +49,11 @@ class NaiveModel:
         if self.method == "fobos":
             decay = 1 - rate * weight / self.batch_size * self.l2
             start = [decay * theta - rate * gradient for theta, gradient in zip(self.theta, self.gradient)]
-            step = rate * self.strength * weight / self.batch_size
+            step = rate * self.lambda_ * weight / self.batch_size
         else:
             self.gradients = [total + gradient for total, gradient in zip(self.gradients, self.gradient)]
             start = [-rate * total for total in self.gradients]
-            step = rate * self.presented / self.batch_size * self.strength
+            step = rate * self.presented / self.batch_size * self.lambda_
         norms = np.array([np.linalg.norm(t) for t in start])
         shrunk = norms.copy()
         if self.regularizer is not None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from omkl.data import Sentence, Treebank
-from omkl.estimators.arcs import encode
+from omkl.estimators.arc_examples import encode
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.losses import CRF, StructuredHinge
@@ -64,9 +64,9 @@ def features(sentence, template, h, m):
 class NaiveParser:
     """Algorithm 1 and dual averaging with a dictionary of weights for each template."""
 
-    def __init__(self, templates, loss, regularizer, strength, rate, method, average):
+    def __init__(self, templates, loss, regularizer, lambda_, rate, method, average):
         self.templates, self.loss, self.regularizer = templates, loss, regularizer
-        self.strength, self.rate, self.method, self.average = strength, rate, method, average
+        self.lambda_, self.rate, self.method, self.average = lambda_, rate, method, average
         self.theta = [defaultdict(float) for _ in templates]
         self.gradients = [defaultdict(float) for _ in templates]
         self.sums = [defaultdict(float) for _ in templates]
@@ -90,7 +90,7 @@ class NaiveParser:
             for template, gradient in zip(self.templates, gradients):
                 for feature in features(sentence, template, h, m):
                     gradient[feature] += D[h, m]
-        rate, step = self.rate(self.round), self.rate(self.round) * self.strength
+        rate, step = self.rate(self.round), self.rate(self.round) * self.lambda_
         if self.method == "fobos":
             start = [added(theta, g, -rate) for theta, g in zip(self.theta, gradients)]
         else:
@@ -120,12 +120,12 @@ def added(a, b, factor):
 
 
 SETTINGS = {
-    "ridge": {"regularizer": Ridge(), "strength": 0.05},
-    "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
-    "groups die and come back": {"regularizer": L21(), "strength": 0.9},
-    "crf": {"regularizer": SquaredL21(), "strength": 0.02, "loss": CRF()},
-    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.1, "method": "rda"},
-    "sparse dual averaging": {"regularizer": L21(), "strength": 0.9, "method": "rda"},
+    "ridge": {"regularizer": Ridge(), "lambda_": 0.05},
+    "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
+    "groups die and come back": {"regularizer": L21(), "lambda_": 0.9},
+    "crf": {"regularizer": SquaredL21(), "lambda_": 0.02, "loss": CRF()},
+    "dual averaging": {"regularizer": SquaredL21(), "lambda_": 0.1, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "lambda_": 0.9, "method": "rda"},
 }
 
 
@@ -139,7 +139,7 @@ def test_training_is_algorithm_1_over_named_features(name, dtype, exact):
     tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
     # exact keys find their line in tables so small that hashed ones would collide
     bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[400 if exact else 1 << 14] * 6, exact=exact)
-    common = {"strength": settings["strength"], "method": settings["method"], "average": PolynomialAverage(2.0)}
+    common = {"lambda_": settings["lambda_"], "method": settings["method"], "average": PolynomialAverage(2.0)}
     trainer = OnlineTrainer(
         [bank], NonProjectiveTree(), settings["loss"], settings["regularizer"], schedule=InverseSqrt(0.3), **common
     )
@@ -177,7 +177,7 @@ def trained(templates=TEMPLATES, rounds=30, **settings):
     tokens = encode(Treebank.from_sentences(corpus), templates)
     bank = ArcTemplateBank(templates, averaging=True, memory=20)
     trainer = OnlineTrainer(
-        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), strength=0.02, schedule=InverseSqrt(0.3),
+        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.02, schedule=InverseSqrt(0.3),
         average=PolynomialAverage(2.0), **settings,
     )  # fmt: skip
     for s in range(rounds):
@@ -204,7 +204,7 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
     kept = TEMPLATES.keep(TEMPLATES.names[1:6])
     bank = trainer.banks[0]
     smaller = bank.restricted(kept)
-    other = OnlineTrainer([smaller], NonProjectiveTree(), StructuredHinge(), SquaredL21(), strength=0.02,
+    other = OnlineTrainer([smaller], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.02,
                           schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0))  # fmt: skip
     other.take(trainer)
     trainer.group_state.scales[[0, 6, 7]] = 0.0
@@ -251,7 +251,7 @@ def test_collisions_are_told_and_exact_keys_have_none():
     rates = []
     for sizes, exact in (([4] * 6, False), ([1 << 12] * 6, False), ([1 << 12] * 6, True)):
         bank = ArcTemplateBank(TEMPLATES, averaging=True, sizes=sizes, exact=exact)
-        trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), strength=0.0,
+        trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0,
                                 schedule=InverseSqrt(0.3))  # fmt: skip
         for s, sentence in enumerate(corpus):
             trainer.update(tokens.sentence(s), np.array(sentence.heads))
@@ -270,7 +270,7 @@ def test_exact_keys_say_when_memory_does_not_do():
     with pytest.raises(InputError, match=r"Exact keys need about .* keys on gold arcs"):
         ArcTemplateBank.plan(TEMPLATES, examples, memory=0.1, exact=True)
     bank = ArcTemplateBank(TEMPLATES, sizes=[4] * 6, exact=True)
-    trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), strength=0.0,
+    trainer = OnlineTrainer([bank], NonProjectiveTree(), StructuredHinge(), Ridge(), lambda_=0.0,
                             schedule=InverseSqrt(0.3))  # fmt: skip
 
     def train():
@@ -292,7 +292,7 @@ def test_a_batch_of_one_is_a_round(method):
     alone, batches = (
         OnlineTrainer(
             [ArcTemplateBank(TEMPLATES, averaging=True, dtype=np.float64, memory=1)], NonProjectiveTree(),
-            StructuredHinge(), L21(), strength=0.8, schedule=InverseSqrt(0.5), method=method,
+            StructuredHinge(), L21(), lambda_=0.8, schedule=InverseSqrt(0.5), method=method,
             average=PolynomialAverage(2),
         )
         for _ in range(2)

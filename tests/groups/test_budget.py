@@ -49,9 +49,9 @@ def make_bank(policy, kernels, budget, averaging=False, dtype=np.float64):
     return BANKS[policy](list(kernels), list(kernels.values()), ["x"] * len(kernels), K, budget, averaging, dtype)
 
 
-def make_trainer(bank, method="fobos", strength=0.02, loss=None, average=None):
+def make_trainer(bank, method="fobos", lambda_=0.02, loss=None, average=None):
     return OnlineTrainer(
-        [bank], Chain(K), loss or StructuredHinge(), SquaredL21(), strength=strength, schedule=InverseSqrt(1.0),
+        [bank], Chain(K), loss or StructuredHinge(), SquaredL21(), lambda_=lambda_, schedule=InverseSqrt(1.0),
         method=method, average=average, unpenalized=[TransitionBank(K, averaging=average is not None)],
     )  # fmt: skip
 
@@ -68,12 +68,12 @@ def exact_square_norms(bank):
 
 @pytest.mark.parametrize("budget", [1, 3, 12])
 @pytest.mark.parametrize("loss", [StructuredHinge(), CRF()], ids=lambda loss: type(loss).__name__)
-@pytest.mark.parametrize("strength", [0.02, 0.5])
+@pytest.mark.parametrize("lambda_", [0.02, 0.5])
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("policy", BANKS)
-def test_budget_and_norms_hold_after_every_round(policy, method, strength, loss, budget):
+def test_budget_and_norms_hold_after_every_round(policy, method, lambda_, loss, budget):
     bank = make_bank(policy, KERNELS, budget)
-    trainer = make_trainer(bank, method, strength, loss)
+    trainer = make_trainer(bank, method, lambda_, loss)
     deactivated = 0
     for x, y in Stream():
         trainer.update(x, y)
@@ -82,8 +82,8 @@ def test_budget_and_norms_hold_after_every_round(policy, method, strength, loss,
         tolerance = 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
         assert_allclose(bank.group_state.square_norms, exact_square_norms(bank), rtol=1e-9, atol=tolerance)
     assert bank._n_replaced > 0, "the stream was meant to exceed the budget"
-    if strength == 0.5 and method == "fobos" and budget > 1:
-        assert deactivated, "the strength was meant to kill groups"
+    if lambda_ == 0.5 and method == "fobos" and budget > 1:
+        assert deactivated, "lambda was meant to kill groups"
     tracked = bank.group_state.square_norms.copy()
     trainer.recompute_norms()
     assert_allclose(bank.group_state.square_norms, tracked, rtol=1e-9, atol=tolerance)
@@ -121,14 +121,14 @@ class Literal:
         return np.array([np.linalg.norm(self.theta(k)) for k in range(len(self.features))])
 
     def drop(self):
-        def strength(i):
+        def importance(i):
             return sum(
                 np.sum((self.scales[k] * self.parts[k].get(i, np.zeros(K))) ** 2) * np.sum(f[i] ** 2)
                 for k, f in enumerate(self.features)
             )
 
-        strengths = [strength(i) for i in self.held]
-        victim = self.held.pop(int(np.argmin(np.round(strengths, 12))))
+        importances = [importance(i) for i in self.held]
+        victim = self.held.pop(int(np.argmin(np.round(importances, 12))))
         for k, features in enumerate(self.features):
             onto = {}
             if self.policy == "projection" and self.held:
@@ -140,7 +140,7 @@ class Literal:
                     for i, weight in onto.items():
                         parts[i] = parts.get(i, np.zeros(K)) + weight * gone
 
-    def update(self, low, high, y, strength, structure):
+    def update(self, low, high, y, lambda_, structure):
         self.round += 1
         rate = 0.3 / np.sqrt(self.round)
         potentials = structure.zeros(high - low)
@@ -162,7 +162,7 @@ class Literal:
             self.scales[:] = rate
             self.pairwise = -rate * self.pairwise_gradients
         before = self.norms()
-        after = SquaredL21().prox(before, rate * strength * (self.round if self.method == "rda" else 1))
+        after = SquaredL21().prox(before, rate * lambda_ * (self.round if self.method == "rda" else 1))
         self.scales *= np.divide(after, before, out=np.zeros_like(after), where=before > 0)
         w = self.average.weight(self.round)
         copies = [{i: self.scales[k] * part for i, part in self.parts[k].items()} for k in range(len(self.features))]
@@ -191,7 +191,7 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(policy, method, 
     budget = 3  # more vectors would soon span the linear kernel's space
     bank = make_bank(policy, kernels, budget, averaging=True)
     trainer = OnlineTrainer(
-        [bank], Chain(K), StructuredHinge(), SquaredL21(), strength=0.02, schedule=InverseSqrt(0.3), method=method,
+        [bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.02, schedule=InverseSqrt(0.3), method=method,
         average=average, unpenalized=[TransitionBank(K, averaging=True)],
     )  # fmt: skip
     literal = Literal([k.features(stream.X) for k in kernels.values()], budget, method, policy, average)
@@ -214,8 +214,10 @@ def test_the_weakest_support_vector_goes_and_the_oldest_of_equals(monkeypatch):
     def watched(bank, index):
         A, scales = bank.coefficients, bank.group_state.scales
         X = np.ascontiguousarray(bank.supports["x"])
-        strengths = sum(s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A))
-        weakest = np.flatnonzero(strengths <= strengths.min() * (1.0 + 1e-12))
+        importances = sum(
+            s**2 * kernel.diagonal(X) * (a**2).sum(axis=1) for s, kernel, a in zip(scales, bank.kernels, A)
+        )
+        weakest = np.flatnonzero(importances <= importances.min() * (1.0 + 1e-12))
         chosen.append((index, weakest[np.argmin(bank._ages[weakest])], len(weakest)))
         original(bank, index)
 
@@ -308,16 +310,16 @@ def test_a_vector_that_is_held_takes_no_second_slot(policy):
     loss=st.sampled_from([StructuredHinge(), CRF()]),
     average=st.sampled_from([None, UniformAverage(), PolynomialAverage(2)]),
     dtype=st.sampled_from([np.float64, np.float32]),
-    strength=st.sampled_from([0.02, 0.5]),
+    lambda_=st.sampled_from([0.02, 0.5]),
     budget=st.integers(1, 12),
     stop=st.integers(0, 60),
 )
-def test_a_run_continued_from_its_state_has_the_same_bits(policy, method, loss, average, dtype, strength, budget, stop):
+def test_a_run_continued_from_its_state_has_the_same_bits(policy, method, loss, average, dtype, lambda_, budget, stop):
     stream = list(Stream())
     trainers = []
     for _ in range(2):
         bank = make_bank(policy, KERNELS, budget, average is not None, dtype)
-        trainers.append(make_trainer(bank, method, strength, loss, average))
+        trainers.append(make_trainer(bank, method, lambda_, loss, average))
     whole, resumed = trainers
     for x, y in stream[:stop]:
         whole.update(x, y)

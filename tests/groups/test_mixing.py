@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.distributed.mixing import blueprint
-from omkl.estimators.arcs import ArcExamples
+from omkl.estimators.arc_examples import ArcExamples
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
@@ -20,10 +20,10 @@ from ..passes import fit
 
 TEMPLATES = TemplateSet(["h.upos m.upos", "h.upos m.upos distance", "h.form m.form direction", "h.upos between.upos"])
 SETTINGS = {
-    "ridge": {"regularizer": Ridge(), "strength": 0.05},
-    "mkl": {"regularizer": SquaredL21(), "strength": 0.1},
-    "groups die and come back": {"regularizer": L21(), "strength": 2.0},
-    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.1, "method": "rda"},
+    "ridge": {"regularizer": Ridge(), "lambda_": 0.05},
+    "mkl": {"regularizer": SquaredL21(), "lambda_": 0.1},
+    "groups die and come back": {"regularizer": L21(), "lambda_": 2.0},
+    "dual averaging": {"regularizer": SquaredL21(), "lambda_": 0.1, "method": "rda"},
 }
 
 
@@ -32,10 +32,10 @@ def examples():
     return ArcExamples.of(synthetic_treebank(30, vocabulary=6, random_state=0), TEMPLATES)
 
 
-def make_trainer(dtype, exact, n_lines, regularizer, strength, method="fobos"):
+def make_trainer(dtype, exact, n_lines, regularizer, lambda_, method="fobos"):
     bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[n_lines] * 3, exact=exact)
     return OnlineTrainer(
-        [bank], NonProjectiveTree(), StructuredHinge(), regularizer, strength=strength, schedule=InverseSqrt(0.3),
+        [bank], NonProjectiveTree(), StructuredHinge(), regularizer, lambda_=lambda_, schedule=InverseSqrt(0.3),
         method=method, average=PolynomialAverage(2.0),
     )  # fmt: skip
 

@@ -92,15 +92,15 @@ def banks_of(kind, problem, averaging):
 
 KINDS = ["explicit", "mapped", "cached", "on demand", "sparse", "expansion", "removal", "projection", "mixed"]
 SETTINGS = {
-    "mkl": {"regularizer": SquaredL21(), "strength": 0.02},
-    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "strength": 0.6, "rate": 0.5},
-    "group lasso": {"regularizer": L21(), "strength": 0.5},
-    "crf": {"regularizer": ElasticNet(0.5), "strength": 0.1, "loss": CRF()},
-    "ridge in a ball": {"regularizer": Ridge(), "strength": 0.1, "radius": 0.7},
-    "no regularizer": {"regularizer": None, "strength": 0.0},
-    "free transitions": {"regularizer": LqNorm(1.5), "strength": 0.3, "free": True},
-    "dual averaging": {"regularizer": SquaredL21(), "strength": 0.05, "method": "rda"},
-    "sparse dual averaging": {"regularizer": L21(), "strength": 0.5, "method": "rda", "rate": 0.5},
+    "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
+    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},
+    "group lasso": {"regularizer": L21(), "lambda_": 0.5},
+    "crf": {"regularizer": ElasticNet(0.5), "lambda_": 0.1, "loss": CRF()},
+    "ridge in a ball": {"regularizer": Ridge(), "lambda_": 0.1, "radius": 0.7},
+    "no regularizer": {"regularizer": None, "lambda_": 0.0},
+    "free transitions": {"regularizer": LqNorm(1.5), "lambda_": 0.3, "free": True},
+    "dual averaging": {"regularizer": SquaredL21(), "lambda_": 0.05, "method": "rda"},
+    "sparse dual averaging": {"regularizer": L21(), "lambda_": 0.5, "method": "rda", "rate": 0.5},
 }
 
 
@@ -115,12 +115,12 @@ def models(kind, setting, average, naive_model, seed=0, schedule=None, **more):
     transitions = TransitionBank(K, averaging=average is not None)
     trainer = OnlineTrainer(
         banks if free else [*banks, transitions], structure, loss, options["regularizer"],
-        strength=options["strength"], schedule=schedule, method=method, radius=radius, average=average,
+        lambda_=options["lambda_"], schedule=schedule, method=method, radius=radius, average=average,
         unpenalized=[transitions] if free else [], **more,
     )  # fmt: skip
     naive = naive_model(
         [f.toarray() for f in problem.features(KERNELS.values())], K, structure, loss, options["regularizer"],
-        options["strength"], schedule, method, radius, average, free, **more,
+        options["lambda_"], schedule, method, radius, average, free, **more,
     )  # fmt: skip
     return trainer, naive, problem, tokens
 
@@ -233,7 +233,7 @@ def test_gradient_norms_are_exact_where_tokens_share_features(method, naive_mode
     for kind in KINDS:
         banks, tokens = banks_of(kind, problem, False)
         trainer = OnlineTrainer(
-            [*banks, TransitionBank(K)], Chain(K), CRF(), SquaredL21(), strength=0.01, schedule=InverseSqrt(1.0),
+            [*banks, TransitionBank(K)], Chain(K), CRF(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0),
             method=method,
         )  # fmt: skip
         features = [f.toarray() for f in problem.features(KERNELS.values())]
@@ -261,7 +261,7 @@ def test_kernels_without_features_agree_cached_sparse_and_expanded(kernel):
         precision = np.float64
         banks = [bank(["k"], [kernel], ["x"], *where, K, True, precision)]
         trainer = OnlineTrainer(
-            banks, Chain(K), StructuredHinge(), SquaredL21(), strength=0.01, schedule=InverseSqrt(1.0),
+            banks, Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0),
             average=UniformAverage(), unpenalized=[TransitionBank(K, averaging=True)],
         )  # fmt: skip
         steps = [trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high]) for s in problem.order]
@@ -280,7 +280,7 @@ def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, m
     for kind in ("explicit", "mapped"):
         (bank,), tokens = banks_of(kind, problem, average is not None)
         trainer = OnlineTrainer(
-            [bank], Chain(K), CRF(), SparseGroup(0.5), strength=0.05, schedule=InverseSqrt(1.0), average=average
+            [bank], Chain(K), CRF(), SparseGroup(0.5), lambda_=0.05, schedule=InverseSqrt(1.0), average=average
         )
         for s in problem.order:
             x = tokens.sequence(s)
@@ -295,7 +295,7 @@ def test_the_state_of_mapped_groups_is_all_they_need():
     (bank,), tokens = banks_of("mapped", problem, True)
     trainers = [
         OnlineTrainer(
-            [bank], Chain(K), StructuredHinge(), SquaredL21(), strength=0.3, schedule=InverseSqrt(0.5),
+            [bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.3, schedule=InverseSqrt(0.5),
             average=UniformAverage(),
         )
         for bank in (bank, *banks_of("mapped", problem, True)[0])
@@ -317,7 +317,7 @@ def test_single_precision_keeps_norms_to_six_digits():
     problem = Problem(rounds=400)
     tokens = problem.tokens()
     bank = CachedKernelBank(["g", "q"], [Gaussian(1.0), Polynomial(2)], ["x", "x"], tokens, K, dtype=np.float32)
-    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), SquaredL21(), strength=0.01, schedule=InverseSqrt(1.0))
+    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0))
     for s in problem.order:
         x = tokens.sequence(s)
         trainer.update(x, problem.gold[x.low : x.high])
@@ -333,6 +333,6 @@ def test_a_feature_beyond_the_table_is_an_error_not_a_crash():
     problem = Problem()
     tokens = problem.tokens([KERNELS["linear"]])
     bank = ExplicitBank(["linear"], np.zeros(D - 1, dtype=int), K)
-    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), Ridge(), strength=1.0, schedule=InverseSqrt(1.0))
+    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), Ridge(), lambda_=1.0, schedule=InverseSqrt(1.0))
     with pytest.raises(InputError, match="the bank has 3 features"):
         trainer.update(tokens.sequence(0), problem.gold[: problem.offsets[1]])

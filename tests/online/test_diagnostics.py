@@ -44,7 +44,7 @@ def trainer(structure, kernels, n_labels):
             KernelExpansion([str(k) for k in kernels], kernels, ["x"] * len(kernels), n_labels),
             *transitions,
         ],
-        structure, StructuredHinge(), SquaredL21(), strength=0.1, schedule=Constant(1.0),
+        structure, StructuredHinge(), SquaredL21(), lambda_=0.1, schedule=Constant(1.0),
     )  # fmt: skip
 
 
@@ -114,11 +114,11 @@ def test_the_optimal_eta0_has_the_least_bound(rounds):
 @pytest.mark.parametrize("sigma", [0.0, 0.7])
 def test_the_radius_is_the_largest_that_the_objective_at_zero_allows(regularizer, sigma):
     """Against a search over directions: no farther point has an objective as low, and one at the radius has."""
-    strength, loss = 0.4, 2.5
-    radius = solution_radius(regularizer, loss, strength, 3, sigma)
+    lambda_, loss = 0.4, 2.5
+    radius = solution_radius(regularizer, loss, lambda_, 3, sigma)
     directions = np.vstack([np.eye(3), np.ones(3), np.abs(rng.normal(size=(2000, 3)))])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    values = [strength * regularizer.value(radius * d) + sigma * radius**2 / 2 for d in directions]
+    values = [lambda_ * regularizer.value(radius * d) + sigma * radius**2 / 2 for d in directions]
     assert min(values) == pytest.approx(loss, rel=1e-9)
 
 

@@ -36,10 +36,10 @@ rows = sparse.csr_array(X)
 TOKENS = Tokens(np.arange(41), Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data))
 
 
-def trainer_of(regularizer, strength, schedule, average=None, loss=None, **options):
+def trainer_of(regularizer, lambda_, schedule, average=None, loss=None, **options):
     bank = ExplicitBank("abc", np.repeat(np.arange(3), 2), 1, average is not None)
     return OnlineTrainer(
-        [bank], Binary(), loss or StructuredHinge(), regularizer, strength=strength, schedule=schedule,
+        [bank], Binary(), loss or StructuredHinge(), regularizer, lambda_=lambda_, schedule=schedule,
         average=average, **options,
     )  # fmt: skip
 
@@ -52,18 +52,18 @@ def train(trainer, weights, epochs, seed=0):
     return trainer
 
 
-def optimum(penalty, strength, weights, loss):
+def optimum(penalty, lambda_, weights, loss):
     w = cp.Variable(6)
     margins = cp.multiply(SIGNS, X @ w)
     losses = cp.pos(1 - margins) if isinstance(loss, StructuredHinge) else cp.logistic(-margins)
-    problem = cp.Problem(cp.Minimize(strength * penalty(w) + weights @ losses / weights.sum()))
+    problem = cp.Problem(cp.Minimize(lambda_ * penalty(w) + weights @ losses / weights.sum()))
     return problem.solve(solver=cp.CLARABEL)
 
 
-def objective(w, penalty, strength, weights, loss):
+def objective(w, penalty, lambda_, weights, loss):
     margins = SIGNS * (X @ w)
     losses = np.maximum(0, 1 - margins) if isinstance(loss, StructuredHinge) else np.logaddexp(0, -margins)
-    return weights @ losses / weights.sum() + strength * penalty(cp.Constant(w)).value
+    return weights @ losses / weights.sum() + lambda_ * penalty(cp.Constant(w)).value
 
 
 @pytest.mark.parametrize("name", PENALTIES)
@@ -85,7 +85,7 @@ def test_random_weights_approach_the_weighted_batch_optimum(name, method):
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their_own(weight, schedule, method):
-    """Strength is relative to the weighted mean of the losses: a constant weight cancels."""
+    """The regularizer is relative to the weighted mean of the losses: a constant weight cancels."""
     weighted, plain = (
         train(trainer_of(SquaredL21(), 0.05, schedule(), UniformAverage(), method=method), np.full(40, w), 5)
         for w in (weight, 1.0)

@@ -50,7 +50,7 @@ def test_rates_stay_positive_beyond_the_planned_end():
 
 def trained(schedule, epochs):
     trainer = OnlineTrainer(
-        [InterceptBank(3, True)], Multiclass(3), StructuredHinge(), None, strength=1.0, schedule=schedule
+        [InterceptBank(3, True)], Multiclass(3), StructuredHinge(), None, lambda_=1.0, schedule=schedule
     )
     rates = []
 
@@ -87,14 +87,14 @@ def test_rates_must_be_positive():
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
 @pytest.mark.parametrize(("regularizer", "method"), [(L21(), "fobos"), (L21(), "rda"), (L1(), "fobos"),
                                                      (SparseGroup(), "fobos")], ids=repr)  # fmt: skip
-@pytest.mark.parametrize("strength", [2.5, 0.3])
-def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(schedule, regularizer, method, strength):
-    """The first gradient is shorter than the strength; the mean of all is 0.8 long, so 0.3 has a model and 2.5 none."""
+@pytest.mark.parametrize("lambda_", [2.5, 0.3])
+def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(schedule, regularizer, method, lambda_):
+    """The first gradient is shorter than lambda; the mean of all is 0.8 long, so 0.3 has a model and 2.5 none."""
     features = Features(np.arange(9), np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32), np.array([0.2] * 2 + [1] * 6))
     tokens, gold = Tokens(np.arange(9), features), [0, 1, 0, 1, 0, 1, 0, 1]
     trainer = OnlineTrainer(
         [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)], Chain(2), StructuredHinge(), regularizer,
-        strength=strength, schedule=schedule(), method=method,
+        lambda_=lambda_, schedule=schedule(), method=method,
     )  # fmt: skip
     for epoch in range(40):
         for i in range(8):
@@ -103,7 +103,7 @@ def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(sched
             assert np.isfinite(step.norms).all()
             if epoch == i == 0:
                 assert step.norms[0] == 0.0
-    assert (trainer.norms[0] > 0.5) if strength == 0.3 else (trainer.norms[0] == 0.0)
+    assert (trainer.norms[0] > 0.5) if lambda_ == 0.3 else (trainer.norms[0] == 0.0)
 
 
 def test_a_gradient_without_length_is_none_to_the_rates():
@@ -114,3 +114,25 @@ def test_a_gradient_without_length_is_none_to_the_rates():
     assert schedule.observe(2.0, 4.0) == 0.5
     schedule.observe(1.0, -3.0)
     assert schedule(3) == pytest.approx(schedule._distance / 2.0)
+
+
+@pytest.mark.parametrize("schedule", [DistanceOverGradients(), MeanPolyak()], ids=lambda s: type(s).__name__)
+def test_a_weight_that_was_not_met_before_makes_no_longer_step(schedule):
+    """Gradients of length 2 times the weight: a step is never longer than where all weights are as the largest."""
+    schedule.plan(1000)
+    schedule.observe(1e-4, (2e-4) ** 2, 1e-4)
+    heavy = type(schedule)()
+    heavy.plan(1000)
+    heavy.observe(1e3, (2e3) ** 2, 1e3)
+    assert schedule(2, 1e3) * 2e3 <= heavy(2, 1e3) * 2e3 * (1 + 1e-12)
+    assert schedule(2, 1e-4) == schedule(2, 1e-5)
+
+
+def test_the_distance_grows_by_no_more_than_a_step():
+    schedule = DistanceOverGradients()
+    schedule.observe(1.0, 4.0)
+    before = schedule._distance
+    schedule.reach(100.0, 0.25)
+    assert schedule._distance == before + 0.25
+    schedule.reach(200.0, 0.0)
+    assert schedule._distance == before + 0.25

@@ -61,10 +61,10 @@ class Classification:
     def bank(self, averaging=False, n_outputs=1):
         return ExplicitBank(NAMES, np.repeat(np.arange(4), 2), n_outputs, averaging)
 
-    def trainer(self, regularizer, strength=0.1, schedule=None, loss=None, averaging=None, **options):
+    def trainer(self, regularizer, lambda_=0.1, schedule=None, loss=None, averaging=None, **options):
         bank = self.bank(averaging is not None)
         return OnlineTrainer(
-            [bank], Binary(), loss or StructuredHinge(), regularizer, strength=strength,
+            [bank], Binary(), loss or StructuredHinge(), regularizer, lambda_=lambda_,
             schedule=schedule or InverseSqrt(0.5), average=averaging, **options,
         )  # fmt: skip
 
@@ -84,11 +84,11 @@ PENALTIES = {
 }
 
 
-def batch_optimum(data, penalty, strength, loss):
+def batch_optimum(data, penalty, lambda_, loss):
     w = cp.Variable(8)
     margins = cp.multiply(2 * data.gold - 1, data.X @ w)
     losses = cp.pos(1 - margins) if isinstance(loss, StructuredHinge) else cp.logistic(-margins)
-    problem = cp.Problem(cp.Minimize(strength * penalty(w) + cp.sum(losses) / len(data.gold)))
+    problem = cp.Problem(cp.Minimize(lambda_ * penalty(w) + cp.sum(losses) / len(data.gold)))
     return problem.solve(solver=cp.CLARABEL)
 
 
@@ -121,26 +121,26 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
     for scale in (1e-3, 1.0, 1e3):
         scaled = Classification()
         scaled.tokens.features.values[:] *= scale
-        # features times c and strength times c^2 is the same problem in other units
-        strength = 0.05 * scale**2
-        trainer = data.trainer(Ridge(), strength, DistanceOverGradients(), averaging=PolynomialAverage(2))
+        # features times c and lambda times c^2 is the same problem in other units
+        lambda_ = 0.05 * scale**2
+        trainer = data.trainer(Ridge(), lambda_, DistanceOverGradients(), averaging=PolynomialAverage(2))
         fit(trainer, scaled.examples, epochs=100, rng=np.random.default_rng(0))
         w = trainer.banks[0].averaged_table()[:, 0]
         losses = np.maximum(0, 1 - (2 * data.gold - 1) * (scale * data.X @ w))
         optimum = batch_optimum(data, PENALTIES["ridge"][1], 0.05, StructuredHinge())
-        assert losses.mean() + strength / 2 * w @ w <= 1.05 * optimum
+        assert losses.mean() + lambda_ / 2 * w @ w <= 1.05 * optimum
 
 
 @pytest.mark.parametrize("regularizer", [None, SquaredL21()], ids=repr)
 def test_a_strongly_convex_loss_reaches_the_optimum_with_rates_of_one_over_sigma_t(data, regularizer):
-    sigma, strength = 0.2, 0.0 if regularizer is None else 0.05
-    trainer = data.trainer(regularizer, strength, InverseTime(1 / sigma), l2=sigma)
+    sigma, lambda_ = 0.2, 0.0 if regularizer is None else 0.05
+    trainer = data.trainer(regularizer, lambda_, InverseTime(1 / sigma), l2=sigma)
     fit(trainer, data.examples, epochs=60, rng=np.random.default_rng(0))
     penalty = PENALTIES["mkl"][1]
     optimum = batch_optimum(
-        data, lambda w: strength * penalty(w) + sigma / 2 * cp.sum_squares(w), 1.0, StructuredHinge()
+        data, lambda w: lambda_ * penalty(w) + sigma / 2 * cp.sum_squares(w), 1.0, StructuredHinge()
     )
-    reached = trainer.mean_loss(data.examples) + strength * trainer.penalty()  # the L2 part is in the loss
+    reached = trainer.mean_loss(data.examples) + lambda_ * trainer.penalty()  # the L2 part is in the loss
     assert optimum - 1e-9 <= reached <= 1.02 * optimum
 
 
@@ -211,7 +211,7 @@ def test_coordinates_every_n_rounds_shrinks_by_the_accumulated_weight(data):
 def test_l1_refuses_kernels_and_dual_averaging(data):
     bank = KernelExpansion(["gaussian"], [Gaussian(1.0)], ["x"], 1)
     with pytest.raises(InputError, match=r"'gaussian' cannot.*HasCoordinates"):
-        OnlineTrainer([bank], Binary(), StructuredHinge(), L1(), strength=0.1, schedule=InverseSqrt(1.0))
+        OnlineTrainer([bank], Binary(), StructuredHinge(), L1(), lambda_=0.1, schedule=InverseSqrt(1.0))
     with pytest.raises(InputError, match="use fobos"):
         data.trainer(L1(), method="rda")
 
@@ -219,7 +219,7 @@ def test_l1_refuses_kernels_and_dual_averaging(data):
 def test_two_groups_of_one_name_are_refused(data):
     with pytest.raises(InputError, match="'a'"):
         OnlineTrainer(
-            [data.bank(), data.bank()], Binary(), StructuredHinge(), Ridge(), strength=1, schedule=Constant(1.0)
+            [data.bank(), data.bank()], Binary(), StructuredHinge(), Ridge(), lambda_=1, schedule=Constant(1.0)
         )
 
 
@@ -241,7 +241,7 @@ def trainers_for_state(data, method, schedule):
 
         def build(banks=banks):
             return OnlineTrainer(
-                [*banks()], structure, StructuredHinge(), SquaredL21(), strength=0.05, method=method,
+                [*banks()], structure, StructuredHinge(), SquaredL21(), lambda_=0.05, method=method,
                 schedule=schedule.fresh(), average=PolynomialAverage(), unpenalized=[InterceptBank(2, True)],
             )  # fmt: skip
 
@@ -340,14 +340,14 @@ def test_regret_bounds_are_those_of_the_papers():
 def test_a_chain_and_a_multiclass_share_the_trainer(data):
     """A sequence of one token with no transitions is a multiclass example."""
     chain = OnlineTrainer(
-        [data.bank(n_outputs=2)], Chain(2), StructuredHinge(), SquaredL21(), strength=0.1, schedule=InverseSqrt(1.0)
+        [data.bank(n_outputs=2)], Chain(2), StructuredHinge(), SquaredL21(), lambda_=0.1, schedule=InverseSqrt(1.0)
     )
     multiclass = OnlineTrainer(
         [data.bank(n_outputs=2)],
         Multiclass(2),
         StructuredHinge(),
         SquaredL21(),
-        strength=0.1,
+        lambda_=0.1,
         schedule=InverseSqrt(1.0),
     )
     for x, y, _ in data.examples:
@@ -359,7 +359,7 @@ def test_a_chain_and_a_multiclass_share_the_trainer(data):
 def test_groups_that_arrive_late_join_the_others(data):
     bank = ExplicitBank(["a"], np.zeros(2, dtype=int), 2, averaging=True)
     trainer = OnlineTrainer(
-        [bank, TransitionBank(2, averaging=True)], Chain(2), StructuredHinge(), SquaredL21(), strength=0.05,
+        [bank, TransitionBank(2, averaging=True)], Chain(2), StructuredHinge(), SquaredL21(), lambda_=0.05,
         schedule=InverseSqrt(1.0), average=UniformAverage(),
     )  # fmt: skip
     few = Features(np.arange(len(data.gold) + 1), np.zeros(len(data.gold), np.int32), data.X[:, 0].copy())

@@ -63,7 +63,7 @@ def sentences(structure, count, seed):
 def test_the_trainer_learns_to_parse_and_which_features_matter(structure, loss):
     trainer = OnlineTrainer(
         [ArcBank("pairs", (N_TAGS + 1) ** 2), ArcBank("noise", 50)], structure, loss, SquaredL21(),
-        strength=1e-3, schedule=InverseSqrt(0.5),
+        lambda_=1e-3, schedule=InverseSqrt(0.5),
     )  # fmt: skip
     fit(trainer, list(sentences(structure, 60, 1)), epochs=8, rng=np.random.default_rng(0))
     lost = lost_untrained = 0.0

@@ -1,4 +1,4 @@
-"""The history of a search, and when to end it."""
+"""The history of a solve, and when to end it."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class GapMonitor:
         ``active`` (number of groups in the model), and what the solver has to add.
     """
 
-    def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None):
+    def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None) -> None:
         self.tol, self.max_iter, self.on_iteration = tol, max_iter, on_iteration
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Regularization paths: one problem at many strengths, each solved from the solution of the one before."""
+"""Regularization paths: one problem at many values of C or alpha, each solved from the solution of the one before."""
 
 import time
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ class PathPoint:
 
     Attributes
     ----------
-    strength : float
+    value : float
         Its C, or alpha.
     solution : Solution
     seconds : float
         That it took.
     """
 
-    strength: float
+    value: float
     solution: Solution
     seconds: float
 
@@ -33,12 +33,12 @@ class PathPoint:
 def regularization_path(
     solver: Solver,
     problem: BaseProblem,
-    strengths: int | ArrayLike = 20,
+    values: int | ArrayLike = 20,
     tol: float = 1e-2,
     max_iter: int | None = None,
     decades: float = 3.0,
 ) -> Iterator[PathPoint]:
-    """Solve a problem at many strengths, from the one that regularizes most.
+    """Solve a problem at many values of C or alpha, from the one that regularizes most.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def regularization_path(
         Of kernels, or of design matrices.
     problem : Problem or DesignProblem
         Its own C, or alpha, is not used.
-    strengths : int or array of floats > 0
+    values : int or array of floats > 0
         Values of C (or alpha), or how many, evenly in the logarithm from the one at which a constant is optimal.
     tol, max_iter
         As for :meth:`Solver.solve`.
     decades : float
-        How far a number of strengths reaches.
+        How far the values reach if their number is given.
 
     Yields
     ------
@@ -60,21 +60,21 @@ def regularization_path(
     Raises
     ------
     omkl.exceptions.InputError
-        If strengths are neither a number of them nor values that are finite and > 0.
+        If values are neither a number of them nor finite and > 0.
     """
     start = None
-    for strength in _in_order(problem, strengths, decades).tolist():
+    for value in _in_order(problem, values, decades).tolist():
         began = time.perf_counter()
-        solution = solver.solve(problem.at(strength), tol, max_iter, start)
+        solution = solver.solve(problem.at(value), tol, max_iter, start)
         start = solution.start
-        yield PathPoint(strength, solution, time.perf_counter() - began)
+        yield PathPoint(value, solution, time.perf_counter() - began)
 
 
-def _in_order(problem: BaseProblem, strengths: int | ArrayLike, decades: float) -> np.ndarray:
-    """The strengths, the one that regularizes most first: as a problem orders its own."""
-    if isinstance(strengths, (int, np.integer)) and strengths >= 1:
-        return problem.strengths(int(strengths), decades)
-    values = np.sort(np.asarray(strengths, dtype=np.float64).ravel())
-    if not len(values) or not np.isfinite(values).all() or values[0] <= 0:
-        raise InputError(f"Give a number of strengths, or strengths that are finite and > 0, not {strengths!r}.")
-    return values if problem.larger_fits_closer else values[::-1]
+def _in_order(problem: BaseProblem, values: int | ArrayLike, decades: float) -> np.ndarray:
+    """The values, the one that regularizes most first: as a problem orders its own."""
+    if isinstance(values, (int, np.integer)) and values >= 1:
+        return problem.path_values(int(values), decades)
+    ordered = np.sort(np.asarray(values, dtype=np.float64).ravel())
+    if not len(ordered) or not np.isfinite(ordered).all() or ordered[0] <= 0:
+        raise InputError(f"Give a number of values, or values that are finite and > 0, not {values!r}.")
+    return ordered if problem.larger_fits_closer else ordered[::-1]

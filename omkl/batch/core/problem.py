@@ -44,7 +44,7 @@ class BaseProblem(ABC):
     regularizer: Regularizer
     intercept: bool
     penalty: float = 1.0
-    #: Whether a larger strength, C or alpha, weighs the losses, or the regularizer.
+    #: Whether a larger value, of C or alpha, weighs the losses, or the regularizer.
     larger_fits_closer: ClassVar[bool] = True
 
     @property
@@ -61,11 +61,11 @@ class BaseProblem(ABC):
         """Norms of all groups (G,) and predictions (N,) of a model, intercept included."""
 
     @abstractmethod
-    def at(self, strength: float) -> "BaseProblem":
+    def at(self, value: float) -> "BaseProblem":
         """The same problem at another C, or alpha."""
 
     @abstractmethod
-    def strengths(self, count: int, decades: float) -> np.ndarray:
+    def path_values(self, count: int, decades: float) -> np.ndarray:
         """So many values of C, or alpha, evenly in the logarithm, from the one at which a constant is optimal."""
 
     @cached_property

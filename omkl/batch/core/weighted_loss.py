@@ -24,7 +24,7 @@ class WeightedLoss:
         If weights are not finite numbers > 0, one a sample.
     """
 
-    def __init__(self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray):
+    def __init__(self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray) -> None:
         if weights.shape != np.shape(y) or not np.isfinite(weights).all() or not (weights > 0).all():
             raise InputError("Sample weights must be finite and > 0, one a sample: leave out samples of weight 0.")
         self.loss, self.y, self.weights = loss, y, weights
@@ -83,7 +83,7 @@ class WeightedLoss:
         rho = np.clip(rho, low, high)
         positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
         lesser = min(positive, negative)
-        return np.where(rho > 0, rho * _share(lesser, positive), rho * _share(lesser, negative))
+        return np.where(rho > 0, rho * _ratio(lesser, positive), rho * _ratio(lesser, negative))
 
     def best_intercept(self, outputs: np.ndarray) -> float:
         """The constant that added to all predictions minimises the loss: Newton steps inside a bracket.
@@ -125,5 +125,5 @@ class WeightedLoss:
         return constant, self.balanced((1.0 - share) * below + share * above)
 
 
-def _share(part: float, whole: float) -> float:
+def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0

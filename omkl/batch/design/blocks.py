@@ -16,7 +16,7 @@ class Blocks:
     sizes : int array of shape (g,)
     """
 
-    def __init__(self, sizes: np.ndarray):
+    def __init__(self, sizes: np.ndarray) -> None:
         self.sizes = sizes
         self.single = bool(np.all(sizes == 1))
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
@@ -53,7 +53,7 @@ class ColumnGroups:
         If groups or weights do not fit the columns.
     """
 
-    def __init__(self, groups: Any, n_columns: int, weights: ArrayLike | None = None):
+    def __init__(self, groups: Any, n_columns: int, weights: ArrayLike | None = None) -> None:
         self.n_columns = n_columns
         labels = _labels(groups, n_columns)
         if labels is None:
@@ -139,7 +139,9 @@ class RayJacobian:
         Norms before and after the proximity operator, and its derivative.
     """
 
-    def __init__(self, blocks: Blocks, v: np.ndarray, norms: np.ndarray, shrunk: np.ndarray, slopes: np.ndarray):
+    def __init__(
+        self, blocks: Blocks, v: np.ndarray, norms: np.ndarray, shrunk: np.ndarray, slopes: np.ndarray
+    ) -> None:
         self.blocks = blocks
         along = np.sqrt(slopes)
         if blocks.single:

@@ -71,20 +71,16 @@ class DAL(DesignSolver):
 
     aliases = {"dal": {}}
 
-    def __init__(self, gamma: float = 1e3, growth: float = 10.0):
+    def __init__(self, gamma: float = 1e3, growth: float = 10.0) -> None:
         if not 0 < gamma < np.inf or not 1 < growth < np.inf:
             raise InputError(f"gamma must be > 0 and growth > 1, both finite, not {gamma!r} and {growth!r}.")
         self.gamma = gamma
         self.growth = growth
 
     def solve(
-        self,
-        problem: DesignProblem,
-        tol: float = 1e-3,
-        max_iter: int | None = None,
-        start: Any = None,
+        self, problem: DesignProblem, tol: float = 1e-3, max_iter: int | None = None, start: Any = None,
         on_iteration: Callable[[dict[str, Any]], Any] | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         """See :meth:`DesignSolver.solve`; ``start`` may also be the ``start`` of a solution by DAL (100 iterations)."""
         if not tol > 0:
             raise InputError(f"tol must be > 0, not {tol!r}.")

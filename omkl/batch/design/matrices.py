@@ -23,7 +23,7 @@ class Design:
 
     selective = False
 
-    def __init__(self, matrix: Any):
+    def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
         self.shape = matrix.shape
 
@@ -57,7 +57,7 @@ class Design:
 class DenseDesign(Design):
     """A float32 or float64 array, C or F order."""
 
-    def __init__(self, matrix: Any):
+    def __init__(self, matrix: Any) -> None:
         super().__init__(matrix)
         self._transposed = matrix.T
         self.selective = matrix.flags.f_contiguous
@@ -78,7 +78,7 @@ class DenseDesign(Design):
 class SparseDesign(Design):
     """A CSC or CSR matrix; columns come faster out of CSC."""
 
-    def __init__(self, matrix: Any):
+    def __init__(self, matrix: Any) -> None:
         super().__init__(matrix)
         self._transposed = matrix.T
         self.selective = matrix.format == "csc"

@@ -13,6 +13,7 @@ straight or has kinks itself, get a barrier, as for kernels.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -55,7 +56,7 @@ class DesignTerm:
     def __init__(
         self, problem: DesignProblem, working_set: WorkingSet, w: np.ndarray, gamma: float, rho: np.ndarray,
         correlations: np.ndarray,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.problem, self.working_set, self.w, self.gamma = problem, working_set, w, gamma
         self.rho, self.correlations = rho, correlations
         self._refresh()
@@ -131,7 +132,7 @@ class ProximalNewton:
     def __init__(
         self, problem: DesignProblem, working_set: WorkingSet, w: np.ndarray, b: float, rho: np.ndarray, gap: float,
         gamma: float, growth: float,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         self.problem, self.gamma, self.growth = problem, gamma, growth
         self.dual_loss = DualLoss(problem.weighted_loss)
         self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
@@ -199,7 +200,9 @@ class NewtonSystem:
     gamma : float
     """
 
-    def __init__(self, working_set: WorkingSet, active: np.ndarray, columns, jacobian: RayJacobian, gamma: float):
+    def __init__(
+        self, working_set: WorkingSet, active: np.ndarray, columns: Any, jacobian: RayJacobian, gamma: float
+    ) -> None:
         self.working_set, self.active, self.B, self.jacobian, self.gamma = working_set, active, columns, jacobian, gamma
 
     def __matmul__(self, t: np.ndarray) -> np.ndarray:

@@ -98,10 +98,10 @@ class DesignProblem(BaseProblem):
         outputs = self.design.product(model.active, model.coefficients) + model.intercept
         return self.groups.norms(model.dense(self.design.shape[1])), outputs
 
-    def at(self, strength: float) -> "DesignProblem":
-        return replace(self, alpha=strength)
+    def at(self, value: float) -> "DesignProblem":
+        return replace(self, alpha=value)
 
-    def strengths(self, count: int, decades: float) -> np.ndarray:
+    def path_values(self, count: int, decades: float) -> np.ndarray:
         return np.geomspace(1.0, 10.0**-decades, count) * self.largest_alpha()
 
     def largest_alpha(self) -> float:

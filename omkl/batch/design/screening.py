@@ -1,4 +1,4 @@
-r"""Dual norms of the groups of a design, but for those that cannot matter, or hardly can.
+r"""Dual norms of the groups of a design; groups that cannot violate the constraints are skipped.
 
 From norms that are known at a point :math:`\rho_0` follow bounds at any other. With
 :math:`\rho = \beta \rho_0 + \delta` and :math:`\delta` orthogonal to :math:`\rho_0`
@@ -36,7 +36,7 @@ class DesignNorms:
         Columns that products were computed with so far, in units of all columns.
     """
 
-    def __init__(self, problem: DesignProblem):
+    def __init__(self, problem: DesignProblem) -> None:
         self._problem, self.passes = problem, 0.0
         self._origin = self._at_origin = self._reaches = None
 

@@ -44,7 +44,7 @@ class Sweeps:
         Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
     """
 
-    def __init__(self, problem: DesignProblem, working_set: WorkingSet):
+    def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
         self._problem, self._working_set, self._blocks = problem, working_set, working_set.blocks
         self._starts = np.append(working_set.blocks.starts, len(working_set.columns))
         self._groups = np.arange(len(working_set.groups))

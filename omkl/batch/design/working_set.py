@@ -27,7 +27,7 @@ class WorkingSet:
     matrix : array (m, k) in Fortran order, or CSC matrix
     """
 
-    def __init__(self, problem: DesignProblem):
+    def __init__(self, problem: DesignProblem) -> None:
         self._problem = problem
         m = problem.design.shape[0]
         self.groups = np.empty(0, dtype=np.int64)

@@ -6,6 +6,8 @@ lets Newton steps sink so near to a bound that it takes hundreds to come back. A
 :math:`\rho_i = x^+_i - x^-_i` into two bounded variables, each with a smooth function.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from omkl.batch.core.weighted_loss import WeightedLoss
@@ -21,7 +23,7 @@ class DualLoss:
     loss : WeightedLoss
     """
 
-    def __init__(self, loss: WeightedLoss):
+    def __init__(self, loss: WeightedLoss) -> None:
         self.loss = loss
         low, high = loss.domain()
         if _has_kink(loss, low, high):
@@ -33,7 +35,7 @@ class DualLoss:
         self.barred_low, self.barred_high = np.isfinite(self.low), np.isfinite(self.high)
         self.n_barred = int(self.barred_low.sum() + self.barred_high.sum())
 
-    def _each(self, function, x: np.ndarray) -> np.ndarray:
+    def _each(self, function: Callable, x: np.ndarray) -> np.ndarray:
         return np.array([function(sign * part) for sign, part in zip(self.signs[:, 0], x)])
 
     def value(self, x: np.ndarray) -> float:

@@ -5,9 +5,13 @@ sum where they are stored entry by entry (``"cg"``), nothing where they are fact
 (``"matrix-free"``). Few iterations suffice, as 200 rows of the kernels make a good preconditioner.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf
+
+from omkl.kernels.stack import KernelStack
 
 #: Samples from which on conjugate gradients beat a Cholesky factor.
 LARGE = 600
@@ -21,7 +25,7 @@ MOST_ITERATIONS = 100
 ACCURACY = 1e-2
 
 
-def system_of(kernels):
+def system_of(kernels: KernelStack) -> str:
     """How systems with these kernels are solved: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
     if kernels.n_samples < LARGE:
         return "cholesky"
@@ -41,26 +45,28 @@ class Curvature:
         ``b_m``, of either sign; the whole is positive semidefinite.
     """
 
-    def __init__(self, kernels, vectors, rank_one_weights):
+    def __init__(self, kernels: Any, vectors: np.ndarray, rank_one_weights: np.ndarray) -> None:
         self.kernels, self.vectors, self.rank_one_weights = kernels, vectors, rank_one_weights
 
-    def __matmul__(self, vector):
+    def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         return self.kernels.product(vector) + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
 
-    def solve(self, diagonal, right, equality):
+    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
         """See :func:`solve_by_iterations`."""
         return solve_by_iterations(self, diagonal, right, equality)
 
-    def rows(self, samples):
+    def rows(self, samples: np.ndarray) -> np.ndarray:
         """Rows of the matrix: (s, N)."""
         return self.kernels.rows(samples) + (self.vectors[:, samples].T * self.rank_one_weights) @ self.vectors
 
-    def diagonal(self):
+    def diagonal(self) -> np.ndarray:
         """(N,)."""
         return self.kernels.diagonal() + self.rank_one_weights @ self.vectors**2
 
 
-def solve_by_cholesky(curvature, diagonal, right, equality):
+def solve_by_cholesky(
+    curvature: np.ndarray, diagonal: np.ndarray, right: np.ndarray, equality: bool
+) -> tuple[np.ndarray, float]:
     r"""Solve ``(curvature + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if there is an equality.
 
     Parameters
@@ -97,7 +103,9 @@ def _factor(matrix):
         jitter = more
 
 
-def solve_by_iterations(curvature, diagonal, right, equality):
+def solve_by_iterations(
+    curvature: Curvature, diagonal: np.ndarray, right: np.ndarray, equality: bool
+) -> tuple[np.ndarray, float]:
     """Solve what :func:`solve_by_cholesky` does, for a :class:`Curvature`, and no more exactly than a step needs.
 
     Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001).

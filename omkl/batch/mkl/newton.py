@@ -11,12 +11,16 @@ The equality is a row of the Newton system, whose multiplier is the intercept; b
 (Wright 1997).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dgemm
 
+from omkl.batch.mkl.dual_loss import DualLoss
 from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky
+from omkl.kernels.stack import KernelStack
 
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
@@ -40,7 +44,10 @@ class KernelTerm:
     gamma : float
     """
 
-    def __init__(self, kernels, which, curve, rho, kernel_products, alpha_products=0.0, alpha_squares=0.0, gamma=1.0):
+    def __init__(
+        self, kernels: KernelStack, which: np.ndarray, curve: Any, rho: np.ndarray, kernel_products: np.ndarray,
+        alpha_products: np.ndarray | float = 0.0, alpha_squares: np.ndarray | float = 0.0, gamma: float = 1.0,
+    ) -> None:  # fmt: skip
         self.kernels, self.which, self.curve, self.gamma = kernels, which, curve, gamma
         self.rho, self.kernel_products = rho, kernel_products
         self._kept_for = None
@@ -55,13 +62,13 @@ class KernelTerm:
             self.curve.first(self.norms), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0
         )
 
-    def value(self):
+    def value(self) -> float:
         return self.curve.value(self.norms) / self.gamma
 
-    def gradient(self):
+    def gradient(self) -> np.ndarray:
         return self.ratios @ self.point_products
 
-    def hessian(self):
+    def hessian(self) -> np.ndarray | Curvature:
         """Of the active kernels alone: a matrix (N, N), or where N is large a :class:`Curvature` that needs none."""
         active = np.flatnonzero(self.ratios > 0)
         ratios, which = self.ratios[active], self.which[active]
@@ -85,7 +92,7 @@ class KernelTerm:
             self._kept_for, self._kept = (weights, which), add(weights, which)
         return self._kept
 
-    def along(self, direction):
+    def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """The term's values on a line through the point: a function of the step."""
         self.moves = self.kernels.products(direction, self.which)
         linear = 2.0 * self.gamma * (self.point_products @ direction)
@@ -97,7 +104,7 @@ class KernelTerm:
 
         return value
 
-    def move(self, step, rho):
+    def move(self, step: float, rho: np.ndarray) -> None:
         """Go that far along the last direction, to ``rho``."""
         self.rho = rho
         self.kernel_products += step * self.moves
@@ -114,14 +121,14 @@ class Interior:
     intercept: float = 0.0
 
 
-def interior_start(dual_loss, rho, barrier, equality):
+def interior_start(dual_loss: DualLoss, rho: np.ndarray, barrier: float, equality: bool) -> Interior:
     """A point near ``rho`` whose multipliers are those of the barrier; its dual point sums to 0 on request."""
     x = dual_loss.interior(rho, equality)
     low, high = _slacks(dual_loss, x)
     return Interior(x, barrier / low, barrier / high)
 
 
-def newton_step(term, dual_loss, point, barrier, equality):
+def newton_step(term: KernelTerm, dual_loss: DualLoss, point: Interior, barrier: float, equality: bool) -> float:
     """One step with line search; ``term`` and ``point`` move, and the step's length is returned: 0 where none helps.
 
     Parameters

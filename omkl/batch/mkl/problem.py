@@ -59,10 +59,10 @@ class Problem(BaseProblem):
             outputs += parts.sum(axis=0)
         return norms, outputs
 
-    def at(self, strength: float) -> "Problem":
-        return replace(self, C=strength)
+    def at(self, value: float) -> "Problem":
+        return replace(self, C=value)
 
-    def strengths(self, count: int, decades: float) -> np.ndarray:
+    def path_values(self, count: int, decades: float) -> np.ndarray:
         return np.geomspace(1.0, 10.0**decades, count) * smallest_c(self)
 
 

@@ -8,6 +8,8 @@ for those with kinks, for which the duality gap alone bounds nothing (as it does
 
 import numpy as np
 
+from omkl.batch.mkl.problem import Problem
+
 #: Relative gap from which on a pass is worth remembering: further away the dual point moves too far.
 TIGHT = 1e-3
 #: Part of the kernels in doubt from which on all are looked at, and remembered, anew.
@@ -31,11 +33,11 @@ class DualNorms:
         Kernels looked at so far, in units of all kernels.
     """
 
-    def __init__(self, problem):
+    def __init__(self, problem: Problem) -> None:
         self.problem, self.passes = problem, 0.0
         self._origin = self._at_origin = self._reaches = None
 
-    def __call__(self, rho, gap, which=NONE, known=NONE):
+    def __call__(self, rho: np.ndarray, gap: float, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
         """Norms of ``rho`` in all kernels (M,).
 
         ``gap`` is the relative gap that was reached before; in the kernels ``which`` the norms are ``known``.
@@ -57,7 +59,7 @@ class DualNorms:
             self._origin, self._at_origin = rho, norms.copy()
         return norms
 
-    def exceeds(self, norms):
+    def exceeds(self, norms: np.ndarray) -> np.ndarray:
         """Where kernels with these norms may matter: above the threshold that the proximity operator has."""
         return self.problem.regularizer.prox(norms, 1.0) > 0
 

@@ -33,7 +33,7 @@ class Iterate:
     products: np.ndarray
     norms: np.ndarray
 
-    def extrapolated(self, previous, share):
+    def extrapolated(self, previous: "Iterate", share: float) -> "Iterate":
         """The point beyond this one as seen from the previous one; its norms are not needed."""
         return Iterate(
             self.coefficients + share * (self.coefficients - previous.coefficients),
@@ -70,17 +70,13 @@ class IterativeSoftThresholding(Solver):
 
     aliases = {"ista": {"accelerated": False}, "fista": {}}
 
-    def __init__(self, accelerated: bool = True):
+    def __init__(self, accelerated: bool = True) -> None:
         self.accelerated = bool(accelerated)
 
     def solve(
-        self,
-        problem: Problem,
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        start: Any = None,
+        self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
         on_iteration: Listener | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         _check(problem)
         monitor = GapMonitor(tol, 100_000 if max_iter is None else max_iter, on_iteration)
         best = _Best()

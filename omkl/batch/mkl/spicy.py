@@ -40,13 +40,9 @@ class Spicy(Solver):
     aliases = {"spicy": {}}
 
     def solve(
-        self,
-        problem: Problem,
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        start: Any = None,
+        self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
         on_iteration: Listener | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         if not problem.regularizer.differentiable_prox:
             raise InputError(
                 f'The solver "spicy" needs a regularizer that is a sum over kernels, such as "block1", "elastic-net", '

@@ -1,10 +1,13 @@
 r"""The problem on a working set of kernels: Newton steps on its dual, and what they say about the primal."""
 
+from typing import Any, Self
+
 import numpy as np
 
+from omkl.batch.core.problem import Certificate
 from omkl.batch.mkl.dual_loss import DualLoss
 from omkl.batch.mkl.newton import KernelTerm, interior_start, newton_step
-from omkl.batch.mkl.problem import Expansion
+from omkl.batch.mkl.problem import Expansion, Problem
 
 #: Kernels in the first working set, and the least number to add to it.
 FIRST = 60
@@ -33,7 +36,7 @@ class Subproblem:
         The absolute duality gap at the start.
     """
 
-    def __init__(self, problem, which, rho, model, gap):
+    def __init__(self, problem: Problem, which: np.ndarray, rho: np.ndarray, model: Expansion, gap: float) -> None:
         self.problem, self.which = problem, which
         self.dual_loss = DualLoss(problem.weighted_loss)
         self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
@@ -46,7 +49,7 @@ class Subproblem:
         self.warm_up(model)
 
     @classmethod
-    def begin(cls, problem, start, certificate, violating):
+    def begin(cls, problem: Problem, start: Any, certificate: Certificate, violating: np.ndarray) -> Self:
         """The problem on a first working set: the kernels of a model, and of those that violate optimality.
 
         Parameters
@@ -61,19 +64,19 @@ class Subproblem:
         which = np.union1d(start.model.active, violating[: _most(problem, FIRST)])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
-    def grow(self, violating):
+    def grow(self, violating: np.ndarray) -> None:
         """Take in kernels of those that violate optimality, which come worst first."""
         self.add(np.sort(violating[: _most(self.problem, max(FIRST, len(self.which)))]))
 
-    def curve(self):
+    def curve(self) -> Any:
         """The function of the norms that the dual has for each kernel."""
         raise NotImplementedError
 
-    def warm_up(self, model):
+    def warm_up(self, model: Expansion) -> None:
         """Begin at a model; one that is a function of the dual point needs nothing."""
 
-    def proximal_step(self):
-        """Move what the dual is a dual of; a method whose dual is smooth already has no such step."""
+    def proximal_step(self) -> None:
+        """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
 
     #: Weight of the dual point beside the coefficients.
     gamma = 1.0
@@ -81,10 +84,10 @@ class Subproblem:
     share = 0.05
 
     @property
-    def rho(self):
+    def rho(self) -> np.ndarray:
         return self.dual_loss.rho(self.point.x)
 
-    def add(self, kernels):
+    def add(self, kernels: np.ndarray) -> None:
         """Take more kernels into the working set, with coefficients of zero."""
         order = np.argsort(np.concatenate([self.which, kernels]), kind="stable")
         self.which = np.concatenate([self.which, kernels])[order]
@@ -96,7 +99,7 @@ class Subproblem:
         self.alpha_products = np.concatenate([self.alpha_products, more])[order]
         self.alpha_squares = np.concatenate([self.alpha_squares, np.zeros(len(kernels))])[order]
 
-    def solve(self, target):
+    def solve(self, target: float) -> bool:
         """Solve to an absolute duality gap, within the working set; whether that was reached."""
         self.term = self._term()
         fresh, stalled = True, False
@@ -118,11 +121,11 @@ class Subproblem:
             stalled = step == 0.0
         return False
 
-    def dual_norms(self):
+    def dual_norms(self) -> np.ndarray:
         r"""Norms of :math:`\rho` in the kernels of the working set, (k,)."""
         return np.sqrt(np.maximum(self.term.kernel_products @ self.term.rho, 0.0))
 
-    def state(self):
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Norms of all kernels' parts (M,), and predictions (N,), with the best intercept, which is set."""
         problem, term = self.problem, self.term
         outputs = term.gradient()
@@ -131,7 +134,7 @@ class Subproblem:
         norms[self.which] = term.curve.first(term.norms)
         return norms, outputs + self.point.intercept
 
-    def model(self):
+    def model(self) -> Expansion:
         """The model at the present point."""
         active = np.flatnonzero(self.term.ratios > 0)
         coefficients = self.term.ratios[active, None] * (self.alphas[active] + self.gamma * self.rho)
@@ -163,7 +166,7 @@ class Subproblem:
         return primal - problem.dual(scale * term.rho, scale * dual_norms), loss_gap
 
     def _tighten(self, gap, rest, target):
-        """The inner problem is solved well enough: a smaller barrier, and a proximal step if the rest is of it."""
+        """Lower the barrier, and take a proximal step if ``rest``, the part of the gap that is due to it, is large."""
         if self.dual_loss.n_barred:
             self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / self.dual_loss.n_barred)
         if rest > 0.3 * target:

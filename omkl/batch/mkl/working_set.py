@@ -15,6 +15,7 @@ from omkl.batch.mkl.linear_system import system_of
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.screening import DualNorms
 from omkl.batch.mkl.subproblem import Subproblem
+from omkl.exceptions import InputError
 
 #: Part of the gap that is asked for to which a working set is solved: kernels outside of it may add to it.
 ENOUGH = 0.6
@@ -50,6 +51,11 @@ def solve_by_working_sets(
     tol, max_iter, start, on_iteration
         As for :meth:`~omkl.batch.Solver.solve`.
     """
+    if problem.regularizer.on_coordinates:
+        raise InputError(
+            f"{problem.regularizer!r} penalizes single coordinates, which functions of a kernel have none of: choose a "
+            'regularizer of norms, such as "block1".'
+        )
     # the start is a record, too
     monitor = GapMonitor(tol, (MOST_ROUNDS if max_iter is None else max_iter) + 1, on_iteration)
     if start is None:

@@ -19,7 +19,7 @@ class CuttingPlanes:
     search : Search
     """
 
-    def __init__(self, search: Search):
+    def __init__(self, search: Search) -> None:
         self.search = search
         self.points: list[Point] = []
         self._multipliers = np.zeros(0)
@@ -139,7 +139,7 @@ class LevelMKL(Wrapper):
 
     aliases = {"levelmkl": {}}
 
-    def __init__(self, level: float = 0.9, svm: Any = None):
+    def __init__(self, level: float = 0.9, svm: Any = None) -> None:
         if not 0 < level < 1:
             raise InputError(f"level must lie in (0, 1), not {level!r}.")
         super().__init__(svm)

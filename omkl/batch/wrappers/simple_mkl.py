@@ -30,7 +30,7 @@ class SimpleMKL(Wrapper):
 
     aliases = {"simplemkl": {}}
 
-    def __init__(self, flatness: float = 0.1, svm: Any = None):
+    def __init__(self, flatness: float = 0.1, svm: Any = None) -> None:
         if not 0 < flatness < 1:
             raise InputError(f"flatness must lie in (0, 1), not {flatness!r}.")
         super().__init__(svm)

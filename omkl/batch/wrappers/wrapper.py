@@ -60,7 +60,7 @@ class Search:
     base_svm : callable
     """
 
-    def __init__(self, problem: Problem, base_svm: BaseSVM):
+    def __init__(self, problem: Problem, base_svm: BaseSVM) -> None:
         self.problem = problem
         self.base_svm = base_svm
         self.n_evaluations = 0
@@ -113,7 +113,7 @@ class Wrapper(Solver):
     #: Outer iterations at most, unless the caller says otherwise.
     max_iter = 1000
 
-    def __init__(self, svm: Any = None):
+    def __init__(self, svm: Any = None) -> None:
         self.svm = svm
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
@@ -147,13 +147,9 @@ class Wrapper(Solver):
         return weights
 
     def solve(
-        self,
-        problem: Problem,
-        tol: float = 1e-2,
-        max_iter: int | None = None,
-        start: Any = None,
+        self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
         on_iteration: Listener | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         self.check(problem)
         search = Search(problem, base_svm_for(problem, self.svm, tol))
         monitor = GapMonitor(tol, self.max_iter if max_iter is None else max_iter, on_iteration)

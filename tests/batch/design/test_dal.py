@@ -67,7 +67,7 @@ each_smooth_loss = pytest.mark.parametrize("loss", ["squared", "logistic", "squa
 
 
 def make_problem(loss, regularizer="lasso", m=30, n=20, share=0.2, intercept=True, grouped=False, seed=0, **settings):
-    """A random problem with correlated columns, at a share of its largest useful strength."""
+    """A random problem with correlated columns, at a share of its largest useful alpha."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(m, n)) @ (np.eye(n) + 0.3 * rng.normal(size=(n, n)) / np.sqrt(n)) + 0.5
     loss = LOSSES[loss][0]
@@ -226,7 +226,7 @@ def test_badly_conditioned_designs_are_solved_tightly(loss):
     base = DesignProblem(as_design(X), y, loss, L21(), 1.0)
     alphas = [share * base.largest_alpha() for share in (0.3, 0.1, 0.01, 1e-3)]
     for point in regularization_path(DAL(), base, alphas, 1e-6):
-        assert point.solution.converged, point.strength
+        assert point.solution.converged, point.value
 
 
 @pytest.mark.parametrize("grouped", [True, False])
@@ -234,11 +234,11 @@ def test_a_path_is_the_separate_solutions(grouped):
     problem = make_problem("squared", grouped=grouped)
     path = list(regularization_path(DAL(), problem, 8, tol=1e-8, decades=2.0))
     assert len(path[0].solution.model.active) == 0
-    assert_allclose(path[-1].strength / path[0].strength, 1e-2)
+    assert_allclose(path[-1].value / path[0].value, 1e-2)
     for point in path:
-        separate = DAL().solve(problem.at(point.strength), tol=1e-8)
+        separate = DAL().solve(problem.at(point.value), tol=1e-8)
         assert_allclose(point.solution.certificate.primal, separate.certificate.primal, rtol=2e-8)
-    with pytest.raises(InputError, match="number of strengths"):
+    with pytest.raises(InputError, match="number of values"):
         next(regularization_path(DAL(), problem, 0))
 
 

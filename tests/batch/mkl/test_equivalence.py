@@ -1,4 +1,4 @@
-"""Block 1-norm and weight-constrained MKL are one problem: the strengths are mapped by the sum of norms."""
+"""Block 1-norm and weight-constrained MKL are one problem: their C are mapped by the sum of norms."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,156 @@
+"""What is given is used, or refused in a sentence: no argument, weight, name or option of the online side is unread."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
+from omkl.cli import main
+from omkl.data import Sentence, Stream
+from omkl.estimators.examples import class_weights
+from omkl.exceptions import InputError
+from omkl.online import Constant
+from omkl.online.diagnostics import RegretMonitor
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+Y = (X[:, 0] + 0.3 * X[:, 1] > 0.4).astype(int)
+WEIGHTS = RNG.integers(0, 4, 60)
+SEQUENCES, LABELS = [X[i : i + 6] for i in range(0, 60, 6)], [Y[i : i + 6].tolist() for i in range(0, 60, 6)]
+
+
+def classifier(**parameters):
+    return OnlineMKLClassifier("linear", random_state=0, **{"epochs": 2, **parameters})
+
+
+def labeler(**parameters):
+    return SequenceLabeler("linear", random_state=0, **{"epochs": 2, **parameters})
+
+
+def test_classes_that_are_declared_too_late_are_refused():
+    model = classifier().partial_fit(X, Y, classes=[1, 0]).partial_fit(X, Y, classes=[0, 1])
+    for late in ([0, 1, 2], "growing"):
+        with pytest.raises(InputError, match="first call"):
+            model.partial_fit(X, Y, classes=late)
+    classifier().partial_fit(X, Y, classes="growing").partial_fit(X, Y + 1, classes="growing")
+
+
+def test_what_partial_fit_cannot_do_is_refused():
+    with pytest.raises(InputError, match="early_stopping holds out examples"):
+        classifier(early_stopping=True).partial_fit(X, Y)
+
+
+def test_a_scale_beside_a_schedule_that_has_one_is_refused():
+    with pytest.raises(InputError, match="one of its own"):
+        classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["crf", "perceptron"])
+def test_a_cost_that_the_loss_does_not_look_at_is_refused(loss):
+    with pytest.raises(InputError, match="does not look at cost"):
+        classifier(loss=loss, cost=np.array([[0.0, 5.0], [1.0, 0.0]])).fit(X, Y)
+
+
+def test_a_class_weight_of_no_class_is_refused_where_a_class_has_none():
+    with pytest.raises(InputError, match="'1', which is no label"):
+        classifier(class_weight={"1": 10.0}).fit(X, Y)
+    classifier(class_weight={0: 1.0, 1: 10.0, 2: 3.0}).fit(X, Y)
+
+
+def test_balanced_classes_count_examples_as_often_as_their_weights_say():
+    repeated = np.repeat(np.arange(60), WEIGHTS)
+    every, copies = np.arange(61), np.arange(len(repeated) + 1)
+    weights = class_weights("balanced", Y.tolist(), every, WEIGHTS.astype(float), whole=True)
+    each = class_weights("balanced", Y[repeated].tolist(), copies, None, whole=True)
+    assert_allclose(weights, np.bincount(repeated, each, 60))
+    assert_allclose(weights[Y == 0].sum(), weights[Y == 1].sum())
+
+
+def test_a_fit_that_fails_leaves_the_columns_what_they_were():
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame(sequence, columns=list("abcd")) for sequence in SEQUENCES]
+    reversed_frames = [frame[list("dcba")] for frame in frames]
+    model = labeler().fit(frames, LABELS)
+    before = model.decision_function(frames)
+    with pytest.raises(InputError, match="label is None"):
+        model.fit(reversed_frames, [[None] * 6] * 10)
+    assert_array_equal(model.decision_function(reversed_frames), before)
+    rows = classifier().fit(pandas.DataFrame(X, columns=list("abcd")), Y)
+    with pytest.raises(InputError, match="label of row 0 is None"):
+        rows.fit(X[:, :3], [None] * 60)
+    assert rows.n_features_in_ == 4
+    assert rows.feature_names_in_.tolist() == list("abcd")
+
+
+def test_a_labeler_labels_the_sequences_of_a_stream():
+    model = labeler(loss="crf").fit(SEQUENCES, LABELS)
+    for ask in (model.predict, model.decision_function, model.predict_marginals):
+        assert_array_equal(ask(Stream.from_arrays(SEQUENCES, LABELS, block_size=3)), ask(SEQUENCES))
+        assert_array_equal(ask(zip(SEQUENCES, LABELS)), ask(SEQUENCES))
+
+
+def test_sequences_of_weight_zero_are_as_if_they_were_not_there():
+    X, y = [[{"w": "a"}], [{"w": "b"}], [{"w": "c"}]], [["A"], ["B"], ["C"]]
+    weighted = SequenceLabeler(epochs=2, random_state=0).fit(X, y, sample_weight=[1, 1, 0])
+    without = SequenceLabeler(epochs=2, random_state=0).fit(X[:2], y[:2])
+    assert_array_equal(weighted.classes_, without.classes_)
+    assert_array_equal(weighted.decision_function(X), without.decision_function(X))
+
+
+def test_sentences_of_weight_zero_are_as_if_they_were_not_there():
+    def sentence(root, relation):
+        return Sentence(["dogs", "bark"], ["dog", "bark"], ["NOUN", "VERB"], ["N", "V"], heads=[2, 0],
+                        deprels=[relation, root])  # fmt: skip
+
+    sentences = [sentence("root", "nsubj"), sentence("root", "obj"), sentence("top", "dep")]
+    make = lambda: DependencyParser("small", epochs=2, memory=10, random_state=0)  # noqa: E731
+    weighted, without = make().fit(sentences, sample_weight=[2, 1, 0]), make().fit(sentences[:2], sample_weight=[2, 1])
+    assert weighted.template_weights_ == without.template_weights_
+    assert weighted.parse(sentences)[0].deprels == without.parse(sentences)[0].deprels
+    assert weighted.history_[-1]["loss"] == without.history_[-1]["loss"]
+
+
+def test_a_stream_of_weighted_classes_has_the_objective_of_the_arrays():
+    """Strength and mean loss count weights, from the first epoch to the last."""
+    parameters = {"class_weight": {1: 2.5}, "epochs": 3, "shuffle": False}
+    arrays = classifier(**parameters).fit(X, Y)
+    stream = classifier(**parameters).fit(Stream.from_arrays(X, Y, block_size=17))
+    total = float(np.where(Y == 1, 2.5, 1.0).sum())
+    assert_allclose(arrays.model_.trainer.lambda_, 1 / total)
+    assert_allclose(stream.model_.trainer.lambda_, 1 / total)
+    one_pass = classifier(**{**parameters, "epochs": 1}).fit(Stream.from_arrays(X, Y, block_size=17))
+    looped = classifier(**parameters).partial_fit(X, Y)
+    assert_allclose(one_pass.history_[-1]["loss"], looped.history_[-1]["loss"], rtol=1e-12)
+
+
+def test_kernel_weights_come_in_the_order_of_the_kernels():
+    kernels = {"g": "gaussian", "l": "linear", "h": "gaussian:sigma2=0.1"}
+    model = OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, Y)
+    assert list(model.kernel_weights_) == list(kernels)
+    assert [key for key in model.history_[-1] if key.startswith("weight:")] == [f"weight:{name}" for name in kernels]
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 5}, {"l2": 0.3}], ids=str)
+def test_measured_regret_is_of_a_unit_of_weight(options):
+    """Weights of one half at twice the rates, and of the same lambda, are the same rounds."""
+    found = []
+    for scale, weight in ((1.0, None), (2.0, np.full(60, 0.5))):
+        parameters = {"epochs": 3, "shuffle": False, "schedule": "sqrt", "eta0": 0.4 * scale, "C": 0.1 * scale}
+        model = classifier(callbacks=[RegretMonitor()], **parameters, **options).fit(X, Y, weight)
+        assert all(0 < record["regret"] <= record["regret_bound"] for record in model.history_)
+        found.append([[record["regret"], record["regret_bound"]] for record in model.history_])
+    assert_allclose(*found, rtol=1e-9)
+
+
+def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():
+    """Else distance and rate drive each other: the free intercept grew by half in every round, up to infinity."""
+    model = classifier(loss="crf", method="rda", class_weight={0: 1000.0, 1: 1e-4}).fit(X, Y)
+    assert np.isfinite(model.decision_function(X)).all()
+    assert np.isfinite(model.history_[-1]["rate"])
+
+
+def test_folds_are_not_chosen_in_a_stream(tmp_path, capsys):
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"x": [{"w": "a"}], "y": ["A"]}\n')
+    assert main(["train", "labeler", str(path), "-o", str(tmp_path / "m.npz"), "--stream", "--folds", "0-1"]) != 0
+    assert "--folds" in capsys.readouterr().err
