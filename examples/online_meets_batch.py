@@ -44,9 +44,9 @@ class Suboptimality:
         self.optimum = optimum
         self.values = []
 
-    def on_start(self, trainer, examples):
+    def on_start(self, trainer, source):
         """Remember what the objective is over."""
-        self.examples = examples
+        self.examples = source.examples
 
     def __call__(self, trainer, record):
         """Evaluate the model as it is now."""

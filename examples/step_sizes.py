@@ -26,8 +26,8 @@ AVERAGES = (None, "uniform", "uniform:start=7000", "quadratic", "polynomial:powe
 class Objective:
     """Callback that keeps the objective of the model, evaluated on all examples, after the last epoch."""
 
-    def on_start(self, trainer, examples):
-        self.examples = examples
+    def on_start(self, trainer, source):
+        self.examples = source.examples
 
     def __call__(self, trainer, record):
         self.value = trainer.mean_loss(self.examples) + trainer.current_lambda * trainer.penalty()

@@ -47,7 +47,7 @@ def test_a_shuffled_stream_with_a_checkpoint(tmp_path):
     files, depth, mutual = walked(lambda: model.fit(stream, checkpoint=tmp_path / "run", checkpoint_every="100 rounds"))
     print(files, depth, [tuple(path.removeprefix(ROOT) for path in pair) for pair in mutual])
     assert files <= 51
-    assert depth <= 20
+    assert depth <= 21
     assert len(mutual) <= 9
 
 
@@ -59,5 +59,5 @@ def test_a_labeler_on_dicts():
     files, depth, mutual = walked(lambda: labeler.fit(X, y))
     print(files, depth, [tuple(path.removeprefix(ROOT) for path in pair) for pair in mutual])
     assert files <= 36
-    assert depth <= 14
+    assert depth <= 15
     assert len(mutual) <= 3

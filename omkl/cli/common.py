@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from omkl._files import replacing
+from omkl.exceptions import InputError
 
 
 def add_output_options(parser: ArgumentParser) -> None:
@@ -141,6 +142,16 @@ def _folds(text):
         first, _, last = part.partition("-")
         folds += range(int(first), int(last or first) + 1)
     return folds
+
+
+def refuse_unread(arguments: Namespace, model: object, *names: str) -> None:
+    """Raise an InputError if one of these options was given, which a model of this kind does not read."""
+    for name in names:
+        if getattr(arguments, name) not in (None, False):
+            option = "--" + name.replace("_", "-")
+            raise InputError(
+                f"{option} does not go with a {type(model).__name__}, which does not read it: leave it out."
+            )
 
 
 def peak_memory() -> str:

@@ -13,6 +13,7 @@ from omkl.cli.common import (
     add_output_options,
     add_row_options,
     add_treebank_options,
+    refuse_unread,
     table,
     write_json,
 )
@@ -45,10 +46,13 @@ def run(arguments: Namespace) -> None:
     """Evaluate a model."""
     model = estimators.load(arguments.model)
     if isinstance(model, estimators.DependencyParser):
+        refuse_unread(arguments, model, "format", "folds", "target", "no_header")
         _trees(model, arguments)
     elif isinstance(model, estimators.SequenceLabeler):
+        refuse_unread(arguments, model, "target", "no_header")
         _labels(model, arguments)
     else:
+        refuse_unread(arguments, model, "folds")
         _rows(model, arguments)
 
 

@@ -10,7 +10,14 @@ from tqdm import tqdm
 from omkl import data, estimators
 from omkl._files import replacing
 from omkl.cli import rows
-from omkl.cli.common import add_folds_option, add_format_option, add_output_options, add_row_options, write_json
+from omkl.cli.common import (
+    add_folds_option,
+    add_format_option,
+    add_output_options,
+    add_row_options,
+    refuse_unread,
+    write_json,
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -36,10 +43,13 @@ def run(arguments: Namespace) -> None:
     """Predict and write labels, or trees."""
     model = estimators.load(arguments.model)
     if isinstance(model, estimators.DependencyParser):
+        refuse_unread(arguments, model, "format", "folds", "target", "no_header")
         _parse(model, arguments)
     elif isinstance(model, estimators.SequenceLabeler):
+        refuse_unread(arguments, model, "target", "no_header")
         _label(model, arguments)
     else:
+        refuse_unread(arguments, model, "folds")
         _predict(model, arguments)
 
 

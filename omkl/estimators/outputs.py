@@ -31,6 +31,8 @@ class ChainOutputs:
     def __init__(self, transitions: Any, by_position: bool, cost: Any = None, classes: Any = None) -> None:
         if transitions not in ("regularized", "free", None):
             raise InputError(f'transitions must be "regularized", "free" or None, not {transitions!r}.')
+        if by_position and transitions is None:
+            raise InputError("transitions_by_position=True goes with transitions, which are None: set one of them.")
         self._transitions = transitions
         self._by_position = by_position
         self._cost = cost

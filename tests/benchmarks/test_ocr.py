@@ -33,7 +33,7 @@ class GradientCounter:
 
     moved = 0
 
-    def on_start(self, trainer, examples):
+    def on_start(self, trainer, source):
         original = trainer.loss.value_and_gradient
 
         def counted(structure, potentials, gold):

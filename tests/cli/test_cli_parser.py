@@ -123,6 +123,11 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
         (["train", "parser", "{train}", "-o", "{out}", "--memory", "0.001"], "allow more"),
         (["train", "parser", "{missing}", "-o", "{out}"], "no file"),
         (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
+        (
+            ["predict", "{model}", "{train}", "-o", "{out}", "--folds", "1"],
+            "--folds does not go with a DependencyParser",
+        ),
+        (["evaluate", "{model}", "{train}", "--no-header"], "--no-header does not go with a DependencyParser"),
         (["prune", "{model}", "--keep", "9", "-o", "{out}"], "keep=9, but there are 4 templates"),
         (["prune", "{model}", "--keep", "0", "-o", "{out}"], "keep must be a whole number > 0"),
         (["inspect", "{model}", "--group", "zzz"], "no template 'zzz'"),

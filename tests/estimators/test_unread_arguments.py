@@ -154,3 +154,9 @@ def test_folds_are_not_chosen_in_a_stream(tmp_path, capsys):
     path.write_text('{"x": [{"w": "a"}], "y": ["A"]}\n')
     assert main(["train", "labeler", str(path), "-o", str(tmp_path / "m.npz"), "--stream", "--folds", "0-1"]) != 0
     assert "--folds" in capsys.readouterr().err
+
+
+def test_positions_need_transitions():
+    labeler = SequenceLabeler(transitions=None, transitions_by_position=True)
+    with pytest.raises(InputError, match="transitions_by_position"):
+        labeler.fit([[{"word": "a"}]], [["DET"]])
