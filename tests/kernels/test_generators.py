@@ -61,8 +61,8 @@ def test_blocks_of_a_transformer_by_name_are_those_by_position(rng):
     y = (frame["age"] > 40) | (frame["job"] == "a")
     encode = OneHotEncoder(sparse_output=False)
     blocks = ColumnTransformer([("numbers", StandardScaler(), ["age", "pay"]), ("job", encode, ["job"])])
-    before = make_pipeline(blocks, MKLClassifier(per_block(blocks, "gaussian"))).set_output(transform="pandas")
-    before.fit(frame, y)
+    blocks.set_output(transform="pandas")
+    before = make_pipeline(blocks, MKLClassifier(per_block(blocks, "gaussian"))).fit(frame, y)
     inputs = ColumnTransformer(blocks.transformers).fit(frame)
     after = MKLClassifier(per_block(inputs, "gaussian")).fit(inputs.transform(frame), y)
     assert list(after.kernel_weights_) == ["numbers", "job"]
