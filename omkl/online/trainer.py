@@ -70,7 +70,7 @@ class OnlineTrainer:
         self.loss = loss
         self.regularizer = regularizer
         self.lambda_ = lambda_
-        self.schedule = schedule
+        self.schedule: Any = schedule
         self.method = as_method(method)
         self.radius = float(radius)
         self.average = average
