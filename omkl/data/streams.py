@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.frames import column_names, read_frame
-from omkl.data.rows import Block, as_rows, grouped, join, n_rows, take
+from omkl.data.rows import Block, as_rows, column_names, grouped, join, n_rows, read_frame, take
 from omkl.exceptions import InputError
 
 #: Examples in a block.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from omkl.data.frames import column_names, is_frame
+from omkl.data.rows import column_names, is_frame
 from omkl.estimators.columns import read_sequences
 from omkl.estimators.vocabulary import NUMBERS, Vocabulary
 from omkl.exceptions import InputError
