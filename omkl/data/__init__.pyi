@@ -1,11 +1,11 @@
 from .array_files import stream_npy, stream_npz
 from .conll import Sentence, tagging_features
 from .dates import HandwrittenDates, handwritten_dates
+from .file_streams import StreamFormat
 from .files import data_home
 from .formats import find_format, open_stream
 from .ocr import HandwrittenWords, read_ocr
 from .sequences import read_sequences, stream_sequences
-from .stream_format import StreamFormat
 from .streams import Block, Stream
 from .strings import Strings
 from .svmlight import count_svmlight_features, stream_svmlight

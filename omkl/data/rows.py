@@ -123,24 +123,6 @@ def _join(parts: Sequence[Any]) -> Any:
         raise InputError(f"Blocks of the stream do not fit together: {error}.") from None
 
 
-def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
-    """The same examples in blocks of exactly ``size``, and a last one of what is left."""
-    pending, n_pending = [], 0
-    for block in blocks:
-        pending.append(block)
-        n_pending += block.n_examples
-        if n_pending >= size:
-            joined = join(pending)
-            whole = n_pending - n_pending % size
-            for low in range(0, whole, size):
-                yield take(joined, slice(low, low + size))
-            n_pending -= whole
-            # the rest is copied when it is joined: until then it is a view that keeps one piece of the file alive
-            pending = [take(joined, slice(whole, None))] if n_pending else []
-    if pending:
-        yield join(pending)
-
-
 def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
     """Blocks of ``size`` single examples ``(x, y)``; vectors are stacked, everything else is listed."""
     X, y = [], []

@@ -6,13 +6,11 @@ from itertools import islice
 from typing import Any
 
 from omkl.data.conll import tagging_features
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, find_files, lines, stem
 from omkl.data.layouts import new_strings
 from omkl.data.ocr import read_ocr
 from omkl.data.rows import Block
-from omkl.data.skipping import Skipped
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import Stream
 from omkl.data.treebank_checks import Checks
 from omkl.data.treebank_stream import treebank_blocks

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from omkl.data import _jit_treebank as jit
+from omkl.data.file_streams import N_REASONS
 from omkl.data.layouts import FIELDS, Layout
-from omkl.data.skipping import N_REASONS
 from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_checks import MODES, N_LINES, N_WORDS, TEXT_END, WRONG, WRONG_WORD, Checks, explain

@@ -9,9 +9,9 @@ import numpy as np
 
 from omkl.data._jit_treebank import last_boundary
 from omkl.data.conll import Sentence
+from omkl.data.file_streams import Skipped, check_on_error
 from omkl.data.files import CHUNK, PathLike, chunks, pieces, without_mark
 from omkl.data.layouts import check_format, find_layout, new_strings
-from omkl.data.skipping import Skipped, check_on_error
 from omkl.data.strings import Strings
 from omkl.data.treebank import Treebank
 from omkl.data.treebank_checks import Checks

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike
 from omkl.data.layouts import SUFFIXES, check_format, new_strings
 from omkl.data.rows import Block
-from omkl.data.skipping import Skipped
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.data.strings import Strings
 from omkl.data.treebank_checks import Checks
