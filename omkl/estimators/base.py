@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._archive import write_archive
-from omkl._checks import check_number
+from omkl._components import check_number
+from omkl._files import write_archive
 from omkl.data import Stream
 from omkl.estimators.runs import Run
 from omkl.estimators.streaming import StreamSource, TrainingBlock, as_stream, one_block, refuse_for_stream

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._checks import check_number
-from omkl._components import resolve
+from omkl._components import check_number, resolve
 from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.arc_examples import encode, strongest_features
 from omkl.estimators.attachment import attachment_scores

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl._checks import check_number
+from omkl._components import check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.examples import Examples
 from omkl.estimators.outputs import GROWING

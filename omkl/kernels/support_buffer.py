@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.kernels import _jit_distances as jit
-from omkl.kernels.base import Kernel, Pair, inverse_root
+from omkl.kernels.base import Kernel, inverse_root
+from omkl.kernels.inputs import Pair
 
 
 class SupportBuffer:
@@ -122,8 +123,8 @@ class BufferPair(Pair):
     def chi_squared_distances(self) -> np.ndarray:
         return jit.chi_squared_distances(self.X, self._right)
 
-    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+    def known_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):
             if known is kernel:
                 return roots[self._rows], roots[self._columns]
-        return super().inverse_roots(kernel)
+        return None

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from omkl._checks import check_number
-from omkl._components import resolve
+from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
 from omkl.losses import CRF
 from omkl.online.averaging import Average, Predictor
