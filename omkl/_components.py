@@ -62,6 +62,18 @@ class Component:
         defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
+    def as_string(self) -> str:
+        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings."""
+        values = self.parameters()
+        fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
+        name, presets = max(fitting.items(), key=lambda item: len(item[1]))
+        settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
+        return ":".join(filter(None, [name, ",".join(settings)]))
+
+    def _format(self, key: str, value: Any) -> str:
+        """A parameter's value in such a string."""
+        return str(value)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 

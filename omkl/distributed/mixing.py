@@ -203,7 +203,7 @@ def pass_over_shard(
     if alone:
         trainer.recompute_every = -(-len(order) // trainer.batch_size)
     count, loss, weight = 0, 0.0, 0.0
-    for step in trainer.learn(shard, order):
+    for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
         count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight
         report(count, loss)
     changes = trainer.state() if alone else trainer.changes(state)

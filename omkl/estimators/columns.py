@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Block
-from omkl.data.frames import align_columns, column_names, is_frame, read_frame
+from omkl.data.rows import align_columns, column_names, is_frame, read_frame
 
 
 def rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:

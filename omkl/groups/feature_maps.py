@@ -14,7 +14,7 @@ from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
-from omkl.kernels.gram import row_blocks
+from omkl.kernels.inputs import row_blocks
 from omkl.structures import Potentials
 
 #: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.

@@ -12,7 +12,8 @@ from omkl.groups.base import Bank, FrozenBank
 from omkl.groups.mixing import Mixture
 from omkl.groups.tokens import Span
 from omkl.kernels import Kernel
-from omkl.kernels.gram import cross_matrices, in_precision, row_blocks
+from omkl.kernels.base import cross_matrices
+from omkl.kernels.inputs import in_precision, row_blocks
 from omkl.structures import Potentials
 
 
@@ -162,7 +163,7 @@ class KernelExpansion(KernelBank):
 
     def _inputs(self, x, moving):
         inputs = [x.tokens.views[view][x.low : x.high][moving] for view in self.views]
-        shared = dict(zip(self.views, in_precision(inputs, self.dtype)))
+        shared = {view: in_precision(X, self.dtype) for view, X in zip(self.views, inputs)}
         return [shared[view] for view in self.views]
 
     def _move(self, x, D, moving, groups):
