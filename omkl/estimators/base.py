@@ -31,8 +31,8 @@ from omkl.online import (
     TrainingLoop,
     TrainingProgress,
     serial_pass,
+    thinned,
 )
-from omkl.online.history import thinned
 from omkl.persistence import Packer, Unpacker
 
 

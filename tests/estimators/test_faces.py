@@ -9,8 +9,7 @@ from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, Sequ
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.kernels import Linear
-from omkl.online import to_frame
-from omkl.online.history import values_of
+from omkl.online import to_frame, values_of
 from omkl.regularizers import WeightedSquaredL21
 
 
