@@ -444,7 +444,7 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             if hasattr(bank, "release"):
                 self.banks[index] = bank.release()
-                self.banks[index].attach(bank.group_state)
+                self.banks[index].group_state = bank.group_state
 
     def state(self) -> dict[str, np.ndarray]:
         """All training state but the random generator's: named arrays and counters."""
