@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import StreamFormat, stream_files
 from omkl.data.files import PathLike, find_files
 from omkl.data.rows import Block
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from omkl.data.file_streams import Skipped
 from omkl.data.rows import Block
-from omkl.data.skipping import Skipped
 from omkl.exceptions import InputError, MissingDependencyError
 
 
@@ -104,7 +104,7 @@ class Columns:
         batch : pyarrow.RecordBatch
         place : callable
             ``place(i)`` is the file and the row of row ``i`` of the batch.
-        skipped : omkl.data.skipping.Skipped
+        skipped : omkl.data.file_streams.Skipped
         """
         reasons: dict[int, str] = {}
         found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}

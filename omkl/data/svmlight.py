@@ -9,11 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from omkl.data import _jit_svmlight as jit
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, after_last_line, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block
-from omkl.data.skipping import Skipped
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, InputError
 

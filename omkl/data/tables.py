@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from omkl.data.columns import Columns, import_pyarrow
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import StreamFormat, stream_files
 from omkl.data.files import PathLike, after_last_line, chunks, find_files, lines, open_bytes, pieces, stem, without_mark
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
 

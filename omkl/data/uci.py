@@ -15,10 +15,10 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     name_or_path : str or path-like
-        A bare word is a name: ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"ringnorm"``, ``"twonorm"``
-        or ``"waveform"``, read from ``uci/NAME.csv.gz`` below :func:`~omkl.data.data_home`. Anything else is the path
-        of a table, compressed (``.gz``, ``.xz``) or not: comma-separated numbers under a header; the last column,
-        ``y``, holds the labels -1 and +1.
+        A bare word is a name: ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"liver"``, ``"wpbc"``,
+        ``"ringnorm"``, ``"twonorm"`` or ``"waveform"``, read from ``uci/NAME.csv.gz`` below
+        :func:`~omkl.data.data_home`. Anything else is the path of a table, compressed (``.gz``, ``.xz``) or not:
+        comma-separated numbers under a header; the last column, ``y``, holds the labels -1 and +1.
 
     Returns
     -------

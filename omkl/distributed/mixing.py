@@ -203,7 +203,7 @@ def pass_over_shard(
         trainer.recompute_every = -(-len(order) // trainer.batch_size)
     loss = 0.0
     count, before = 0, trainer.presented
-    for step in trainer.learn(shard, order):
+    for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
         loss += step.loss
         count += step.n_examples
         report(count, loss)

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._archive import write_archive
-from omkl._checks import check_number
+from omkl._components import check_number
+from omkl._files import write_archive
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.runs import Run
@@ -31,8 +31,8 @@ from omkl.online import (
     TrainingLoop,
     TrainingProgress,
     serial_pass,
+    thinned,
 )
-from omkl.online.history import thinned
 from omkl.persistence import Packer, Unpacker
 
 

@@ -7,9 +7,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._archive import write_archive
-from omkl._checks import check_number
-from omkl._components import resolve
+from omkl._components import check_number, resolve
+from omkl._files import write_archive
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.persistence import Packer

@@ -10,9 +10,8 @@ from omkl.estimators.vocabulary import NUMBERS, Vocabulary
 from omkl.exceptions import InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
-from omkl.kernels.base import Vectors
-from omkl.kernels.columns import Positions, count_columns, find_columns, format_on, take_columns
 from omkl.kernels.functions import KernelSpec
+from omkl.kernels.inputs import Positions, Vectors, count_columns, find_columns, format_on, take_columns
 from omkl.persistence import Packer, Unpacker
 
 #: Tokens, one after the other: rows of an array or CSR matrix, or dicts.

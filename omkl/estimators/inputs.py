@@ -16,8 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl.data import Block
-from omkl.data.frames import align_columns, column_names, is_frame, read_frame
-from omkl.data.rows import n_rows
+from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
 from omkl.estimators.encoding import FlatTokens
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
 from omkl.estimators.sources import TrainingBlock, as_stream

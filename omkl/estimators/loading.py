@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Any
 
-from omkl._archive import read_archive
+from omkl._files import read_archive
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._checks import check_number
+from omkl._components import check_number
 from omkl.data import Strings, Treebank
 from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator

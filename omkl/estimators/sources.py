@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.data import Stream, Treebank
-from omkl.data.rows import regrouped
+from omkl.data.streams import regrouped
 from omkl.exceptions import InputError
 from omkl.online import OnlineModel, OnlineTrainer
 from omkl.persistence import Packer

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._checks import check_number
+from omkl._components import check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.inputs import TokenData
 from omkl.estimators.outputs import GROWING

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl._checks import check_number
-from omkl._components import resolve
+from omkl._components import check_number, resolve
 from omkl.data import Treebank
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.relations import RelationLabeler

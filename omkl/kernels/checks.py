@@ -10,7 +10,7 @@ from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpotrf
 
 from omkl.exceptions import InputError
-from omkl.kernels.columns import find_columns, take_columns
+from omkl.kernels.inputs import find_columns, take_columns
 
 #: Most that a matrix may differ from its transpose, and lack in positive semidefiniteness, in units of its largest
 #: diagonal entry: what single precision and a sum over many samples leave.

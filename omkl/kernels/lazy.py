@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from omkl._cache import RecentlyUsed
-from omkl.kernels.base import Vectors
 from omkl.kernels.functions import KernelSpec, as_kernel
+from omkl.kernels.inputs import Vectors
 from omkl.kernels.packing import packed_kernels
 from omkl.kernels.stack import PackedStack, WeightedSum, Which
 

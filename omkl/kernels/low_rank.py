@@ -11,10 +11,8 @@ from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
-from omkl.kernels.base import Vectors
 from omkl.kernels.checks import checked_gram, require_bytes
-from omkl.kernels.columns import count_columns, find_columns, take_columns
-from omkl.kernels.gram import row_blocks
+from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
 from omkl.kernels.stack import PackedStack, WeightedSum, Which
 
 #: Rows of factors that one block of a sum holds in float64.
@@ -59,7 +57,7 @@ class FactoredStack:
         dtype : {numpy.float32, numpy.float64}
         """
         stack = cls.__new__(cls)
-        columns = [find_columns(kernel.on, X.shape[1], kernel=kernel.name) for kernel in kernels]
+        columns = [kernel.columns(X.shape[1]) for kernel in kernels]
         ranks = [kernel.feature_count(count_columns(own, X.shape[1])) for kernel, own in zip(kernels, columns)]
         n_samples = X.shape[0]
         require_bytes(

@@ -11,10 +11,9 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from omkl.kernels._jit_stack import pack
-from omkl.kernels.base import Pair, Vectors
 from omkl.kernels.checks import require_memory
-from omkl.kernels.columns import find_columns, take_columns
 from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
+from omkl.kernels.inputs import Pair, Vectors, take_columns
 
 #: Pairs of samples, and kernels, of one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
@@ -48,7 +47,7 @@ def packed_kernels(
     gaussians = np.array(together, dtype=np.int64)
     views = {}
     for k in np.setdiff1d(part, gaussians, assume_unique=True).tolist():
-        columns = find_columns(kernels[k].on, d, kernel=kernels[k].name)
+        columns = kernels[k].columns(d)
         key = repr(columns)
         if key not in views:
             # kernels on the same columns tend to follow one another: keep what they share, and nothing else
@@ -73,7 +72,7 @@ def _exponential(kernels, block, X, dtype):
     factors = {None: 1.0, "average": 1.0, "trace": 1.0 / n}
     widths = np.zeros((len(block), d))
     for row, k in zip(widths, block.tolist()):
-        columns = find_columns(kernels[k].on, d, kernel=kernels[k].name)
+        columns = kernels[k].columns(d)
         np.add.at(row, np.arange(d) if columns is None else np.arange(d)[np.r_[columns]], -0.5 / kernels[k].width_)
     # in units in which no difference overflows in single precision; widths that do make exponents without bottom
     widths = np.maximum(widths * np.square(_units(X)), -STEEPEST)

@@ -15,9 +15,9 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
-from omkl.kernels.base import Vectors
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.functions import KernelSpec
+from omkl.kernels.inputs import Vectors
 from omkl.kernels.packing import packed_kernels
 
 #: Entries of kernels that are worth a thread.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._archive import read_archive, write_archive
+from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.persistence import Packer, Unpacker
 

@@ -7,26 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from omkl._checks import check_number
-from omkl._components import resolve
+from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
 from omkl.losses import CRF
-from omkl.online.averaging import Average
-from omkl.online.predictor import Predictor
-from omkl.online.schedules import InverseTime, Schedule
+from omkl.online.averaging import Average, Predictor
+from omkl.online.schedules import GrowingHorizon, InverseTime, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
-
-
-class GrowingHorizon:
-    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
-
-    def __init__(self, C: float) -> None:
-        self.C = C
-
-    def __call__(self, t: float) -> float:
-        return 1.0 / (self.C * t)
 
 
 class Codec(Protocol):

@@ -10,8 +10,7 @@ from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.kernels import Linear
-from omkl.online import to_frame
-from omkl.online.history import values_of
+from omkl.online import to_frame, values_of
 from omkl.regularizers import WeightedSquaredL21
 from omkl.structures import Multiclass
 
