@@ -422,7 +422,7 @@ class OnlineTrainer:
             bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
 
         counters = np.array([change["counters"] for change in changes])
-        self.round, self.presented = int(counters[:, 0].max()), float(counters[:, 1].max())
+        self.round, self.presented = int(counters[:, 0].max()), float(weights @ counters[:, 1])
         self._coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
         self.schedule.mix(counters[:, 4:], weights)
 
