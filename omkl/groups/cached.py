@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.groups import _jit_kernel as jit
-from omkl.groups.base import FrozenBank
 from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
@@ -89,10 +88,6 @@ class CachedKernelBank(KernelBank):
         self._moved |= ~self.group_state.empty
         self._measure_postponed(x, gradient.unary, moving, rows)
 
-    def apply_events(self, x: Span | None, gradient: Potentials | None) -> None:
-        super().apply_events(x, gradient)
-        self._moved[:] = ~self.group_state.empty
-
     def _activate(self, x: Span, gradient: Potentials) -> None:
         activated = self.group_state.activated
         self.group_state.square_norms[activated] = 0.0
@@ -106,6 +101,7 @@ class CachedKernelBank(KernelBank):
                 self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
             self._coefficients[k] *= factor
             self.cached[k] *= np.asarray(factor, dtype=self.dtype)
+            self._moved[k] = factor != 0.0
 
     def _gram_rows(self, x, moving):
         """A stack of Gram rows, and where in it the row of each moving token is."""
@@ -134,7 +130,7 @@ class CachedKernelBank(KernelBank):
         for k in range(len(self.names)):
             self.group_state.square_norms[k] = np.einsum("nj,jn->", self._coefficients[k], self.cached[k])
 
-    def averaged(self) -> FrozenBank:
+    def averaged(self) -> "FrozenCachedBank":
         return FrozenCachedBank(self, self.averaged_coefficients().astype(self.dtype))
 
     def gram_rows(self, k: int, low: int, high: int) -> np.ndarray:
@@ -203,7 +199,7 @@ class SparseCachedBank(CachedKernelBank):
         return self._gram[low:high]
 
 
-class FrozenCachedBank(FrozenBank):
+class FrozenCachedBank:
     """Averaged coefficients on the same Gram matrices: scores tokens of the training set, held-out ones among them."""
 
     def __init__(self, bank: CachedKernelBank, coefficients: np.ndarray) -> None:

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
-from omkl.groups.base import FrozenBank
 from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens
@@ -53,7 +52,7 @@ class FeatureMapBank(TableBank):
         self, names: list[str], kernels: list[Kernel], views: list[str], sizes: ArrayLike, n_outputs: int,
         averaging: bool = False, memory: int = WINDOW_BYTES,
     ) -> None:  # fmt: skip
-        super().__init__(names, averaging)
+        self.names, self.averaging = list(names), bool(averaging)
         self.kernels = list(kernels)
         self.views = list(views)
         self.sizes = np.asarray(sizes, dtype=np.int64)
@@ -154,7 +153,7 @@ class FeatureMapBank(TableBank):
         return self
 
 
-class FrozenFeatureMaps(FrozenBank):
+class FrozenFeatureMaps:
     """Averaged groups to predict with: maps without weight are left out."""
 
     def __init__(

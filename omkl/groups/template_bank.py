@@ -52,7 +52,7 @@ class ArcTemplateBank(Bank):
         sizes: ArrayLike | None = None, memory: float = 256, exact: bool = False,
     ) -> None:  # fmt: skip
         self.templates = TemplateSet.resolve(templates)
-        super().__init__(self.templates.names, averaging)
+        self.names, self.averaging = self.templates.names, bool(averaging)
         self._dtype = np.dtype(dtype)
         self._layout = TemplateLayout(self.templates)
         if sizes is None:

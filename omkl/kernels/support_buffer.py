@@ -104,7 +104,8 @@ class BufferPair(Pair):
         self._rows = rows
         self._columns = columns
         self._right = buffer.columns[:, columns]
-        super().__init__(X, self._right.T)
+        # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
+        self.X, self.Y, self._on_columns = X, self._right.T, {}
 
     @cached_property
     def products(self) -> np.ndarray:

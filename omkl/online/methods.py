@@ -38,8 +38,8 @@ class ForwardBackward:
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
 
         Proximal steps of the shards, of the weight ``taken``, have taken ``shrinkage`` from the norms already. It is
-        given back, else the regularizer would count twice: a group that is alive everywhere stays as it is, and one
-        that is alive in few shards pays what the others, where it was at zero, could not pay.
+        given back, else the regularizer would count twice: with the group lasso a group that is alive everywhere
+        stays as it is, and one that is alive in few shards pays what the others, where it was at zero, could not pay.
         """
         group_state.empty[:] = group_state.square_norms <= 0.0
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)

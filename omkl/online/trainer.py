@@ -1,24 +1,46 @@
 """Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
-from omkl.online.averaging import Average
+from omkl.online.averaging import Average, Predictor
 from omkl.online.methods import as_method
-from omkl.online.predictor import Predictor
-from omkl.online.rounds import Example, Step
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
+
+
+class Example(NamedTuple):
+    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
+
+    x: object
+    y: object
+    weight: float = 1.0
+
+
+class Step(NamedTuple):
+    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
+    squared norm of its gradient, the potentials before it, the gold output, how many examples it has learned, the sum
+    of their weights, and whether shards have learned them elsewhere."""
+
+    loss: float
+    norms: np.ndarray
+    rate: float
+    square_gradient: float
+    potentials: object = None
+    gold: object = None
+    n_examples: int = 1
+    weight: float = 1.0
+    in_shards: bool = False
 
 
 class OnlineTrainer:
@@ -90,6 +112,7 @@ class OnlineTrainer:
         self._n_penalized = sum(len(bank.names) for bank in banks)
         self.penalized_banks: list[Any] = list(banks)
         self._coordinate_step = 0.0
+        self._decay = 1.0  # what the L2 part shrinks the model by in this round
         self._bind_regularizer()
         self._check_coordinates()
         if self.l2 and (self.schedule.adaptive or not self.method.forgets):
@@ -126,8 +149,7 @@ class OnlineTrainer:
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y, weight=0.0)
-        rate, decay = self._open_round(weight)
-        self.method.begin(self.group_state, rate, weight, decay)
+        rate = self._open_round(weight, weight)
         potentials = self._potentials(x)  # line 4
         loss, gradient = self._loss(potentials, y)
         square_gradient = 0.0
@@ -137,7 +159,11 @@ class OnlineTrainer:
             square_gradient = weight**2 * float(np.add.reduce(self.group_state.square_gradients))
             if self.schedule.adaptive:
                 rate = self._adapt(rate, weight * loss, square_gradient, weight)
-        norms = self._close_round(rate, weight, square_gradient, x, gradient)
+        norms, events = self._shrink(rate, weight, square_gradient)  # lines 6-9
+        if events:
+            for bank in self.banks:
+                bank.apply_events(x, gradient)
+        self._close_round(weight)
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def update_batch(self, examples: Iterable[Example]) -> Step:
@@ -151,69 +177,74 @@ class OnlineTrainer:
         if not any(example.weight for example in examples):
             return Step(0.0, self.norms, 0.0, 0.0, [], [], len(examples), 0.0)
         weight = sum(example.weight for example in examples)
-        rate, decay = self._open_round(weight)
-        self.method.begin(self.group_state, rate, 1.0, decay)
+        rate = self._open_round(weight, 1.0)
         potentials = [self._potentials(x) for x, _, _ in examples]
         losses = [self._loss(own, y) for own, (_, y, _) in zip(potentials, examples)]  # all before the first step
         total = sum(w * loss for (_, _, w), (loss, _) in zip(examples, losses))
-        moving = [(x, gradient, w) for (x, _, w), (_, gradient) in zip(examples, losses) if gradient is not None and w]
+        moving = [
+            (x, own, gradient, w)
+            for (x, _, w), own, (_, gradient) in zip(examples, potentials, losses)
+            if gradient is not None and w
+        ]
         square_gradient = 0.0
         if moving:
             square_gradient = self._step_together(moving, rate)
             if self.schedule.adaptive:
                 rate = self._adapt(rate, total, square_gradient, weight)
-        norms = self._close_round(rate, weight, square_gradient)
+        norms, events = self._shrink(rate, weight, square_gradient)
+        if events:
+            for bank in self.banks:
+                bank.apply_events(None, None)
+        self._close_round(weight)
         gold = [y for _, y, _ in examples]
         return Step(total, norms, rate, square_gradient, potentials, gold, len(examples), weight)
-
-    def learn(self, examples: Sequence[Example], order: np.ndarray) -> Iterator[Step]:
-        """Rounds on examples in an order, each on as many as the trainer's ``batch_size``; yields what they did."""
-        if self.batch_size == 1:
-            for i in order.tolist():
-                yield self.update(*examples[i])
-        else:
-            for low in range(0, len(order), self.batch_size):
-                yield self.update_batch([examples[i] for i in order[low : low + self.batch_size].tolist()])
 
     def _step_together(self, moving, rate):
         """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
         group_state = self.group_state
+        before = self._slope(moving) if self.measures_gradients else 0.0
         group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
         rates = group_state.rates.copy()
-        before = self._slope(moving) if self.measures_gradients else 0.0
-        for x, gradient, weight in moving:
+        for x, _, gradient, weight in moving:
             np.multiply(rates, weight, out=group_state.rates)
             for bank in self.banks:
                 bank.step(x, gradient)
         # a step of this rate along g takes rate ||g||^2 from <theta, g>
-        return max(before - self._slope(moving), 0.0) / rate if self.measures_gradients else 0.0
+        return max(before - self._slope(moving, moved=True), 0.0) / rate if self.measures_gradients else 0.0
 
-    def _slope(self, moving):
-        """Inner product of a weighted sum of gradients with the point that the proximal step starts from."""
-        group_state, total = self.group_state, 0.0
+    def _slope(self, moving, moved=False):
+        """Inner product of a weighted sum of gradients with the point that the proximal step starts from.
+
+        Before the step of forward-backward splitting that point is the model, shrunk, and its potentials are known.
+        """
+        group_state = self.group_state
+        known = self.method.forgets and not moved
         scales = group_state.scales.copy()
         group_state.scales[:] = group_state.bases
-        for x, gradient, weight in moving:
-            pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (self._potentials(x), gradient)))
+        total = 0.0
+        for x, potentials, gradient, weight in moving:
+            potentials = potentials if known else self._potentials(x)
+            pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (potentials, gradient)))
             total += weight * sum(float(np.vdot(own, slope)) for own, slope in pairs)
         group_state.scales[:] = scales
-        return total
+        return self._decay * total if known else total
 
-    def _open_round(self, weight):
-        """Count the round; returns the rate of an example of weight 1, and what the L2 part shrinks the model by."""
+    def _open_round(self, weight, step_weight):
+        """Open a round on examples of the total weight, each step of which has another; returns its rate."""
         self.round += 1
         self.presented += weight
         self._predictor = None
         schedule = self.schedule
         rate = schedule(self.round, weight / self.batch_size) if schedule.adaptive else schedule(self.round)
         rate /= self.batch_size
-        decay = 1.0 - rate * weight * self.l2
-        if decay <= 0.0 and not self.group_state.empty.all():
+        self._decay = 1.0 - rate * weight * self.l2
+        if self._decay <= 0.0 and not self.group_state.empty.all():
             raise InputError(
                 f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates 1 / (l2 t), "
                 "schedule='inverse-time' with eta0=1/l2, or smaller ones."
             )
-        return rate, decay
+        self.method.begin(self.group_state, rate, step_weight, self._decay)
+        return rate
 
     def _potentials(self, x):
         potentials = self.structure.zeros(len(x))
@@ -228,13 +259,12 @@ class OnlineTrainer:
             raise DivergenceError(
                 f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
             )
-        return loss + self._l2_part(), gradient
+        if self.l2:
+            loss += 0.5 * self.l2 * float(np.square(self.group_state.norms).sum())
+        return loss, gradient
 
-    def _l2_part(self):
-        return 0.5 * self.l2 * float(np.square(self.group_state.norms).sum()) if self.l2 else 0.0
-
-    def _close_round(self, rate, weight, square_gradient, x=None, gradient=None):
-        """Proximal steps, projection and average of a round; returns the norms of the regularized groups."""
+    def _shrink(self, rate, weight, square_gradient):
+        """Proximal steps and projection of a round; returns the regularized groups' norms, and whether events wait."""
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
@@ -244,20 +274,24 @@ class OnlineTrainer:
         for term in self._on_norms:
             norms = term.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
-        if events:
-            for bank in self.banks:
-                bank.apply_events(x, gradient)
-
         if self.schedule.adaptive:
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
+        return norms, events
 
-        group_state.pending_weight = 0.0 if self.average is None else weight * self.average.weight(self.round)
-        group_state.total_weight += group_state.pending_weight
-        if self.average is not None and self.average.period and self.round % self.average.period == 0:
-            self._discount(1.0 / self.average.discount)
+    def _close_round(self, weight):
+        """Count the model into the average; now and then, compute afresh what drifts."""
+        group_state, average = self.group_state, self.average
+        if average is None:
+            group_state.pending_weight = 0.0
+        else:
+            group_state.pending_weight = weight * average.weight(self.round)
+            group_state.total_weight += group_state.pending_weight
+            if average.period and self.round % average.period == 0:
+                group_state.discount(1.0 / average.discount)
+                for bank in self.banks:
+                    bank.discount(1.0 / average.discount)
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
-        return norms
 
     @property
     def current_lambda(self) -> float:
@@ -292,12 +326,6 @@ class OnlineTrainer:
             )  # fmt: skip
             if not self.method.forgets:
                 raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
-
-    def _discount(self, factor):
-        """Multiply the weights of all models so far."""
-        self.group_state.discount(factor)
-        for bank in self.banks:
-            bank.discount(factor)
 
     def grow_outputs(self, structure: Any) -> None:
         """Go on with a structure that has more labels; their weights are zero."""
@@ -394,7 +422,7 @@ class OnlineTrainer:
             bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
 
         counters = np.array([change["counters"] for change in changes])
-        self.round, self.presented = int(counters[:, 0].max()), float(counters[:, 1].max())
+        self.round, self.presented = int(counters[:, 0].max()), float(weights @ counters[:, 1])
         self._coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
         self.schedule.mix(counters[:, 4:], weights)
 
@@ -416,7 +444,7 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             if hasattr(bank, "release"):
                 self.banks[index] = bank.release()
-                self.banks[index].attach(bank.group_state)
+                self.banks[index].group_state = bank.group_state
 
     def state(self) -> dict[str, np.ndarray]:
         """All training state but the random generator's: named arrays and counters."""

@@ -1,14 +1,15 @@
 """The one loop that makes passes over examples; what differs between its uses are its arguments."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.online.history import TrainingProgress, flat_record
-from omkl.online.rounds import Step
-from omkl.online.trainer import OnlineTrainer
+from omkl.online.callbacks import flat_record
+from omkl.online.trainer import OnlineTrainer, Step
 
 
 class LearnedBlock(NamedTuple):
@@ -25,7 +26,7 @@ class LearnedBlock(NamedTuple):
 def serial_pass(
     trainer: OnlineTrainer, examples: Sequence, orders: Callable, done: int, report: Callable
 ) -> Iterator[Step]:
-    """One round of the trainer after the other.
+    """Learn the examples of a block one round after the other, each on as many as the trainer's ``batch_size``.
 
     Parameters
     ----------
@@ -43,8 +44,88 @@ def serial_pass(
     Step
         What each round did.
     """
-    [order] = orders([len(examples)])
-    yield from trainer.learn(examples, order[done:])
+    order = orders([len(examples)])[0][done:].tolist()
+    if trainer.batch_size == 1:
+        for i in order:
+            yield trainer.update(*examples[i])
+    else:
+        for low in range(0, len(order), trainer.batch_size):
+            yield trainer.update_batch([examples[i] for i in order[low : low + trainer.batch_size]])
+
+
+@dataclass
+class TrainingProgress:
+    """How far a loop has come: what is neither in the trainer's state nor in the source's.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch that is running, from 1.
+    block : int
+        Blocks of it that are learned.
+    block_examples, block_loss, block_weight : int, float, float
+        Examples of the block at hand that are learned, the sum of their weighted losses, each before its update, and
+        that of their weights.
+    examples, loss, weight : int, float, float
+        The same for the epoch.
+    seconds : float
+        What the epoch had taken before :meth:`start_clock`.
+    history : list of dict
+        Records of the epochs before.
+    finished : bool
+        Whether a callback has ended training.
+    """
+
+    epoch: int = 1
+    block: int = 0
+    block_examples: int = 0
+    block_loss: float = 0.0
+    block_weight: float = 0.0
+    examples: int = 0
+    loss: float = 0.0
+    weight: float = 0.0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """The epoch goes on now."""
+        self._began = time.perf_counter() - self.seconds
+
+    def elapsed(self) -> float:
+        """Seconds that the epoch has taken so far."""
+        return time.perf_counter() - self._began
+
+    def add(self, n_examples: int, loss: float, weight: float) -> None:
+        """Count learned examples, the sum of their weighted losses, and that of their weights."""
+        self.block_examples += n_examples
+        self.block_loss += loss
+        self.block_weight += weight
+        self.examples += n_examples
+        self.loss += loss
+        self.weight += weight
+
+    def next_block(self) -> None:
+        """The block is over."""
+        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
+
+    def next_epoch(self) -> None:
+        """The epoch is over."""
+        self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.weight = 0.0
+        self.start_clock()
+
+    def state(self) -> dict[str, Any]:
+        """JSON values for a checkpoint."""
+        return {**asdict(self), "seconds": self.elapsed()}
+
+    def load_state(self, values: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        vars(self).update(values)
+        self.start_clock()
 
 
 class ArraySource:
@@ -154,7 +235,7 @@ class TrainingLoop:
         try:
             while progress.epoch <= epochs and not progress.finished:
                 source.begin_epoch(trainer, rounds_before, epochs, getattr(self.make_pass, "n_shards", 1))
-                stopped = self._learn_blocks()
+                stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")
                 progress.finished = self._end_epoch() or stopped
@@ -166,39 +247,34 @@ class TrainingLoop:
             self.checkpointer.end(self)
         return progress.history
 
-    def _learn_blocks(self) -> bool:
+    def _learn_epoch(self) -> bool:
         """The rest of an epoch; returns whether a callback ends training."""
-        progress = self.progress
+        trainer, progress, checkpointer, on_round = self.trainer, self.progress, self.checkpointer, self._on_round
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
-            stopped, in_shards = self._learn(examples)
+            stopped = in_shards = False
+            steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
+            for step in steps:
+                progress.add(step.n_examples, step.loss, step.weight)
+                in_shards = step.in_shards
+                if in_shards:
+                    self._of_shards = step.record
+                elif on_round and any([tell(trainer, step) for tell in on_round]):
+                    trainer.recompute_norms()
+                    stopped = True
+                    break
+                if checkpointer is not None and checkpointer.due(step.n_examples):
+                    if in_shards:
+                        self._write_waits = True
+                    else:
+                        checkpointer.write(self)
             learned = progress.block_examples, progress.block_loss, progress.block_weight
             block = LearnedBlock(examples, *learned, in_shards)
-            stopped |= any([tell(self.trainer, block) for tell in self._on_block])
+            stopped |= any([tell(trainer, block) for tell in self._on_block])
             progress.next_block()
             if stopped:
                 return True
         return False
-
-    def _learn(self, examples: Sequence) -> tuple[bool, bool]:
-        """The rest of a block; returns whether a callback ends training, and whether shards have learned it."""
-        trainer, progress, checkpointer = self.trainer, self.progress, self.checkpointer
-        in_shards = False
-        steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
-        for step in steps:
-            progress.add(step.n_examples, step.loss, step.weight)
-            in_shards = step.in_shards
-            if in_shards:
-                self._of_shards = step.record
-            elif self._on_round and any([tell(trainer, step) for tell in self._on_round]):
-                trainer.recompute_norms()
-                return True, False
-            if checkpointer is not None and checkpointer.due(step.n_examples):
-                if in_shards:
-                    self._write_waits = True
-                else:
-                    checkpointer.write(self)
-        return False, in_shards
 
     def _write_waiting(self) -> None:
         """Write the checkpoint that was due when shards were mixed, now that nothing is left to do with their block."""

@@ -24,8 +24,8 @@ from omkl.online import (
     RegretMonitor,
     UniformAverage,
     regret_bound,
+    values_of,
 )
-from omkl.online.history import values_of
 from omkl.regularizers import (
     L1,
     L21,

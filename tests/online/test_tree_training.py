@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from omkl.groups.dense import DenseBank
+from omkl.groups.tables import DenseBank
 from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.online import Example, InverseSqrt, OnlineTrainer
 from omkl.regularizers import SquaredL21
