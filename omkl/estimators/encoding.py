@@ -6,8 +6,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from omkl.data.rows import column_names, is_frame
-from omkl.estimators.columns import read_sequences
 from omkl.estimators.vocabulary import NUMBERS, Vocabulary
 from omkl.exceptions import InputError
 from omkl.groups import Features, Tokens
@@ -262,92 +260,6 @@ class Encoder:
         if kernel.explicit and count is None:
             raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
         return bool(kernel.explicit)
-
-
-def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
-    """A list of sequences as one flat collection of tokens and its offsets.
-
-    Parameters
-    ----------
-    X : list of arrays, CSR matrices, data frames or lists of dicts
-    what : str
-        What X is called in messages.
-    names : sequence of str, optional
-        What columns are called: those of data frames are brought into this order, or that of the first one.
-
-    Returns
-    -------
-    tokens : array or CSR matrix (N, d), or list of N dicts
-    offsets : int array of shape (number of sequences + 1,)
-    """
-    if isinstance(X, (str, bytes, dict)) or is_frame(X) or not hasattr(X, "__len__"):
-        raise InputError(
-            f"{what} must be a list of sequences: arrays or data frames of shape (n, d), or lists of dicts."
-        )
-    if len(X) == 0:
-        raise InputError(f"{what} is empty: give at least one sequence.")
-    if isinstance(X[0] if isinstance(X, (list, tuple)) else None, dict):
-        raise InputError(
-            f"{what} must be a list of sequences, but it is one of dicts: give [{what}] for a single sequence."
-        )
-    X = list(read_sequences(X, names_in(X) if names is None else names))
-    offsets = np.zeros(len(X) + 1, dtype=np.int64)
-    np.cumsum([_length(sequence) for sequence in X], out=offsets[1:])
-    first = next((sequence for sequence in X if _length(sequence)), None)
-    if first is None:
-        raise InputError(f"{what} holds no tokens: all its sequences are empty.")
-    if not sparse.issparse(first) and isinstance(first[0], dict):
-        tokens = [token for sequence in X for token in sequence]
-        if not all(isinstance(token, dict) for token in tokens):
-            raise InputError(f"{what} mixes dicts with other tokens: every token must be a dict.")
-        return tokens, offsets
-    return _joined([_as_array(sequence, i, what) for i, sequence in enumerate(X)], offsets, what), offsets
-
-
-def names_in(X: Any) -> list[str] | None:
-    """What the columns of the first of a list of data frames are called; None for other sequences."""
-    return column_names(next(iter(X), None)) if hasattr(X, "__len__") else None
-
-
-def _length(sequence):
-    return sequence.shape[0] if sparse.issparse(sequence) else len(sequence)
-
-
-def _as_array(sequence, i, what):
-    try:
-        if sparse.issparse(sequence):
-            return sparse.csr_array(sequence, dtype=np.float64)
-        return np.asarray(sequence, dtype=np.float64)
-    except (ValueError, TypeError):
-        raise InputError(f"Sequence {i} of {what} is not an array of numbers.") from None
-
-
-def _joined(arrays, offsets, what):
-    """Arrays or CSR matrices one below the other, those that are empty left out, checked."""
-    width = None
-    for i, array in enumerate(arrays):
-        if array.shape[0] == 0:
-            continue
-        if array.ndim != 2 or width not in (None, array.shape[1]):
-            expected = f"(n, {'d' if width is None else width})"
-            raise InputError(f"Sequence {i} of {what} has shape {array.shape}, not {expected}.")
-        width = array.shape[1]
-    whole = [array for array in arrays if array.shape[0]]
-    if any(map(sparse.issparse, whole)):
-        tokens = sparse.vstack(list(map(sparse.csr_array, whole)), format="csr")
-        if np.isfinite(tokens.data).all():
-            return tokens
-        raise InputError(f"{what} holds nan or infinite values: features must be finite.")
-    # in one order: what is predicted does not depend on where inputs lie in memory
-    tokens = np.ascontiguousarray(np.concatenate(whole))
-    if not np.isfinite(tokens).all():
-        row, column = np.argwhere(~np.isfinite(tokens))[0]
-        s = np.searchsorted(offsets, row, side="right") - 1
-        raise InputError(
-            f"Sequence {s} of {what} holds {tokens[row, column]} at token {row - offsets[s]}, column {column}: "
-            "features must be finite."
-        )
-    return tokens
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:

@@ -33,8 +33,9 @@ class Run:
         Class of the estimator.
     parameters : dict
         Its parameters, as a model file can hold them.
-    rng : numpy.random.Generator
-        Put back to where the run began, where one is resumed.
+    random_state : int, Generator, RandomState or None
+    verbose : bool
+        Show progress bars.
     checkpoint : path-like, optional
         Directory for checkpoints.
     checkpoint_every : str or float
@@ -44,40 +45,42 @@ class Run:
     client : dask.distributed.Client, optional
         Trains in shards on its workers.
     shards : int, optional
+
+    Attributes
+    ----------
+    rng : numpy.random.Generator
+        Where a run is resumed, it is put back to where that began.
     """
 
     def __init__(
-        self, name: str, parameters: dict[str, Any], rng: np.random.Generator, *, checkpoint: Any = None,
+        self, name: str, parameters: dict[str, Any], random_state: Any, verbose: bool, *, checkpoint: Any = None,
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
     ) -> None:  # fmt: skip
-        self.rng = rng
+        if isinstance(random_state, np.random.RandomState):
+            random_state = random_state.randint(2**31 - 1)
+        self.rng = np.random.default_rng(random_state)
+        self.verbose = verbose
         self.make_pass, self.n_shards = _make_pass(client, shards)
         self.checkpointer = None
         if checkpoint is not None:
-            configuration = _configuration(name, parameters, max(self.n_shards, 1), rng)
-            self.checkpointer = Checkpointer(Checkpoints(checkpoint, checkpoint_every), configuration, rng, resume)
+            configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
+            self.checkpointer = Checkpointer(Checkpoints(checkpoint, checkpoint_every), configuration, self.rng, resume)
         elif resume:
             raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
 
-    def earlier(self, stage: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        """``(values, arrays)`` of a stage in the checkpoint that is resumed."""
-        return None if self.checkpointer is None else self.checkpointer.earlier(stage)
-
-    def train(
-        self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = (),
-        verbose: bool = False,
-    ) -> list[dict[str, Any]]:  # fmt: skip
-        """Make the epochs of one stage; returns its history."""
+    def loop(
+        self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = ()
+    ) -> TrainingLoop:
+        """The loop that makes the epochs of one stage."""
         progress = TrainingProgress()
-        if verbose:
+        if self.verbose:
             total = None if source.n_examples is None else epochs * source.n_examples
             callbacks = [*callbacks, ProgressBar(progress, total)]
         checkpointer = None if self.checkpointer is None else self.checkpointer.stage(stage)
-        loop = TrainingLoop(
+        return TrainingLoop(
             trainer, source, make_pass=self.make_pass, callbacks=callbacks, checkpointer=checkpointer,
             progress=progress,
         )  # fmt: skip
-        return loop.run(epochs)
 
 
 def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:

@@ -9,7 +9,7 @@ from distributed import Client, LocalCluster
 from omkl import DependencyParser
 from omkl.data import read_treebank
 from omkl.distributed.mixing import blueprint, pass_over_shard
-from omkl.estimators.arc_examples import ArcExamples
+from omkl.estimators.treebanks import ArcExamples
 from omkl.online import values_of
 
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"

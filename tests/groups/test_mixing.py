@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.distributed.mixing import blueprint
-from omkl.estimators.arc_examples import ArcExamples
+from omkl.estimators.treebanks import ArcExamples
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
