@@ -7,7 +7,7 @@ soon as it is defined.
 import ast
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from inspect import signature
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
@@ -122,11 +122,12 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
-def family(base: type[C]) -> Iterator[type[C]]:
+def family(base: type[C]) -> list[type[C]]:
     """A class, and all that are derived from it."""
-    yield base
-    for cls in base.__subclasses__():
-        yield from family(cls)
+    found = [base]
+    for cls in found:  # it grows
+        found += cls.__subclasses__()
+    return found
 
 
 def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
