@@ -273,16 +273,9 @@ class LazyStack(_Parted):
 def packed_kernels(
     kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike, part: range | None = None
 ) -> np.ndarray:
-    """Packed kernels (M, N (N + 1) / 2) of X (N, d); or a part of them, with the bits that they have among all.
+    """Packed kernels (M, N (N + 1) / 2) of X (N, d), fitted to it; their columns are by position.
 
-    Parameters
-    ----------
-    kernels : iterable of Kernel or str
-        They are fitted to X; their columns are by position.
-    X : array or CSR matrix of shape (N, d)
-    dtype : {numpy.float32, numpy.float64}
-    part : range, optional
-        The kernels to compute, of step 1; all by default.
+    Or a ``part`` of them, a range of step 1, with the bits that they have among all.
     """
     kernels = [as_kernel(kernel) for kernel in kernels]
     X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
