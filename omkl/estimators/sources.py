@@ -155,7 +155,8 @@ class StreamSource:
         if self._model.trainer is None:
             blocks = self._raw(0)
             for block in blocks:
-                self._opened = blocks, block, self._encoded(block)
+                self._opened = blocks, block, self._model.encode(self._read(TrainingBlock.of(block), True))
+                self._first = False
                 return
             raise InputError("The stream has no example: nothing is left to train on.")
 
@@ -177,7 +178,8 @@ class StreamSource:
                 )
             if number > start:
                 if examples is None:
-                    examples = self._encoded(block)
+                    examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
+                    self._first = False
                 self._n_read, self._digest = number, digest
                 yield examples
         if number < compared:
@@ -202,10 +204,6 @@ class StreamSource:
             return iter(self._stream)
         blocks = iter(self._stream.blocks(epoch))
         return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
-
-    def _encoded(self, block: Any) -> Any:
-        first, self._first = self._first, False
-        return self._model.encode(self._read(TrainingBlock.of(block), first))
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """The given order, for each of the parts that a block is cut into."""
