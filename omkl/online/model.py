@@ -1,7 +1,7 @@
 """The model that every online estimator holds: what encodes its data, and the trainer that learns from them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -170,10 +170,10 @@ class OnlineModel:
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
 
-    def set_objective(self, training: Any, loss_at_zero: Callable[[], float]) -> None:
+    def set_objective(self, training: Any) -> None:
         """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.
 
-        ``loss_at_zero()`` is their mean loss where all parameters are zero, which ``radius="auto"`` asks for.
+        All parameters are zero: ``radius="auto"`` asks for the mean loss there.
         """
         trainer, settings = self.trainer, self.settings
         m = training.total_weight if settings.n_examples is None else settings.n_examples
@@ -183,11 +183,11 @@ class OnlineModel:
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = loss_at_zero()
+        largest_loss = trainer.mean_loss(training)
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
         # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
-        trainer.radius = trainer.norm_bound(largest_loss)
+        trainer.radius = trainer.bound.norm_bound(largest_loss / trainer.lambda_, len(trainer.group_names))
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
