@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
-from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.convex import as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
 
 
