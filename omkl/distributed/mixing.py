@@ -31,7 +31,7 @@ from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
 from omkl.exceptions import InputError
 from omkl.groups import Mixable, check_ability
-from omkl.online import OnlineTrainer, Step, serial_pass
+from omkl.online import OnlineTrainer, Step, below, serial_pass
 
 WEIGHTINGS = ("size", "uniform")
 
@@ -149,7 +149,7 @@ class ParameterMixing:
             trainer.recompute_norms()
         elif learned.any():
             weights = learned if self.weighting == "size" else np.ones(self.n_shards)
-            trainer.mix(changes, weights / weights.sum())
+            mix(trainer, changes, weights / weights.sum())
 
 
 def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
@@ -206,9 +206,48 @@ def pass_over_shard(
     for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
         count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight
         report(count, loss)
-    changes = trainer.state() if alone else trainer.changes(state)
+    changes = trainer.state() if alone else changes_since(trainer, state)
     seconds = time.perf_counter() - started, time.process_time() - cpu_started
     return {**changes, "loss_and_weight": np.array([loss, weight]), "seconds": np.array(seconds)}
+
+
+def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What has changed since a fresh trainer took the state ``since``, for :func:`mix`: named arrays."""
+    arrays = {f"groups/{key}": value for key, value in trainer.group_state.changes().items()}
+    for index, bank in enumerate(trainer.banks):
+        own = bank.changes(below(since, f"bank{index}/"))
+        arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
+    counters = [trainer.round, trainer.presented, trainer.coordinate_step, trainer.shrinkage, *trainer.schedule.state()]
+    return {**arrays, "counters": np.array(counters, dtype=np.float64)}
+
+
+def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+    """Make a trainer the mix of what shards have changed since they had its state (McDonald et al. 2010).
+
+    With the mixed norms comes one proximal step, which restores group sparsity.
+    """
+    group_state, method, n = trainer.group_state, trainer.method, trainer.n_penalized
+    parts = method.mixed_part(np.array([change["groups/scales"] for change in changes]))
+    mixture = group_state.mix([below(change, "groups/") for change in changes], weights, parts)
+    for index, bank in enumerate(trainer.banks):
+        bank.mix([below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
+
+    counters = np.array([change["counters"] for change in changes])
+    coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
+    trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1], coordinate_step)
+    trainer.schedule.mix(counters[:, 4:], weights)
+
+    rate = trainer.schedule(trainer.round)
+    shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
+    step, returned = method.open_mix(group_state, rate, trainer.presented, trainer.current_lambda, taken, shrinkage)
+    before = group_state.measure()[:n]
+    norms = np.where(before > 0, before + returned[:n], 0.0)
+    for term in trainer.terms:
+        norms = term.prox(norms, step)
+    events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, method.forgets)
+    if events:
+        for bank in trainer.banks:
+            bank.apply_events(None, None)
 
 
 def _record(

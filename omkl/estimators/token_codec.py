@@ -8,8 +8,7 @@ from omkl._components import check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.inputs import TokenData
 from omkl.estimators.outputs import GROWING
-from omkl.estimators.runs import fingerprint
-from omkl.estimators.sources import WeightedExamples
+from omkl.estimators.sources import WeightedExamples, fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,

@@ -187,7 +187,7 @@ class OnlineModel:
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
         # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
-        trainer.radius = trainer.norm_bound(largest_loss)
+        trainer.radius = trainer.bound.norm_bound(largest_loss / trainer.lambda_, len(trainer.group_names))
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
