@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from omkl.estimators.encoding import KernelSpecs, named_kernels
+from omkl.estimators.encoding import KernelSpecs, named_kernels, warn_of_units
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
@@ -257,6 +257,8 @@ def _refuse_dense(names, kernels):
 
 def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none."""
+    if not sparse.issparse(X):
+        warn_of_units(X, stacklevel=4)
     width = float(Gaussian().fit(X).width_)
     scales = {f"gaussian:{factor:g} x median": Gaussian(factor * width) for factor in (0.1, 0.3, 1.0, 3.0, 10.0)}
     return {"linear": "linear", "quadratic": "quadratic", **scales}
