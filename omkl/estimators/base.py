@@ -1,31 +1,33 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from os import PathLike
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
-from omkl._files import write_archive
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
-from omkl.estimators.runs import Run
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream
+from omkl.estimators.saving import SavedEstimator, users_own
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import KernelBank
 from omkl.losses import StructuredLoss
 from omkl.online import (
     ArraySource,
+    Checkpointer,
+    Checkpoints,
     DistanceOverGradients,
     EarlyStopping,
     OnlineModel,
     OnlineSettings,
+    OnlineTrainer,
     Predictor,
+    ProgressBar,
     ProgressiveValidation,
     Schedule,
     TrainingLoop,
@@ -34,6 +36,9 @@ from omkl.online import (
     thinned,
 )
 from omkl.persistence import Packer, Unpacker
+
+#: Parameters that a resumed run may have otherwise: they do not change what is learned.
+FREE = ("verbose", "callbacks")
 
 
 def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
@@ -50,7 +55,92 @@ def no_companions(model: OnlineModel, make_pass: Callable) -> list[Any]:
     return []
 
 
-class OnlineEstimator(BaseEstimator):
+class Run:
+    """A call of ``fit``, which makes one training loop or several, its stages.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    parameters : dict
+        Its parameters, as a model file can hold them.
+    random_state : int, Generator, RandomState or None
+    verbose : bool
+        Show progress bars.
+    checkpoint : path-like, optional
+        Directory for checkpoints.
+    checkpoint_every : str or float
+        See :class:`~omkl.online.Checkpoints`.
+    resume : bool
+        Go on from the latest checkpoint.
+    client : dask.distributed.Client, optional
+        Trains in shards on its workers.
+    shards : int, optional
+
+    Attributes
+    ----------
+    rng : numpy.random.Generator
+        Where a run is resumed, it is put back to where that began.
+    """
+
+    def __init__(
+        self, name: str, parameters: dict[str, Any], random_state: Any, verbose: bool, *, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> None:  # fmt: skip
+        if isinstance(random_state, np.random.RandomState):
+            random_state = random_state.randint(2**31 - 1)
+        self.rng = np.random.default_rng(random_state)
+        self.verbose = verbose
+        self.make_pass, self.n_shards = _make_pass(client, shards)
+        self.checkpointer = None
+        if checkpoint is not None:
+            configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
+            self.checkpointer = Checkpointer(Checkpoints(checkpoint, checkpoint_every), configuration, self.rng, resume)
+        elif resume:
+            raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
+
+    def loop(
+        self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = ()
+    ) -> TrainingLoop:
+        """The loop that makes the epochs of one stage."""
+        progress = TrainingProgress()
+        if self.verbose:
+            total = None if source.n_examples is None else epochs * source.n_examples
+            callbacks = [*callbacks, ProgressBar(progress, total)]
+        checkpointer = None if self.checkpointer is None else self.checkpointer.stage(stage)
+        return TrainingLoop(
+            trainer, source, make_pass=self.make_pass, callbacks=callbacks, checkpointer=checkpointer,
+            progress=progress,
+        )  # fmt: skip
+
+
+def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:
+    """What learns a block, and in how many shards; 0 for plain training."""
+    if client is None and shards is None:
+        return serial_pass, 0
+    from omkl.distributed import ParameterMixing
+
+    mixing = ParameterMixing.over(client, shards)
+    return (serial_pass, 0) if mixing is None else (mixing, mixing.n_shards)
+
+
+def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np.random.Generator) -> dict[str, Any]:
+    """JSON values: what a run depends on beside its data."""
+    packer = Packer()
+    packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
+    configuration = {
+        "estimator": name,
+        "omkl": version("omkl"),
+        "shards": n_shards,
+        **packed,
+        "arrays": fingerprint(packer.arrays.values()),
+        "generator": type(rng.bit_generator).__name__,
+    }
+    # as JSON gives them back: what is compared has been through a file
+    return json.loads(json.dumps(configuration))
+
+
+class OnlineEstimator(SavedEstimator):
     """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned."""
 
     #: The family that ``loss`` names a member of.
@@ -91,7 +181,7 @@ class OnlineEstimator(BaseEstimator):
         X, y, sample_weight
             As users give them.
         running : dict
-            What :class:`~omkl.estimators.runs.Run` is told by the user.
+            What :class:`~omkl.estimators.base.Run` is told by the user.
         held_out_score : callable
             ``held_out_score(predictor, examples)`` is how good a frozen model is, the larger the better.
         companions : callable
@@ -168,7 +258,7 @@ class OnlineEstimator(BaseEstimator):
             found = run.checkpointer.earlier("model")
             if found is not None:
                 values, arrays = found
-                model.unpack(values["source"]["model"], arrays, Unpacker(arrays, _users_own(self)))
+                model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
         source.open()
         meter = ProgressiveValidation()
 
@@ -272,58 +362,19 @@ class OnlineEstimator(BaseEstimator):
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    #: Learned attributes beside the model's own, which a model file keeps where they are set.
     _plain_attributes = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
 
-    def save(self, path: str | PathLike) -> None:
-        """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
-
-        The file holds the whole training state, so that a loaded estimator can go on with ``partial_fit``. A random
-        generator and callbacks are not saved, a seed is.
-
-        Raises
-        ------
-        omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved. A previous file of this name is left as it was.
-        """
-        check_is_fitted(self)
-        packer = Packer()
-        attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
-        # equal models are equal files, however long they took
-        attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in self.history_]
-        if "feature_names_in_" in attributes:
-            attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
-        values, arrays = self._pack(packer)
-        parameters = self._saved_parameters()
-        manifest = {
-            "class": type(self).__name__,
-            "version": version("omkl"),
-            "parameters": {name: packer.pack(value, name) for name, value in parameters.items()},
-            "attributes": packer.pack(attributes, "attributes"),
-            **values,
-        }
-        write_archive(path, manifest, {**packer.arrays, **arrays})
-
     def _saved_parameters(self) -> dict[str, Any]:
-        """Parameters as a model file can hold them."""
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
 
-    def _pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` of what is learned."""
+    def _describe(self, packer: Packer) -> dict[str, Any]:
         values, arrays = self.model_.describe(packer)
-        return values, {**arrays, **self.model_.trainer.state()}
+        packer.arrays.update({**arrays, **self.model_.trainer.state()})
+        return values
 
-    def _unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
-        self._adopt(OnlineModel(self._codec(), self._settings()).unpack(values, arrays, unpacker))
-
-    @classmethod
-    def _from_model(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Any:
-        estimator = cls(**{name: unpacker.unpack(value) for name, value in manifest["parameters"].items()})
-        estimator._unpack(manifest, arrays, unpacker)
-        for name, value in unpacker.unpack(manifest["attributes"]).items():
-            setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
-        return estimator
+    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+        self._adopt(OnlineModel(self._codec(), self._settings()).unpack(manifest, unpacker.arrays, unpacker))
 
 
 def needs_probabilities(estimator: OnlineEstimator) -> bool:
@@ -333,21 +384,3 @@ def needs_probabilities(estimator: OnlineEstimator) -> bool:
     raise AttributeError(
         f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={estimator.loss!r}.'
     )
-
-
-def _users_own(estimator: OnlineEstimator) -> dict[str, Any]:
-    """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
-    found: dict[str, Any] = {}
-    waiting = list(estimator.get_params(deep=False).values())
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, (list, tuple)):
-            waiting += value
-        elif hasattr(value, "parameters"):
-            found[type(value).__name__] = type(value)
-            waiting += value.parameters().values()
-        elif callable(value):
-            found[getattr(value, "__name__", "function")] = value
-    return found

@@ -1,6 +1,7 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -131,6 +132,12 @@ class Encoder:
             features = found if features is None else _side_by_side(features, found)
         return Tokens(offsets, features, views)
 
+    def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
+        """Keys of token dicts that are not known; they are looked for when the first one is asked for."""
+        if self.vocabulary is not None:
+            known = self.shapes.keys() | self.vocabulary.ids.keys()
+            yield from (key for key in dict.fromkeys(chain.from_iterable(tokens)) if key not in known)
+
     def _read_views(self, tokens):
         """The arrays that kernels read, by name: the whole input, or entries of dicts."""
         learned_arrays = PLAIN in self.shapes and self.vocabulary is None
@@ -156,10 +163,15 @@ class Encoder:
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """What was learned, as JSON values; the vocabulary's features are arrays of their own."""
+        kernels, sources = {}, {}
+        for name, kernel in self.kernels.items():
+            kernels[name] = packer.pack(kernel, f"the kernel {name!r}")
+        for label, view in self.sources.items():
+            sources[label] = [list(view.keys), packer.pack(view.columns, label)]
         return {
-            "kernels": {name: packer.pack(kernel, f"the kernel {name!r}") for name, kernel in self.kernels.items()},
+            "kernels": kernels,
             "views": self.views,
-            "sources": {label: packer.pack(tuple(view), label) for label, view in self.sources.items()},
+            "sources": sources,
             "explicit": self.explicit,
             "shapes": self.shapes,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
@@ -171,7 +183,8 @@ class Encoder:
         encoder = cls()
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
-        encoder.sources = {label: View(*unpacker.unpack(view)) for label, view in packed["sources"].items()}
+        for label, (keys, columns) in packed["sources"].items():
+            encoder.sources[label] = View(tuple(keys), unpacker.unpack(columns))
         if packed["keys"] is not None:
             state = {
                 name.removeprefix("vocabulary/"): array
@@ -264,25 +277,29 @@ class Encoder:
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     """``(name, kernel)`` of each spec; a string is its own name."""
-    if isinstance(specs, (str, Kernel)) or callable(specs):
-        specs = [specs]
+    listed = _listed(specs)
+    kernels = list(map(as_kernel, listed))
     if isinstance(specs, dict):
-        return [(name, as_kernel(spec)) for name, spec in specs.items()]
-    named = [(spec if isinstance(spec, str) else None, as_kernel(spec)) for spec in specs]
-    named = [(name or kernel.name, kernel) for name, kernel in named]
-    names = [name for name, _ in named]
+        return list(zip(specs, kernels))
+    names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(
             f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ..., 'second': ...}}."
         )
-    return named
+    return list(zip(names, kernels))
+
+
+def _listed(specs):
+    if isinstance(specs, (str, Kernel)) or callable(specs):
+        return [specs]
+    return list(specs.values() if isinstance(specs, dict) else specs)
 
 
 def takes_sparse(specs: KernelSpecs | None) -> bool:
     """Whether these kernels can all be held explicitly on sparse input."""
     try:
-        return specs is None or all(_reads_sparse(kernel) for _, kernel in named_kernels(specs))
+        return specs is None or all(map(_reads_sparse, map(as_kernel, _listed(specs))))
     except InputError:
         return False
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Strings, Treebank
-from omkl.estimators.runs import Run
+from omkl.estimators.base import Run
 from omkl.estimators.treebanks import ArcExamples, absent_fields, encode
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge

@@ -1,7 +1,8 @@
 """What a training loop learns from: examples as often as they count, and the blocks of a stream."""
 
+import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,7 +156,8 @@ class StreamSource:
         if self._model.trainer is None:
             blocks = self._raw(0)
             for block in blocks:
-                self._opened = blocks, block, self._encoded(block)
+                self._opened = blocks, block, self._model.encode(self._read(TrainingBlock.of(block), True))
+                self._first = False
                 return
             raise InputError("The stream has no example: nothing is left to train on.")
 
@@ -177,7 +179,8 @@ class StreamSource:
                 )
             if number > start:
                 if examples is None:
-                    examples = self._encoded(block)
+                    examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
+                    self._first = False
                 self._n_read, self._digest = number, digest
                 yield examples
         if number < compared:
@@ -202,10 +205,6 @@ class StreamSource:
             return iter(self._stream)
         blocks = iter(self._stream.blocks(epoch))
         return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
-
-    def _encoded(self, block: Any) -> Any:
-        first, self._first = self._first, False
-        return self._model.encode(self._read(TrainingBlock.of(block), first))
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """The given order, for each of the parts that a block is cut into."""
@@ -244,3 +243,14 @@ def checksum(value: Any, digest: int) -> int:
             digest = checksum(item, digest)
         return digest
     return zlib.crc32(repr(value).encode("utf-8", "surrogatepass"), digest)
+
+
+def fingerprint(arrays: Iterable[np.ndarray | None]) -> str:
+    """A digest of what arrays hold: equal for equal data, and for nothing else."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        if array is not None:
+            array = np.ascontiguousarray(array)
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

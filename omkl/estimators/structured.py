@@ -10,8 +10,7 @@ import numpy as np
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.outputs import check_sample_weight
-from omkl.estimators.runs import fingerprint
-from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of
+from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
@@ -138,9 +137,9 @@ callbacks, verbose, random_state
         return {**parameters, "groups": [_packable(bank) for bank in self.groups]}
 
     @classmethod
-    def _from_model(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Any:
-        groups = unpacker.unpack(manifest["parameters"]["groups"])
-        return super()._from_model(manifest, arrays, _WithGroups(unpacker, manifest, [_bank(bank) for bank in groups]))
+    def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
+        parameters = super()._loaded_parameters(packed, unpacker)
+        return {**parameters, "groups": [_bank(bank) for bank in parameters["groups"]]}
 
 
 class PlainExamples(WeightedExamples):
@@ -225,18 +224,6 @@ class PlainCodec:
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse."""
-
-
-class _WithGroups:
-    """An unpacker that knows the groups already."""
-
-    def __init__(self, unpacker: Unpacker, manifest: dict[str, Any], groups: list) -> None:
-        self._unpacker = unpacker
-        self._packed = manifest["parameters"]["groups"]
-        self._groups = groups
-
-    def unpack(self, value: Any) -> Any:
-        return self._groups if value is self._packed else self._unpacker.unpack(value)
 
 
 def _packable(bank: Any) -> dict[str, Any]:

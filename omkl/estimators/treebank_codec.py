@@ -7,10 +7,10 @@ import numpy as np
 
 from omkl._components import check_number, resolve
 from omkl.data import Treebank
+from omkl.estimators.base import Run
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.relations import RelationLabeler
-from omkl.estimators.runs import Run, fingerprint
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.sources import TrainingBlock, fingerprint
 from omkl.estimators.treebanks import (
     ArcExamples,
     arc_costs,
