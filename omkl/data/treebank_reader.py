@@ -277,23 +277,10 @@ def parse(
     text: bytes, layout: formats.Layout, strings: dict[str, Strings], checks: Checks,
     where: Callable[[int, int | None, int], str], *, bom: bool = False, keep_text: bool = True,
 ) -> tuple[Treebank, int]:  # fmt: skip
-    """A treebank of the sentences of a text.
+    """A treebank of the sentences of a text, and its number of lines.
 
-    Parameters
-    ----------
-    text : bytes
-    layout : Layout
-    strings : dict of str to Strings
-        Grown by the strings of the sentences that are kept.
-    checks : Checks
-    where : callable
-        ``where(line, word, sentence)`` says where something is wrong; all are counted from 1.
-    bom, keep_text : bool
-
-    Returns
-    -------
-    treebank : Treebank
-    n_lines : int
+    ``where(line, word, sentence)`` says where something is wrong; all are counted from 1. ``strings`` grow by those of
+    the sentences that are kept.
     """
     scanned = Scanned.of(text, layout)
     sentences = scanned.sentences

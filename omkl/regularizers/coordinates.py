@@ -270,8 +270,9 @@ class SparseGroup(Regularizer):
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
         return np.array([norm])
 
-    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        return np.abs(as_vector(norms))
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        # of the model's groups, each penalized by its norm, as both terms are for a single coordinate
+        return ratio_or_zero(1.0, np.abs(norms), np.inf)
 
     def terms(self) -> tuple[Regularizer, ...]:
         steps: list[Regularizer] = []
