@@ -1,15 +1,18 @@
-"""Choosing a component by a short string: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted.
+"""Arguments as users write them: ``"gaussian:sigma2=5"`` wherever a ``Gaussian(sigma2=5)`` is accepted; numbers.
 
 A class names itself in ``aliases``; nothing is registered anywhere, so a user's own subclass is found by its name as
 soon as it is defined.
 """
 
 import ast
+import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from inspect import signature
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from omkl.exceptions import InputError
 
@@ -35,7 +38,7 @@ class Component:
         super().__init_subclass__(**kwargs)
         own = cls.__module__, cls.__qualname__
         families: list[type[Component]] = [base for base in cls.__mro__ if Component in base.__bases__]
-        for other in chain.from_iterable(map(_family, families)):
+        for other in chain.from_iterable(map(family, families)):
             taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
             if taken and (other.__module__, other.__qualname__) != own:
                 cls.aliases = {}  # the class object outlives its refusal for a while, and must not be found
@@ -58,6 +61,18 @@ class Component:
         """The parameters that differ from their defaults."""
         defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
+
+    def as_string(self) -> str:
+        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings."""
+        values = self.parameters()
+        fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
+        name, presets = max(fitting.items(), key=lambda item: len(item[1]))
+        settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
+        return ":".join(filter(None, [name, ",".join(settings)]))
+
+    def _format(self, key: str, value: Any) -> str:
+        """A parameter's value in such a string."""
+        return str(value)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
@@ -85,12 +100,15 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
     if not isinstance(spec, str):
         raise InputError(f"{what} must be a {base.__name__} or a string, not {spec!r}.")
     name, _, settings = spec.partition(":")
-    family = {short: (cls, preset) for cls in _family(base) for short, preset in vars(cls).get("aliases", {}).items()}
-    if name.strip() not in family:
-        raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(family))}.")
-    cls, preset = family[name.strip()]
+    members: dict[str, tuple[type[C], dict[str, Any]]] = {}
+    for member in family(base):
+        for short, preset in vars(member).get("aliases", {}).items():
+            members[short] = member, preset
+    if name.strip() not in members:
+        raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(members))}.")
+    cls, preset = members[name.strip()]
     try:
-        return cls(**{**preset, **_parse_settings(settings, spec, what)})
+        return cls(**({**preset, **_parse_settings(settings, spec, what)} if settings else preset))
     except TypeError as error:
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
 
@@ -102,15 +120,19 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
+    if not settings:
+        return name, {}
     rest = [part for part in _split(settings) if part.partition("=")[0].strip() not in names]
     chosen = [part for part in _split(settings) if part.partition("=")[0].strip() in names]
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
-def _family(base: type[C]) -> Iterator[type[C]]:
-    yield base
-    for cls in base.__subclasses__():
-        yield from _family(cls)
+def family(base: type[C]) -> list[type[C]]:
+    """A class, and all that are derived from it."""
+    members = [base]
+    for cls in members:
+        members += cls.__subclasses__()
+    return members
 
 
 def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
@@ -136,3 +158,15 @@ def _parse_value(value: str) -> Any:
     except (ValueError, SyntaxError):
         is_list = value[0] in "[(" and value[-1] in "])"
         return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value
+
+
+def check_number(
+    name: str, value: Any, above: float = -math.inf, below: float = math.inf, integer: bool = False
+) -> None:
+    """Raise unless ``above < value < below``, finite, and a whole number where one is asked for."""
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or not above < value < below or (integer and value != int(value)):
+        kind = "a whole number" if integer else "a finite number"
+        bounds = f" > {above:g}" if above > -math.inf else ""
+        bounds += f" and < {below:g}" if below < math.inf else ""
+        raise InputError(f"{name} must be {kind}{bounds}, not {value!r}.")

@@ -1,13 +1,38 @@
-"""Atomic writes: a file is the old one or the new one, even if writing is interrupted."""
+"""Files that are written whole or not at all; and archives, named arrays and a JSON manifest in one ``.npz``.
 
+An archive is a plain zip of ``.npy`` members (``numpy.load`` opens it), not compressed; nothing in it is executed.
+``manifest.json`` names the format and every array's shape and dtype. Every member has its CRC-32, as in any zip; the
+zip's comment ends with the SHA-256 of all that is no member's data. So a file cut short or with a flipped byte is
+refused, and neither writing nor reading costs a second pass over the arrays.
+"""
+
+import hashlib
+import itertools
+import json
 import os
+import struct
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import numpy as np
+from numpy.lib import format as npy
+
+from omkl.exceptions import ModelFileError
+
 PathLike: TypeAlias = str | os.PathLike[str]
+
+FORMAT = 2
+MANIFEST = "manifest.json"
+#: How the zip's comment begins, and how many characters of digest follow.
+MARK, DIGITS = b"sha256:", 64
+TAIL = len(MARK) + DIGITS
+#: Bytes that are written at a time.
+PIECE = 2**19
 
 
 @contextmanager
@@ -36,3 +61,148 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def write_archive(path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an archive, atomically.
+
+    Parameters
+    ----------
+    path : path-like
+    manifest : dict
+        JSON values only; ``format`` and ``arrays`` are added.
+    arrays : dict of str to array
+    """
+    described = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
+    manifest = {"format": FORMAT, **manifest, "arrays": described}
+    with replacing(path, "w+b") as file:
+        with _WriteBehind(file) as behind, zipfile.ZipFile(behind, "w", zipfile.ZIP_STORED) as archive:
+            # fixed dates make equal models equal files
+            archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1))
+            for name, array in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
+                    _write_array(member, np.ascontiguousarray(array).reshape(array.shape))
+            archive.comment = MARK + b"0" * DIGITS
+        digest = _digest(file)
+        file.seek(-DIGITS, 2)
+        file.write(digest)
+
+
+class _WriteBehind:
+    """A file that a thread writes to, while the caller sums up the next piece; pieces must not change meanwhile."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._pool = ThreadPoolExecutor(1)
+        self._pending: Future | None = None
+
+    def write(self, data: bytes) -> int:
+        self._wait()
+        self._pending = self._pool.submit(self._file.write, data)
+        return len(data)
+
+    def _wait(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def __getattr__(self, name: str) -> Any:
+        # seek, tell, flush and all else come after what was written before
+        self._wait()
+        return getattr(self._file, name)
+
+    def __enter__(self) -> Any:  # what a zip file writes to
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._wait()
+        finally:
+            self._pool.shutdown()
+
+
+def _write_array(member: IO[bytes], array: np.ndarray) -> None:
+    """One array as ``.npy``, without copies, and in pieces that stay in cache between checksum and file."""
+    npy.write_array_header_1_0(member, npy.header_data_from_array_1_0(array))
+    content = array.reshape(-1).view(np.uint8).data
+    for low in range(0, len(content), PIECE):
+        member.write(content[low : low + PIECE])
+
+
+def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Manifest and arrays of an archive.
+
+    Raises
+    ------
+    omkl.exceptions.ModelFileError
+        If the file is missing, is no archive of omkl, is damaged, or comes from another version.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            _check_digest(file, path)
+            with zipfile.ZipFile(file) as archive:
+                manifest = json.loads(archive.read(MANIFEST))
+                if manifest["format"] > FORMAT:
+                    raise ModelFileError(f"{path} has format {manifest['format']}, newer than this omkl: upgrade omkl.")
+                arrays = {name: _read_array(archive, name, about) for name, about in manifest["arrays"].items()}
+    except FileNotFoundError:
+        raise ModelFileError(f"There is no model file {path}.") from None
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except zipfile.BadZipFile as error:
+        if "CRC" in str(error):
+            raise _damaged(path) from None
+        raise ModelFileError(f"{path} is not an omkl model file ({error}).") from None
+    except (KeyError, ValueError, TypeError, AttributeError, EOFError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} is not an omkl model file ({error}).") from None
+    return manifest, arrays
+
+
+def _check_digest(file: IO[bytes], path: Path) -> None:
+    tail = b"" if file.seek(0, 2) < TAIL else (file.seek(-TAIL, 2), file.read())[1]
+    if not tail.startswith(MARK):
+        raise ModelFileError(f"{path} is not an omkl model file, or it was cut short: train or copy it again.")
+    try:
+        intact = _digest(file) == tail[len(MARK) :]
+    except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError):
+        intact = False
+    if not intact:
+        raise _damaged(path)
+    file.seek(0)
+
+
+def _damaged(path: Path) -> ModelFileError:
+    return ModelFileError(f"{path} is damaged (its checksum does not match): copy it again, or train anew.")
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    """SHA-256, in hexadecimal, of all but the members' data and the digest itself: headers and directory."""
+    with zipfile.ZipFile(file) as archive:
+        ends = sorted([info.header_offset for info in archive.infolist()] + [archive.start_dir])
+        sizes = {info.header_offset: info.compress_size for info in archive.infolist()}
+        size = file.seek(0, 2)
+        digest = hashlib.sha256()
+        for start, end in itertools.pairwise(ends):
+            file.seek(start)
+            digest.update(file.read(max(end - start - sizes[start], 0)))
+        file.seek(archive.start_dir)
+        digest.update(file.read(size - DIGITS - archive.start_dir))
+    return digest.hexdigest().encode()
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, about: Mapping[str, Any]) -> np.ndarray:
+    """One array, after its header, the manifest and the size of its zip member have been found to agree."""
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as member:
+        version = npy.read_magic(member)
+        header = npy.read_array_header_1_0(member) if version == (1, 0) else npy.read_array_header_2_0(member)
+        shape, _, dtype = header
+        n_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        agree = list(shape) == about["shape"] and dtype.str == about["dtype"] and not dtype.hasobject
+        if not agree or info.compress_type != zipfile.ZIP_STORED or n_bytes + member.tell() != info.file_size:
+            raise ModelFileError(f"The array {name!r} of the model file is not what its manifest says.")
+    with archive.open(info) as member:
+        return npy.read_array(member, allow_pickle=False)

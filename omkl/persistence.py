@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import Component
+from omkl._components import Component, family
 from omkl.exceptions import InputError, ModelFileError
 
 #: Subpackages whose public components a file may name. A component of the user's own is found among the subclasses
@@ -102,7 +102,7 @@ class Unpacker:
 
     def _users_class(self, name: str) -> Callable:
         """A class that was given, or the only one of this name among the user's own components."""
-        found = [] if name in self.parts else [c for c in _subclasses(Component) if c.__name__ == name]
+        found = [] if name in self.parts else [c for c in family(Component) if c.__name__ == name]
         own = [cls for cls in found if not cls.__module__.startswith("omkl.")]
         # a class that is defined anew, as in a notebook, takes the place of the one before
         return own[-1] if len({cls.__module__ for cls in own}) == 1 else self._users_own(name)
@@ -114,12 +114,6 @@ class Unpacker:
                 f"load(path, parts={{{name!r}: ...}})."
             )
         return self.parts[name]
-
-
-def _subclasses(base: Any) -> Iterable[type]:
-    for cls in base.__subclasses__():
-        yield cls
-        yield from _subclasses(cls)
 
 
 def _subpackage_of(cls: type) -> str:

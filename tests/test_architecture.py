@@ -9,28 +9,25 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_checks", "_components", "_cache"}
+LEAVES = {"exceptions", "_components", "_cache"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
-FILES = {"_files", "_archive"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 #: Each subpackage or module, and those whose public names it may import.
 MAY_IMPORT = {
     "exceptions": set(),
-    "_checks": {"exceptions"},
     "_components": {"exceptions"},
-    "_files": set(),
+    "_files": {"exceptions"},
     "_cache": set(),
-    "_archive": {"_files", "exceptions"},
     **dict.fromkeys(GROUND, LEAVES),
     "groups": LEAVES | {"kernels", "structures"},
-    "online": LEAVES | GROUND | FILES | {"groups", "persistence"},
+    "online": LEAVES | GROUND | {"_files", "groups", "persistence"},
     "batch": LEAVES | GROUND,
     "distributed": LEAVES | GROUND | {"groups", "online"},
-    "data": LEAVES | FILES | {"groups", "structures"},
-    "persistence": LEAVES | FILES,
-    "estimators": LEAVES | FILES | LEARNING | {"data", "distributed", "persistence"},
-    "reports": LEAVES | FILES | LEARNING | {"data", "estimators"},
-    "cli": LEAVES | FILES | LEARNING | {"data", "distributed", "estimators", "reports"},
+    "data": LEAVES | {"_files", "groups", "structures"},
+    "persistence": LEAVES | {"_files"},
+    "estimators": LEAVES | LEARNING | {"_files", "data", "distributed", "persistence"},
+    "reports": LEAVES | LEARNING | {"_files", "data", "estimators"},
+    "cli": LEAVES | LEARNING | {"_files", "data", "distributed", "estimators", "reports"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
 

@@ -1,21 +1,17 @@
 from .array_files import stream_npy, stream_npz
-from .conll import Sentence, tagging_features
-from .dates import HandwrittenDates, handwritten_dates
+from .datasets import HandwrittenDates, HandwrittenWords, handwritten_dates, read_ocr, read_uci, standardized_split
+from .file_streams import StreamFormat
 from .files import data_home
 from .formats import find_format, open_stream
-from .ocr import HandwrittenWords, read_ocr
-from .sequences import read_sequences, stream_sequences
-from .stream_format import StreamFormat
+from .sequences import read_sequences, stream_sequences, tagging_features
 from .streams import Block, Stream
 from .strings import Strings
 from .svmlight import count_svmlight_features, stream_svmlight
 from .synthetic import synthetic_treebank
 from .tables import stream_csv, stream_parquet
-from .treebank import Treebank
-from .treebank_reader import iter_treebank, read_conllu, read_treebank
-from .treebank_stream import stream_conllu
+from .treebank import Sentence, Treebank
+from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
 from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
-from .uci import read_uci, standardized_split
 
 __all__ = [
     "Block",

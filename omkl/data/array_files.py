@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import StreamFormat, stream_files
 from omkl.data.files import PathLike, find_files
 from omkl.data.rows import Block
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
 
@@ -54,13 +53,9 @@ def _mapped(path):
 
 
 def stream_npz(
-    path: PathLike | Sequence[PathLike],
-    *,
-    X: str = "X",
-    y: str = "y",
-    block_size: int = BLOCK_SIZE,
+    path: PathLike | Sequence[PathLike], *, X: str = "X", y: str = "y", block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
-) -> Stream:
+) -> Stream:  # fmt: skip
     """Stream arrays in ``.npz`` files, compressed or not, without reading them whole.
 
     Parameters

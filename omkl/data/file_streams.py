@@ -1,13 +1,120 @@
-"""What all readers of files have in common: many files, blocks of one size, records that are left out."""
+"""What all readers of files have in common: the format they declare, many files, records that are left out."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
+from omkl._components import Component
 from omkl.data.files import PathLike, find_files
-from omkl.data.rows import Block, regrouped
-from omkl.data.skipping import Skipped
-from omkl.data.streams import Stream, check_block_size
-from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
+from omkl.data.rows import Block
+from omkl.data.streams import Stream, check_block_size, regrouped
+from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
+
+#: Reasons that are kept when records are skipped.
+N_REASONS = 10
+
+
+@dataclass
+class Skipped:
+    """How many records were skipped so far, and why the first of them; or that none may be."""
+
+    count: int = 0
+    reasons: list = field(default_factory=list)
+    on_error: str = "skip"
+
+    def __post_init__(self) -> None:
+        check_on_error(self.on_error)
+
+    def refuse(self, reason: str) -> None:
+        """A record cannot be read: raise, or count it.
+
+        Parameters
+        ----------
+        reason : str
+            File, line and what is wrong.
+        """
+        if self.on_error == "raise":
+            raise DataFileError(reason)
+        self.note(1, [reason])
+
+    def note(self, count: int, reasons: Sequence[str]) -> None:
+        self.count += count
+        self.reasons += reasons[: max(0, N_REASONS - len(self.reasons))]
+
+    def clear(self) -> None:
+        self.count, self.reasons = 0, []
+
+    def warn(self, what: str, stacklevel: int) -> None:
+        """Warn once if something was skipped; ``what`` is what one such thing is called."""
+        if self.count:
+            things = f"{self.count} {what}{'s were' if self.count > 1 else ' was'} skipped, the first at"
+            warnings.warn(f"{things} {self.reasons[0]}", DataWarning, stacklevel=stacklevel + 1)
+
+
+def check_on_error(on_error: str) -> None:
+    if on_error not in ("raise", "skip"):
+        raise InputError(f"on_error is 'raise' or 'skip', not {on_error!r}.")
+
+
+class StreamFormat(Component):
+    """A format of files that :func:`~omkl.data.open_stream` and the command line read.
+
+    A subclass is found as soon as it is defined: by a name in ``aliases``, or by a suffix.
+
+    Attributes
+    ----------
+    aliases : dict of str to dict
+        What the format is called, ``{"name": {}}``.
+    suffixes : tuple of str
+        How names of files in the format end, compression aside, in small letters.
+    holds : {"rows", "sequences", "trees"}
+        What an example is: a row with one output, a labelled sequence, or a sentence with a tree.
+    has_target : bool
+        Whether it can be said where the outputs are.
+    default_target : object
+        Where they are, if they are asked for and it is not said.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> class FixedWidth(StreamFormat):
+    ...     aliases = {"fixed": {}}
+    ...     suffixes = (".fixed",)
+    ...     def open(self, path, width=8):
+    ...         rows = [line.rstrip() for line in Path(path).read_text().splitlines()]
+    ...         cells = [[float(row[i : i + width]) for i in range(0, len(row), width)] for row in rows]
+    ...         return Stream.from_iterable([(row[:-1], row[-1]) for row in cells])
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    holds: ClassVar[str] = "rows"
+    has_target: ClassVar[bool] = False
+    default_target: ClassVar[Any] = None
+
+    def open(self, path: Any, **options: Any) -> Stream:
+        """The stream.
+
+        Parameters
+        ----------
+        path : path-like or list of path-like
+        **options
+            ``target``, where the format :attr:`has_target` and it is given; and what else the format takes.
+        """
+        raise NotImplementedError
+
+    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+        """Options that ask for the columns that a model has learned from; none where a format cannot choose columns.
+
+        Parameters
+        ----------
+        n_features : int or None
+            How many there were, if inputs were rows of numbers.
+        names : sequence of str or None
+            What they were called, if they had names.
+        """
+        return {}
 
 
 def stream_files(

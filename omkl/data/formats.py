@@ -5,9 +5,9 @@ from typing import Any
 
 # each of these declares a format, or several
 from omkl._components import resolve
-from omkl.data import array_files, sequences, tables, treebank_stream  # noqa: F401
+from omkl.data import array_files, sequences, tables, treebank_reader  # noqa: F401
+from omkl.data.file_streams import StreamFormat
 from omkl.data.files import PathLike, find_files, stem
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import Stream
 from omkl.data.svmlight import Svmlight
 from omkl.exceptions import InputError

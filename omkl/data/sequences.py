@@ -3,19 +3,16 @@
 import json
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from omkl.data.conll import tagging_features
-from omkl.data.file_streams import stream_files
+from omkl.data.datasets import read_ocr
+from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, find_files, lines, stem
-from omkl.data.layouts import new_strings
-from omkl.data.ocr import read_ocr
 from omkl.data.rows import Block
-from omkl.data.skipping import Skipped
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import Stream
-from omkl.data.treebank_checks import Checks
-from omkl.data.treebank_stream import treebank_blocks
+from omkl.data.treebank_formats import Checks, new_strings
+from omkl.data.treebank_reader import treebank_blocks
 from omkl.exceptions import DataFileError, InputError
 
 #: Sequences in a block: one of words as dicts takes tens of kilobytes.
@@ -25,11 +22,7 @@ FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 def guess_format(path: PathLike) -> str:
     """The format that the name of a file stands for."""
-    name = stem(path)
-    for suffix, guessed in ((".conllu", "conllu"), (".jsonl", "jsonl"), (".data", "ocr")):
-        if name.endswith(suffix):
-            return guessed
-    return "crfsuite"
+    return {".conllu": "conllu", ".jsonl": "jsonl", ".data": "ocr"}.get(Path(stem(path)).suffix, "crfsuite")
 
 
 def read_sequences(
@@ -203,25 +196,80 @@ def _json_record(line, where):
         raise DataFileError(f'{where}: expected {{"x": [...], "y": [...]}}.') from None
 
 
-class JSONLines(StreamFormat):
-    """A JSON object a line: see :func:`stream_sequences`."""
+def tagging_features(forms: Sequence[str]) -> list[dict[str, str | bool]]:
+    """Features of part-of-speech tagging, 20 templates a word: what it looks like, and its neighbours.
+
+    Parameters
+    ----------
+    forms : list of str
+        The words of a sentence.
+
+    Returns
+    -------
+    list of dict
+        For each word, strings and booleans by the name of the template, as :class:`~omkl.SequenceLabeler` takes them.
+
+    >>> tagging_features(["No", "way"])[1]["prev"]
+    'no'
+    """
+    lower = ["<s2>", "<s1>", *(form.lower() for form in forms), "</s1>", "</s2>"]
+    return [
+        {
+            "bias": True,
+            "word": form,
+            "lower": lower[i + 2],
+            "suffix1": form[-1:],
+            "suffix2": form[-2:],
+            "suffix3": form[-3:],
+            "suffix4": form[-4:],
+            "prefix1": form[:1],
+            "prefix2": form[:2],
+            "prefix3": form[:3],
+            "shape": _shape(form),
+            "is_capital": form[:1].isupper(),
+            "is_upper": form.isupper(),
+            "has_digit": any(map(str.isdigit, form)),
+            "has_hyphen": "-" in form,
+            "prev": lower[i + 1],
+            "prev2": lower[i],
+            "next": lower[i + 3],
+            "next2": lower[i + 4],
+            "prev_suffix3": lower[i + 1][-3:],
+            "next_suffix3": lower[i + 3][-3:],
+        }
+        for i, form in enumerate(forms)
+    ]
+
+
+def _shape(form):
+    """Kinds of characters, runs shortened to two: ``Xxd`` for ``McDonald's9``-like words."""
+    kinds = ("X" if c.isupper() else "x" if c.islower() else "d" if c.isdigit() else c for c in form)
+    shape = ""
+    for kind in kinds:
+        if shape[-2:] != kind * 2:
+            shape += kind
+    return shape
+
+
+class Sequences(StreamFormat):
+    """Labelled sequences, in the format that a subclass is named after: see :func:`stream_sequences`."""
+
+    holds = "sequences"
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream."""
+        return stream_sequences(path, next(iter(self.aliases)), **options)
+
+
+class JSONLines(Sequences):
+    """A JSON object a line."""
 
     aliases = {"jsonl": {}}
     suffixes = (".jsonl",)
-    holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        """The stream."""
-        return stream_sequences(path, "jsonl", **options)
 
 
-class CRFsuite(StreamFormat):
-    """CRFsuite's attribute lists: see :func:`stream_sequences`."""
+class CRFsuite(Sequences):
+    """CRFsuite's attribute lists."""
 
     aliases = {"crfsuite": {}}
     suffixes = (".crfsuite",)
-    holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        """The stream."""
-        return stream_sequences(path, "crfsuite", **options)

@@ -1,20 +1,21 @@
 """Streams: examples that are read again and again in blocks, and never held all at once."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import copy_context
 from itertools import chain
+from queue import SimpleQueue
+from threading import Event, Semaphore, Thread
 from typing import Any
 
 import numpy as np
 
-from omkl.data.frames import column_names, read_frame
-from omkl.data.prefetching import prefetched
-from omkl.data.rows import Block, as_rows, grouped, join, n_rows, regrouped, take
-from omkl.data.shuffling import Seed, shuffled
-from omkl.data.skipping import Skipped
+from omkl.data.rows import Block, as_rows, column_names, grouped, join, n_rows, read_frame, take
 from omkl.exceptions import InputError
 
 #: Examples in a block.
 BLOCK_SIZE = 1000
+#: How long a pass that stops early waits for the thread that reads ahead, which may wait for a pipe for ever.
+SECONDS_TO_END = 2.0
 
 
 class Stream:
@@ -32,7 +33,7 @@ class Stream:
         called with the same number.
     block_size : int
         Examples in a block, but for the last one.
-    skipped : omkl.data.skipping.Skipped, optional
+    skipped : omkl.data.file_streams.Skipped, optional
         Where ``passes`` counts what it leaves out.
     once : bool
         Whether there can be one pass only.
@@ -55,14 +56,14 @@ class Stream:
     """
 
     def __init__(
-        self, passes: Callable[[int], Iterator[Block]], block_size: int = BLOCK_SIZE, skipped: Skipped | None = None,
+        self, passes: Callable[[int], Iterator[Block]], block_size: int = BLOCK_SIZE, skipped: Any = None,
         once: bool = False, feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self._passes = passes
         self.block_size = block_size
         self.once = once
         self.feature_names = None if feature_names is None else list(feature_names)
-        self._skipped = Skipped() if skipped is None else skipped
+        self._skipped = skipped
 
     def blocks(self, epoch: int = 0) -> Iterator[Block]:
         """Pass over the stream.
@@ -117,12 +118,12 @@ class Stream:
     @property
     def skipped(self) -> int:
         """How many records the latest pass has left out so far, for ``on_error="skip"``."""
-        return self._skipped.count
+        return 0 if self._skipped is None else self._skipped.count
 
     @property
     def reasons(self) -> list[str]:
         """Why, for the first of them: file, line and what was wrong."""
-        return list(self._skipped.reasons)
+        return [] if self._skipped is None else list(self._skipped.reasons)
 
     def shuffled(self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None) -> "Stream":
         """The same examples in a random order, another one every epoch.
@@ -151,10 +152,14 @@ class Stream:
         """
         if buffer < 2:
             raise InputError(f"A buffer to shuffle in holds at least 2 examples, not {buffer}.")
-        seed = Seed(random_state)
+        if isinstance(random_state, np.random.Generator):
+            random_state = int(random_state.integers(1 << 63))
+        entropy = np.random.SeedSequence(random_state).entropy
 
         def passes(epoch: int) -> Iterator[Block]:
-            return regrouped(shuffled(self.blocks(epoch), buffer, seed.generator(epoch)), self.block_size)
+            # an epoch has random numbers of its own, whatever was drawn before
+            rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(epoch,)))
+            return regrouped(_shuffled(self.blocks(epoch), buffer, rng), self.block_size)
 
         return self._derived(passes, self.feature_names)
 
@@ -179,7 +184,7 @@ class Stream:
         """
         if depth < 1:
             raise InputError(f"At least one block is read ahead, not {depth}.")
-        return self._derived(lambda epoch: prefetched(self.blocks(epoch), depth), self.feature_names)
+        return self._derived(lambda epoch: _prefetched(self.blocks(epoch), depth), self.feature_names)
 
     def take(self, n: int) -> "Stream":
         """The first ``n`` examples of every pass."""
@@ -285,6 +290,88 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
         else:
             yield from grouped(items, size)
         return
+
+
+def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
+    """The same examples in blocks of exactly ``size``, and a last one of what is left."""
+    pending, n_pending = [], 0
+    for block in blocks:
+        pending.append(block)
+        n_pending += block.n_examples
+        if n_pending >= size:
+            joined = join(pending)
+            whole = n_pending - n_pending % size
+            for low in range(0, whole, size):
+                yield take(joined, slice(low, low + size))
+            n_pending -= whole
+            # the rest is copied when it is joined: until then it is a view that keeps one piece of the file alive
+            pending = [take(joined, slice(whole, None))] if n_pending else []
+    if pending:
+        yield join(pending)
+
+
+def _shuffled(blocks, buffer, rng):
+    """The same examples after they have passed through a buffer, in blocks no larger than those that came.
+
+    The buffer is filled, and a random half of it leaves, until nothing is left to fill it with. So an example is
+    copied a bounded number of times, about four, however small the blocks are; with a buffer from which each block
+    drives out a block, it would be copied ``buffer / block size`` times.
+    """
+    held, n_held, largest = [], 0, 1
+    for block in blocks:
+        held.append(block)
+        n_held += block.n_examples
+        largest = max(largest, block.n_examples)
+        while n_held >= buffer:
+            pool, order = join(held), rng.permutation(n_held)
+            leaving, staying = np.split(order, [buffer // 2])
+            yield from _in_pieces(pool, leaving, largest)
+            held, n_held = [take(pool, staying)], len(staying)
+    if held:
+        yield from _in_pieces(join(held), rng.permutation(n_held), largest)
+
+
+def _in_pieces(pool, order, size):
+    for low in range(0, len(order), size):
+        yield take(pool, order[low : low + size])
+
+
+def _prefetched(blocks, depth):
+    """The same blocks, while a thread, which alone uses the iterator, reads up to ``depth`` of them ahead."""
+    ready: SimpleQueue = SimpleQueue()
+    free, stopped = Semaphore(depth), Event()
+
+    def read():
+        try:
+            for block in blocks:
+                free.acquire()
+                if stopped.is_set():
+                    return
+                ready.put((block, None))
+                block = None  # the caller alone decides how long it lives
+            ready.put((None, None))
+        except BaseException as error:
+            ready.put((None, error))
+        finally:
+            if hasattr(blocks, "close"):
+                blocks.close()
+
+    thread = Thread(target=copy_context().run, args=[read], name="omkl-prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            block, error = ready.get()
+            if error is not None:
+                raise error
+            if block is None:
+                return
+            free.release()
+            yield block
+            block = None
+    finally:
+        stopped.set()
+        free.release()
+        thread.join(SECONDS_TO_END)
 
 
 def check_block_size(block_size: int) -> None:

@@ -9,11 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from omkl.data import _jit_svmlight as jit
-from omkl.data.file_streams import stream_files
+from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, after_last_line, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block
-from omkl.data.skipping import Skipped
-from omkl.data.stream_format import StreamFormat
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, InputError
 
@@ -24,13 +22,9 @@ MOST_FEATURES = (1 << 31) - 1
 
 
 def stream_svmlight(
-    path: PathLike | Sequence[PathLike],
-    n_features: int | None = None,
-    *,
-    zero_based: bool = False,
-    block_size: int = BLOCK_SIZE,
-    on_error: str = "raise",
-) -> Stream:
+    path: PathLike | Sequence[PathLike], n_features: int | None = None, *, zero_based: bool = False,
+    block_size: int = BLOCK_SIZE, on_error: str = "raise",
+) -> Stream:  # fmt: skip
     """Stream examples in svmlight's format, also known as LIBSVM's.
 
     A line is an example, ``label index:value index:value ...``, with indices in rising order; what follows ``#`` is a

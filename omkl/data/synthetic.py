@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from omkl.data.conll import Sentence
-from omkl.data.treebank import Treebank
+from omkl.data.treebank import Sentence, Treebank
 from omkl.exceptions import InputError
 from omkl.groups.templates import DISTANCE_BINS, Template
 from omkl.structures import NonProjectiveTree, ProjectiveTree

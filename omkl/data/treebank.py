@@ -1,17 +1,93 @@
-"""Treebanks as arrays of codes."""
+"""Sentences, and treebanks: sentences as arrays of codes, made of what was read or of sentences made in Python."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl.data.conll import Sentence
-from omkl.data.layouts import FIELDS, new_strings
-from omkl.data.strings import Strings
-from omkl.data.treebank_building import encode_sentences
-from omkl.data.treebank_checks import Checks
+from omkl.data import _jit_treebank as jit
+from omkl.data import treebank_formats as formats
+from omkl.data.strings import MISSING, Strings
+from omkl.data.treebank_formats import FIELDS, Checks
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    import networkx
+
+# half a pair of surrogates is no character that UTF-8 can hold
+_UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
+_UNFIT_BUT_TABS = re.compile("[\n\r\ud800-\udfff]")
+
+
+@dataclass
+class Sentence:
+    """A sentence of n words, column by column; multiword tokens and empty nodes are left out.
+
+    Each column is a list of n strings, ``_`` where there is none; heads are ints, 0 for the root and None where there
+    is none. A sentence of a :class:`~omkl.data.Treebank` makes a column when it is first asked for.
+
+    >>> sentence = Sentence(forms=["No", "way"], heads=[2, 0])
+    >>> len(sentence)
+    2
+    """
+
+    forms: list = field(default_factory=list)
+    lemmas: list = field(default_factory=list)
+    upos: list = field(default_factory=list)
+    xpos: list = field(default_factory=list)
+    feats: list = field(default_factory=list)
+    heads: list = field(default_factory=list)
+    deprels: list = field(default_factory=list)
+
+    @classmethod
+    def of_treebank(cls, treebank: Any, index: int) -> "Sentence":
+        """A view of a sentence of a treebank."""
+        sentence = object.__new__(cls)
+        sentence.__dict__["_source"] = treebank, index
+        return sentence
+
+    def __len__(self) -> int:
+        return len(self.forms)
+
+    def __getattr__(self, name: str) -> Any:
+        # only asked for what is not there: a column that was not made yet
+        if name not in self.__dataclass_fields__ or "_source" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        treebank, index = self._source
+        self.__dict__[name] = column = treebank.column(name, index)
+        return column
+
+    def to_networkx(self) -> "networkx.DiGraph":
+        """The parse as a graph.
+
+        Returns
+        -------
+        networkx.DiGraph
+            Nodes are the numbers of words from 1, and 0 for the root; words have ``form`` and, where the sentence has
+            them, ``lemma``, ``upos``, ``xpos`` and ``feats``. Edges go from heads to words, and have ``deprel``.
+
+        >>> graph = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"]).to_networkx()
+        >>> list(graph.edges(data="deprel")), graph.nodes[2]
+        ([(0, 2, 'root'), (2, 1, 'det')], {'form': 'way'})
+        """
+        import networkx
+
+        names = {"forms": "form", "lemmas": "lemma", "upos": "upos", "xpos": "xpos", "feats": "feats"}
+        graph = networkx.DiGraph()
+        graph.add_node(0)
+        for word in range(1, len(self) + 1):
+            columns = ((name, getattr(self, column)) for column, name in names.items())
+            graph.add_node(word, **{name: column[word - 1] for name, column in columns if column})
+        for word, head in enumerate(self.heads, 1):
+            if head is not None:
+                graph.add_edge(head, word, **({"deprel": self.deprels[word - 1]} if self.deprels else {}))
+        return graph
+
+    def __getstate__(self):
+        # a pickled or copied sentence does not take its treebank along
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,7 +241,7 @@ class Treebank:
             If columns of a sentence are not equally long, a string has a tab or a line break in it, or heads are no
             tree; the message names sentence and word, both counted from 1.
         """
-        strings = new_strings(strings)
+        strings = formats.new_strings(strings)
         return cls(strings=strings, **encode_sentences(sentences, strings, Checks(trees, single_root)))
 
 
@@ -182,3 +258,80 @@ def closed(text: bytes) -> bytes:
         return text
     newline = b"\r\n" if text.count(b"\r\n") else b"\n"
     return text + (newline if text.endswith(b"\n") else 2 * newline)
+
+
+def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings], checks: Checks) -> dict:
+    """Columns of a treebank, by name: see :meth:`Treebank.from_sentences`. ``strings`` grow by those that are new."""
+    values: dict[str, list] = {name: [] for name in formats.COLUMNS}
+    lengths = []
+    for number, sentence in enumerate(sentences, 1):
+        columns = [getattr(sentence, name) for name in formats.COLUMNS]
+        n = max(map(len, columns))
+        if n == 0:
+            raise InputError(f"Sentence {number} has no words: leave it out.")
+        lengths.append(n)
+        for name, column in zip(formats.COLUMNS, columns):
+            values[name] += _column(column, name, n, number)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    heads = np.array(values["heads"], np.int32)
+    _check_heads(offsets, heads, checks)
+    codes = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
+    return {"offsets": offsets, "heads": heads, **codes}
+
+
+def _check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
+    if formats.MODES[checks.trees] == jit.ANY_HEADS:
+        return
+    found = np.zeros((len(offsets) - 1, 5), np.int64)
+    jit.check_trees(offsets, heads, formats.MODES[checks.trees], checks.single_root, found)
+    if found[:, formats.WRONG].any():
+        i = int(np.argmax(found[:, formats.WRONG] != jit.FINE))
+        wrong, word = found[i, [formats.WRONG, formats.WRONG_WORD]].tolist()
+        own = [MISSING if head < 0 else str(head) for head in heads[offsets[i] : offsets[i + 1]].tolist()]
+        raise InputError(f"Sentence {i + 1}, word {word}: {formats.explain_heads(own, wrong, word)}")
+
+
+def _column(values: Sequence, name: str, n: int, number: int) -> list:
+    """A column of sentence ``number``: strings, or heads of which -1 is none."""
+    if len(values) not in (0, n):
+        advice = "give each word one, or none at all."
+        raise InputError(f"Sentence {number} has {n} words, but {len(values)} {name}: {advice}")
+    if name == "heads":
+        return [_head(head, number, word) for word, head in enumerate(values, 1)] or [-1] * n
+    if not len(values):
+        return [MISSING] * n
+    strings = [MISSING if value is None else value for value in values]
+    if _are_fit(strings):
+        return strings
+    word = next(i for i, value in enumerate(strings) if not isinstance(value, str) or _UNFIT.search(value))
+    wanted = "a string that UTF-8 can hold, without tabs and line breaks"
+    raise InputError(f"Sentence {number}, word {word + 1}: {strings[word]!r} among {name} is not {wanted}.")
+
+
+def _are_fit(strings: list) -> bool:
+    """Whether strings have no tabs, line breaks and lone surrogates; looked at together, which is fast."""
+    try:
+        text = "\t".join(strings)
+    except TypeError:
+        return False
+    return text.count("\t") == len(strings) - 1 and not _UNFIT_BUT_TABS.search(text)
+
+
+def _head(head: Any, number: int, word: int) -> int:
+    if head is None:
+        return -1
+    try:
+        if 0 <= int(head) == head < 10**jit.MOST_DIGITS:
+            return int(head)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(f"Sentence {number}, word {word}: the head {head!r} is not the number of a word, 0 or None.")
+
+
+def conllu_text(sentences: Iterable[Sentence]) -> Iterable[bytes]:
+    """Each sentence as the lines of a CoNLL-U file, with an empty line after them."""
+    for sentence in sentences:
+        heads = [MISSING if head is None else str(head) for head in sentence.heads]
+        columns = [heads if name == "heads" else getattr(sentence, name) for name in formats.COLUMNS]
+        words = map("\t".join, zip(*columns))
+        yield "".join(f"{i}\t{word}\t_\t_\n" for i, word in enumerate(words, 1)).encode() + b"\n"

@@ -1,31 +1,31 @@
-"""Reading treebanks: CoNLL-U, CoNLL-X and CoNLL-2008."""
+"""Reading treebanks, at once, in blocks or as a stream: CoNLL-U, CoNLL-X and CoNLL-2008."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from omkl.data._jit_treebank import last_boundary
-from omkl.data.conll import Sentence
+from omkl.data import _jit_treebank as jit
+from omkl.data import treebank_formats as formats
+from omkl.data.file_streams import N_REASONS, Skipped, StreamFormat, check_on_error, stream_files
 from omkl.data.files import CHUNK, PathLike, chunks, pieces, without_mark
-from omkl.data.layouts import check_format, find_layout, new_strings
-from omkl.data.skipping import Skipped, check_on_error
+from omkl.data.rows import Block
+from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.data.strings import Strings
-from omkl.data.treebank import Treebank
-from omkl.data.treebank_checks import Checks
-from omkl.data.treebank_parsing import parse
+from omkl.data.treebank import Sentence, Treebank
+from omkl.data.treebank_formats import FIELDS, Checks
 from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that are read at a time.
-BLOCK_SIZE = 1 << 20
+PIECE_SIZE = 1 << 20
 
 
 def iter_treebank(
     path: PathLike | Sequence[PathLike], *, format: str | None = None, on_error: str = "raise",
     single_root: bool = False, trees: bool | str = True, strings: dict[str, Strings] | None = None,
-    keep_text: bool = True, block_size: int = BLOCK_SIZE,
+    keep_text: bool = True, block_size: int = PIECE_SIZE,
 ) -> Iterator[Treebank]:  # fmt: skip
     """Read treebanks in blocks of sentences that share their strings.
 
@@ -89,7 +89,7 @@ def read_treebank(
         The sentences of all files. Its ``skipped`` and ``reasons`` tell what ``on_error="skip"`` left out.
     """
     skipped = Skipped()
-    blocks = _blocks(path, format, on_error, single_root, trees, strings, keep_text, BLOCK_SIZE, skipped)
+    blocks = _blocks(path, format, on_error, single_root, trees, strings, keep_text, PIECE_SIZE, skipped)
     treebank = Treebank.concatenate(blocks)
     skipped.warn("sentence", stacklevel=2)
     return replace(treebank, skipped=skipped.count, reasons=skipped.reasons)
@@ -125,7 +125,7 @@ def read_conllu(
 
 def _blocks(path, format, on_error, single_root, trees, strings, keep_text, block_size, skipped=None):
     """Check the arguments, now, and read, later; warns itself only if the caller does not count what is skipped."""
-    check_format(format)
+    formats.check_format(format)
     check_on_error(on_error)
     if block_size < 1:
         raise InputError(f"block_size is a number of bytes, at least 1, not {block_size}.")
@@ -133,7 +133,7 @@ def _blocks(path, format, on_error, single_root, trees, strings, keep_text, bloc
     if not paths:
         raise InputError("There is no file to read: the list of paths is empty.")
     checks = Checks(trees, single_root, on_error == "skip")
-    parsing = {"strings": new_strings(strings), "checks": checks, "keep_text": keep_text}
+    parsing = {"strings": formats.new_strings(strings), "checks": checks, "keep_text": keep_text}
     return _iter_files(paths, format, block_size, skipped, parsing)
 
 
@@ -152,7 +152,7 @@ def iter_file(
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
     for piece in pieces(text, block_size, _last_boundary):
-        layout = layout or find_layout(format, path, piece)
+        layout = layout or formats.find_layout(format, path, piece)
         block, more_lines = parse(piece, layout, where=_location(path, n_lines), bom=bom, **parsing)
         n_lines += more_lines
         skipped.note(block.skipped, block.reasons)
@@ -171,4 +171,177 @@ def _location(path, n_lines):
 
 
 def _last_boundary(text):
-    return last_boundary(np.frombuffer(text, np.uint8))
+    return jit.last_boundary(np.frombuffer(text, np.uint8))
+
+
+def stream_conllu(
+    path: PathLike | Sequence[PathLike], *, format: str | None = None, on_error: str = "raise",
+    single_root: bool = False, trees: bool | str = True, strings: dict[str, Strings] | None = None,
+    keep_text: bool = False, block_size: int = BLOCK_SIZE,
+) -> Stream:  # fmt: skip
+    """Stream treebanks: CoNLL-U, CoNLL-X and CoNLL-2008.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
+    format, single_root, trees, strings, keep_text
+        As :func:`~omkl.data.iter_treebank` has them. The tables of ``strings`` are the stream's own: they grow by the
+        strings that are new, and a second pass finds the codes of the first.
+    on_error : {"raise", "skip"}
+        What to do with sentences that are wrong. Skipped ones are counted in ``skipped``, and a warning at the end of
+        a pass says how many they were. A compressed file that is cut short or damaged is read up to there.
+    block_size : int
+        Sentences in a block.
+
+    Returns
+    -------
+    Stream
+        X is a Treebank, y is None: heads and relations are columns of it.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        At once if a file is missing; while it is read, as :func:`~omkl.data.iter_treebank` does.
+    """
+    checks = Checks(trees, single_root, on_error == "skip")
+    read = treebank_blocks(format, checks, formats.new_strings(strings), keep_text)
+    return stream_files(path, read, block_size=block_size, on_error=on_error, noun="sentence")
+
+
+def treebank_blocks(
+    format: str | None, checks: Checks, strings: dict[str, Strings], keep_text: bool = False
+) -> Callable[[PathLike, Skipped], Iterator[Block]]:
+    """What reads the blocks of a file for :func:`~omkl.data.file_streams.stream_files`."""
+    formats.check_format(format)
+    parsing = {"strings": strings, "checks": checks, "keep_text": keep_text}
+
+    def read(path, skipped):
+        return (Block(treebank) for treebank in iter_file(path, format, PIECE_SIZE, skipped, parsing))
+
+    return read
+
+
+class Conllu(StreamFormat):
+    """Treebanks: see :func:`stream_conllu`."""
+
+    aliases = {"conllu": {}}
+    suffixes = tuple(formats.SUFFIXES)
+    holds = "trees"
+    open = staticmethod(stream_conllu)  # type: ignore[assignment]  # options of its own
+
+
+@dataclass
+class Scanned:
+    """Where the words of a text are: what :func:`omkl.data._jit_treebank.scan` fills, cut to size."""
+
+    text: bytes
+    data: np.ndarray
+    layout: formats.Layout
+    starts: np.ndarray
+    lengths: np.ndarray
+    heads: np.ndarray
+    head_starts: np.ndarray
+    sentences: np.ndarray
+
+    @classmethod
+    def of(cls, text: bytes, layout: formats.Layout) -> "Scanned":
+        data = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
+        n_lines = text.count(b"\n") + 1
+        starts, lengths = np.empty((2, len(FIELDS), n_lines), np.int32)
+        heads, head_starts = np.empty((2, n_lines), np.int32)
+        sentences = np.empty((n_lines, 5), np.int64)
+        n = jit.scan(data, layout.roles, layout.fewest, layout.most, starts, lengths, heads, head_starts, sentences)
+        sentences = sentences[:n]
+        sentences[-1:, formats.TEXT_END] = len(text)  # without the newline that was missing
+        n = sentences[-1, formats.N_WORDS] if n else 0
+        return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], head_starts[:n], sentences)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return np.concatenate([[0], self.sentences[:, formats.N_WORDS]])
+
+    @property
+    def text_offsets(self) -> np.ndarray:
+        return np.concatenate([[0], self.sentences[:, formats.TEXT_END]])
+
+    def explain(self, i: int) -> tuple[int, int | None, str]:
+        """The line of sentence ``i`` that is wrong, counted from 1 in this text, the word, and why."""
+        bounds, line = self.text_offsets[i : i + 2], self.sentences[i - 1, formats.N_LINES] + 1 if i else 1
+        text = self.text[bounds[0] : bounds[1]]
+        wrong, place = self.sentences[i, [formats.WRONG, formats.WRONG_WORD]].tolist()
+        return formats.explain(text, int(line), wrong, place, self.layout)
+
+
+def parse(
+    text: bytes, layout: formats.Layout, strings: dict[str, Strings], checks: Checks,
+    where: Callable[[int, int | None, int], str], *, bom: bool = False, keep_text: bool = True,
+) -> tuple[Treebank, int]:  # fmt: skip
+    """A treebank of the sentences of a text, and its number of lines.
+
+    ``where(line, word, sentence)`` says where something is wrong; all are counted from 1. ``strings`` grow by those of
+    the sentences that are kept.
+    """
+    scanned = Scanned.of(text, layout)
+    sentences = scanned.sentences
+    n_lines = int(sentences[-1, formats.N_LINES]) if len(sentences) else 0
+    _check_encoding(scanned)
+    mode = formats.MODES[checks.trees]
+    if mode != jit.ANY_HEADS:
+        jit.check_trees(scanned.offsets, scanned.heads, mode, checks.single_root, sentences)
+    bad = np.flatnonzero(sentences[:, formats.WRONG])
+    reasons = []
+    for i in bad[: N_REASONS if checks.skip else 1]:
+        line, word, reason = scanned.explain(i)
+        reasons.append(f"{where(line, word, int(i) + 1)}: {reason}")
+    if len(bad) and not checks.skip:
+        raise DataFileError(reasons[0])
+    if len(bad):
+        scanned = _without_bad(scanned)
+    return _treebank(scanned, strings, keep_text, bom=bom, skipped=len(bad), reasons=reasons), n_lines
+
+
+def _check_encoding(scanned):
+    """Note the sentences that are not UTF-8; decoding goes on after each of them."""
+    done, ends = 0, scanned.sentences[:, formats.TEXT_END]
+    while done < len(scanned.text):
+        try:
+            str(memoryview(scanned.text)[done:], "utf-8")
+            return
+        except UnicodeDecodeError as error:
+            if not len(ends):
+                return
+            at = done + error.start
+        i = int(np.searchsorted(ends, at, side="right"))
+        begin = int(ends[i - 1]) if i else 0
+        line = (scanned.sentences[i - 1, formats.N_LINES] if i else 0) + scanned.text.count(b"\n", begin, at) + 1
+        scanned.sentences[i, [formats.WRONG, formats.WRONG_WORD]] = jit.NOT_UTF8, line
+        done = int(ends[i])
+
+
+def _without_bad(scanned):
+    """The same text without the sentences that are wrong."""
+    good = scanned.sentences[:, formats.WRONG] == jit.FINE
+    lengths, bounds = np.diff(scanned.offsets), scanned.text_offsets
+    words = np.repeat(good, lengths)
+    sentences = scanned.sentences[good]
+    sentences[:, formats.N_WORDS] = np.cumsum(lengths[good])
+    # fields are looked for in the whole data, only the text is cut
+    parts = [scanned.text[low:high] for low, high in zip(bounds[:-1][good], bounds[1:][good])]
+    sentences[:, formats.TEXT_END] = np.cumsum([len(part) for part in parts])
+    return Scanned(
+        b"".join(parts), scanned.data, scanned.layout, scanned.starts[:, words], scanned.lengths[:, words],
+        scanned.heads[words], scanned.head_starts[words], sentences,
+    )  # fmt: skip
+
+
+def _treebank(scanned, strings, keep_text, **more):
+    codes = {}
+    for row, name in enumerate(FIELDS):
+        row = FIELDS.index(scanned.layout.same.get(name, name))
+        starts, lengths = np.ascontiguousarray(scanned.starts[row]), np.ascontiguousarray(scanned.lengths[row])
+        codes[name] = strings[name].intern(scanned.data, starts, lengths)
+    if keep_text:
+        more |= {"text": scanned.text, "text_offsets": scanned.text_offsets, "head_starts": scanned.head_starts.copy()}
+    # copies: the rest of the scan is not kept
+    return Treebank(offsets=scanned.offsets, heads=scanned.heads.copy(), strings=strings, **codes, **more)

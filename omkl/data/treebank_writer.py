@@ -15,8 +15,7 @@ from omkl._files import replacing
 from omkl.data._jit_treebank import splice
 from omkl.data.files import PathLike
 from omkl.data.strings import Strings
-from omkl.data.treebank import Treebank, closed
-from omkl.data.treebank_building import conllu_text
+from omkl.data.treebank import Treebank, closed, conllu_text
 from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that get new heads at a time.

@@ -9,8 +9,9 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack
+from omkl.kernels.base import Vectors
 from omkl.kernels.checks import packed_bytes
-from omkl.kernels.packing import packed_kernels
+from omkl.kernels.packed import packed_kernels
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -21,13 +22,13 @@ USABLE_FRACTION = 0.9
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """What Gram matrices are computed from: kernels, the rows of X (N, d), and the type that entries are stored in.
+    """What Gram matrices are computed from: kernels, an array or CSR matrix X (N, d), and the type of their entries.
 
     One object, as Dask takes long over a list of thousands.
     """
 
     kernels: list[Kernel]
-    X: np.ndarray
+    X: Vectors
     dtype: np.dtype
 
 
@@ -48,7 +49,7 @@ class KernelPartition:
 
     def compute(self, spec: KernelSpec, part: range) -> None:
         """Compute the kernels of a range of those in ``spec``."""
-        _require_worker_memory(packed_bytes(len(part), len(spec.X), spec.dtype))
+        _require_worker_memory(packed_bytes(len(part), spec.X.shape[0], spec.dtype))
         self._hold(packed_kernels(spec.kernels, spec.X, spec.dtype, part))
 
     def reserve(self, n_kernels: int, n_samples: int, dtype: np.dtype) -> None:

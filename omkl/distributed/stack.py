@@ -15,10 +15,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.distributed.cluster import workers_of
@@ -79,7 +80,7 @@ class DistributedStack:
 
     @classmethod
     def from_kernels(
-        cls, kernels: Iterable[Kernel | str], X: ArrayLike, client: Client, dtype: DTypeLike = np.float32,
+        cls, kernels: Iterable[Kernel | str], X: Any, client: Client, dtype: DTypeLike = np.float32,
         budget: int = 2**26,
     ) -> DistributedStack:  # fmt: skip
         """Kernels on data, computed by the workers that hold them.
@@ -88,18 +89,19 @@ class DistributedStack:
         ----------
         kernels : iterable of Kernel or str
             They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
-        X : array of shape (N, d)
+        X : array or sparse matrix of shape (N, d)
         client, dtype, budget
             As for the class.
         """
-        spec = KernelSpec([as_kernel(kernel) for kernel in kernels], np.asarray(X, np.float64), np.dtype(dtype))
+        X = X.tocsr() if sparse.issparse(X) else np.asarray(X, np.float64)
+        spec = KernelSpec([as_kernel(kernel) for kernel in kernels], X, np.dtype(dtype))
         workers_of(client)
         _require_sendable(spec)
 
         def recipe(part):
             yield "compute", spec, part
 
-        return cls(client, len(spec.kernels), len(spec.X), dtype, recipe, budget)
+        return cls(client, len(spec.kernels), X.shape[0], dtype, recipe, budget)
 
     @classmethod
     def from_grams(

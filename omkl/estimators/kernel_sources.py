@@ -11,10 +11,9 @@ from omkl.estimators.encoding import KernelSpecs, named_kernels
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
-from omkl.kernels.base import Kernel, Vectors
+from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.checks import check_kernels
-from omkl.kernels.columns import find_columns, take_columns
-from omkl.kernels.gram import cross_matrices, row_blocks
+from omkl.kernels.inputs import Vectors, row_blocks, take_columns
 from omkl.kernels.stack import KernelStack
 from omkl.kernels.widths import median_distance
 
@@ -231,7 +230,7 @@ def unpack_source(packed: dict[str, Any], unpacker: Any) -> ArrayKernels | Given
 
 def _columns(X: Vectors, kernel: Kernel) -> Vectors:
     """The columns that a kernel is on."""
-    return take_columns(X, find_columns(kernel.on, X.shape[1], kernel=kernel.name))
+    return take_columns(X, kernel.columns(X.shape[1]))
 
 
 def _packed(X, packer):

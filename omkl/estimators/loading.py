@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Any
 
-from omkl._archive import read_archive
+from omkl._files import read_archive
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
@@ -44,7 +44,7 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     manifest, arrays = read_archive(path)
     try:
         cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
-        return cls._from_model(manifest, arrays, Unpacker(arrays, parts or {}))
+        return cls._from_model(manifest, Unpacker(arrays, parts or {}))
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         if isinstance(error, ModelFileError):
             raise

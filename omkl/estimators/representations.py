@@ -8,10 +8,10 @@ from scipy import sparse
 
 from omkl.exceptions import MemoryWarning
 from omkl.kernels import FactoredStack, KernelStack, LazyStack, MixedStack, Nystrom, PackedStack
-from omkl.kernels.base import Kernel, Vectors
+from omkl.kernels.base import Kernel
 from omkl.kernels.checks import affordable_rank, packed_bytes, packed_bytes_fit
-from omkl.kernels.columns import count_columns, find_columns
-from omkl.kernels.lazy import BUDGET
+from omkl.kernels.inputs import Vectors, count_columns
+from omkl.kernels.packed import BUDGET
 
 #: A finite feature map of at most this part of the samples is held as a factor, unless a kernel says otherwise: to
 #: build it and to solve with it takes no longer than with the Gram matrix.
@@ -109,7 +109,7 @@ def _rank(kernel: Kernel, X: Vectors) -> int | None:
     if sparse.issparse(X) and not kernel.maps_sparse:
         return None
     n_columns = X.shape[1]
-    return kernel.feature_count(count_columns(find_columns(kernel.on, n_columns, kernel=kernel.name), n_columns))
+    return kernel.feature_count(count_columns(kernel.columns(n_columns), n_columns))
 
 
 def _stack(kernels, ranks, form, X, dtype):

@@ -24,7 +24,7 @@ from omkl.batch import (
     regularization_path,
 )
 from omkl.estimators.certified import CertifiedEstimator
-from omkl.estimators.examples import check_sample_weight
+from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss

@@ -1,16 +1,14 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
-from omkl.groups.arc_features import ArcFeatureHasher
-from omkl.groups.arc_layout import ArcTokens
+from omkl.groups.arc_layout import ArcFeatureHasher, ArcTokens
 from omkl.groups.base import Bank, GroupBank, Growable, HasCoordinates, Mixable, check_ability
 from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
-from omkl.groups.dense import InterceptBank, TransitionBank
-from omkl.groups.explicit import ExplicitBank
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import GroupState
 from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.projection import ProjectionExpansion
+from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank
 from omkl.groups.template_bank import ArcTemplateBank
 from omkl.groups.templates import Template, TemplateSet, distance_name
 from omkl.groups.tokens import Features, Span, Tokens

@@ -21,9 +21,8 @@ class GroupBank(Protocol):
     """
 
     names: list[str]
-
-    def attach(self, group_state: GroupStateView) -> None:
-        """Take the slice of the group state that belongs to this bank's groups."""
+    #: The slice of the group state that belongs to this bank's groups; the group state sets it.
+    group_state: GroupStateView
 
     def add_potentials(self, x: Any, potentials: Potentials) -> None:
         """Add what this bank's groups give to the potentials of ``x``."""
@@ -97,15 +96,9 @@ class HasCoordinates(Protocol):
 
 
 def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remedy: str) -> None:
-    """Raise an InputError unless all banks have an ability: :class:`Mixable`, :class:`Growable`, ...
+    """Raise an InputError unless all banks have an ability, a protocol such as :class:`Mixable`.
 
-    Parameters
-    ----------
-    banks : iterable of GroupBank
-    ability : type
-        The protocol.
-    purpose, remedy : str
-        What needs it, and what to do: a sentence, and the second half of one.
+    ``purpose`` says what needs it, ``remedy`` what to do: the first part of a sentence, and the last.
     """
     for bank in banks:
         if not isinstance(bank, ability):
@@ -124,23 +117,14 @@ class Bank:
     at 0 again: were it divided by the factor instead, it would grow with every fold, and swamp the digits of what is
     added later.
 
-    A bank sets ``_sums``, the array of all ``u_k``, and says in :meth:`_scale_group` how a group is multiplied.
-
-    Parameters
-    ----------
-    names : list of str
-    averaging : bool
-        Whether running sums are kept; else the average is the current model.
+    A bank sets ``names``, ``averaging`` (whether running sums are kept; else the average is the current model) and
+    ``_sums``, the array of all ``u_k``, and says in :meth:`_scale_group` how a group is multiplied.
     """
 
+    names: list[str]
+    averaging: bool
+    group_state: GroupStateView
     _sums: np.ndarray
-
-    def __init__(self, names: list[str], averaging: bool) -> None:
-        self.names = list(names)
-        self.averaging = bool(averaging)
-
-    def attach(self, group_state: GroupStateView) -> None:
-        self.group_state = group_state
 
     def discount(self, factor: float) -> None:
         self._sums *= factor
@@ -148,18 +132,17 @@ class Bank:
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         group_state = self.group_state
         for k in np.flatnonzero(group_state.deactivated).tolist():
-            self._multiply(k, 0.0)
+            self._scale_group(k, 0.0)
+            group_state.note_scaled(k, 0.0)
         if group_state.activated.any():
             self._activate(x, gradient)
         for k in group_state.outside_range().tolist():
-            self._multiply(k, group_state.unit_scale(k))
+            factor = group_state.unit_scale(k)
+            self._scale_group(k, factor)
+            group_state.note_scaled(k, factor)
 
     def recompute_norms(self) -> None:
         raise NotImplementedError
-
-    def _multiply(self, k: int, factor: float) -> None:
-        self._scale_group(k, factor)
-        self.group_state.note_scaled(k, factor)
 
     def _scale_group(self, k: int, factor: float) -> None:
         """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""
@@ -167,26 +150,3 @@ class Bank:
 
     def _activate(self, x: Any, gradient: Any) -> None:
         """Move the groups that were empty and come alive, where the step has postponed that."""
-
-    def _with_average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
-        """Averaged parameters from directions and running sums; the current ones where no average is kept.
-
-        ``spread`` gives a number a group the shape in which it multiplies the arrays.
-        """
-        averages, total = self.group_state.average_weights()
-        if not self.averaging or total == 0:
-            return spread(self.group_state.scales) * values
-        return (spread(averages) * values + sums) / self._average_weight(total)
-
-    def _average_weight(self, total: float) -> float:
-        """What the sum of weighted models is divided by, given the sum of the weights."""
-        return total
-
-
-class FrozenBank:
-    """Averaged groups to predict with, whose scales are part of their weights."""
-
-    names: list[str]
-
-    def attach(self, group_state: GroupStateView) -> None:
-        """Nothing to keep."""

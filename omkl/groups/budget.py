@@ -9,7 +9,7 @@ from omkl.groups._jit_kernel import has_gradient
 from omkl.groups.kernel import KernelBank
 from omkl.groups.tokens import Span
 from omkl.kernels import Kernel, SupportBuffer
-from omkl.kernels.gram import row_blocks
+from omkl.kernels.inputs import row_blocks
 from omkl.structures import Potentials
 
 #: Support vectors that there is room for at first; whenever there are more, the room doubles, up to the budget.

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.groups import _jit_kernel as jit
-from omkl.groups.base import FrozenBank
 from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
@@ -25,18 +24,10 @@ class CachedKernelBank(KernelBank):
 
     Parameters
     ----------
-    names : list of str
-        Names of the groups, one a kernel.
-    kernels : list of Kernel
-        Fitted kernels.
-    views : list of str
-        The view of the tokens that each kernel reads.
+    names, kernels, views, n_outputs, averaging
+        See :class:`KernelBank`.
     tokens : Tokens
         The training set, N tokens.
-    n_outputs : int
-        Labels K.
-    averaging : bool
-        Whether the averaged coefficients are kept.
     dtype : float32 or float64
         Precision of Gram matrices and cached potentials; coefficients and norms are float64 always.
     memory : int
@@ -89,10 +80,6 @@ class CachedKernelBank(KernelBank):
         self._moved |= ~self.group_state.empty
         self._measure_postponed(x, gradient.unary, moving, rows)
 
-    def apply_events(self, x: Span | None, gradient: Potentials | None) -> None:
-        super().apply_events(x, gradient)
-        self._moved[:] = ~self.group_state.empty
-
     def _activate(self, x: Span, gradient: Potentials) -> None:
         activated = self.group_state.activated
         self.group_state.square_norms[activated] = 0.0
@@ -106,6 +93,7 @@ class CachedKernelBank(KernelBank):
                 self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
             self._coefficients[k] *= factor
             self.cached[k] *= np.asarray(factor, dtype=self.dtype)
+            self._moved[k] = factor != 0.0
 
     def _gram_rows(self, x, moving):
         """A stack of Gram rows, and where in it the row of each moving token is."""
@@ -134,7 +122,7 @@ class CachedKernelBank(KernelBank):
         for k in range(len(self.names)):
             self.group_state.square_norms[k] = np.einsum("nj,jn->", self._coefficients[k], self.cached[k])
 
-    def averaged(self) -> FrozenBank:
+    def averaged(self) -> "FrozenCachedBank":
         return FrozenCachedBank(self, self.averaged_coefficients().astype(self.dtype))
 
     def gram_rows(self, k: int, low: int, high: int) -> np.ndarray:
@@ -156,12 +144,10 @@ class CachedKernelBank(KernelBank):
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))
         used = np.flatnonzero(used)
-        expansion = KernelExpansion(
-            self.names, self.kernels, self.views, self.n_outputs, averaging=self.averaging, dtype=self.dtype
-        )
-        supports = {
-            view: kernel.as_support(self.tokens.views[view])[used] for kernel, view in zip(self.kernels, self.views)
-        }
+        arguments = self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
+        expansion = KernelExpansion(*arguments)
+        inputs = self.tokens.views
+        supports = {view: kernel.as_support(inputs[view])[used] for kernel, view in zip(self.kernels, self.views)}
         expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
         return expansion
 
@@ -203,7 +189,7 @@ class SparseCachedBank(CachedKernelBank):
         return self._gram[low:high]
 
 
-class FrozenCachedBank(FrozenBank):
+class FrozenCachedBank:
     """Averaged coefficients on the same Gram matrices: scores tokens of the training set, held-out ones among them."""
 
     def __init__(self, bank: CachedKernelBank, coefficients: np.ndarray) -> None:

@@ -9,12 +9,11 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
-from omkl.groups.base import FrozenBank
 from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
-from omkl.kernels.gram import row_blocks
+from omkl.kernels.inputs import row_blocks
 from omkl.structures import Potentials
 
 #: Bytes of the features that are computed at a time of tokens that come in order: 1000 of 2000 features.
@@ -53,7 +52,7 @@ class FeatureMapBank(TableBank):
         self, names: list[str], kernels: list[Kernel], views: list[str], sizes: ArrayLike, n_outputs: int,
         averaging: bool = False, memory: int = WINDOW_BYTES,
     ) -> None:  # fmt: skip
-        super().__init__(names, averaging)
+        self.names, self.averaging = list(names), bool(averaging)
         self.kernels = list(kernels)
         self.views = list(views)
         self.sizes = np.asarray(sizes, dtype=np.int64)
@@ -154,7 +153,7 @@ class FeatureMapBank(TableBank):
         return self
 
 
-class FrozenFeatureMaps(FrozenBank):
+class FrozenFeatureMaps:
     """Averaged groups to predict with: maps without weight are left out."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """The O(p) side of a model: one scale, norm and average a group, for all banks in one place."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,9 +20,7 @@ class OwnsGroups(Protocol):
     """What the group state asks of a bank."""
 
     names: list[str]
-
-    def attach(self, group_state: "GroupStateView") -> None:
-        """Take the slice of the group state that belongs to these groups."""
+    group_state: "GroupStateView"
 
 
 class GroupState:
@@ -78,7 +76,7 @@ class GroupState:
         self._before = np.zeros(p)
         first = 0
         for bank in banks:
-            bank.attach(GroupStateView(self, first, first + len(bank.names)))
+            bank.group_state = GroupStateView(self, first, first + len(bank.names))
             first += len(bank.names)
 
     def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
@@ -97,13 +95,13 @@ class GroupState:
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
     def begin_forward_backward(self, rate: float, decay: float = 1.0) -> None:
-        """Open a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
+        """Open a round of forward-backward splitting; see :class:`omkl.online.rounds.ForwardBackward`."""
         jit.begin_forward_backward(
             self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight: float, base: float) -> None:
-        """Open a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
+        """Open a round of dual averaging; see :class:`omkl.online.rounds.DualAveraging`."""
         jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
 
     def measure(self) -> np.ndarray:
@@ -142,13 +140,8 @@ class GroupState:
     def mix(self, changes: list[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
         """Take the mixed scales and averages of shards; returns how the banks must mix, a :class:`Mixture`.
 
-        Parameters
-        ----------
-        changes : list of dict
-            Of each shard, as :meth:`changes` made them.
-        weights : array of shape (S,)
-        scales : array of shape (S, p)
-            What turns each shard's ``v_k`` into what is mixed.
+        ``changes`` are those of each of S shards, with their ``weights`` (S,); ``scales`` (S, p) turn each shard's
+        ``v_k`` into what is mixed.
         """
         scaled, averaged_in, averages = (np.array([change[name] for change in changes]) for name in _CHANGED[1:4])
         mixture = Mixture(weights, scales, scaled, averaged_in, averages, SCALE_RANGE)
@@ -209,6 +202,17 @@ class GroupStateView:
         """See :meth:`GroupState.average_weights`."""
         averages, total = self._whole.average_weights()
         return averages[self.groups], total
+
+    def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable, total: float | None = None) -> np.ndarray:
+        """Averaged parameters from directions and running sums; the current ones where no average is kept.
+
+        ``spread`` gives a number a group the shape in which it multiplies the arrays; ``total`` is what the sum of
+        weighted models is divided by, the sum of their weights by default.
+        """
+        averages, weight = self.average_weights()
+        if sums.shape != values.shape or weight == 0:
+            return spread(self.scales) * values
+        return (spread(averages) * values + sums) / (weight if total is None else total)
 
     def outside_range(self) -> np.ndarray:
         """Groups whose scale is to be folded into their ``v_k``."""

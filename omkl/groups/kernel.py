@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups._jit_kernel import gradient_norm, has_gradient
-from omkl.groups.base import Bank, FrozenBank
+from omkl.groups.base import Bank
 from omkl.groups.mixing import Mixture
 from omkl.groups.tokens import Span
-from omkl.kernels import Kernel
-from omkl.kernels.gram import cross_matrices, in_precision, row_blocks
+from omkl.kernels import Kernel, Pair
+from omkl.kernels.inputs import in_precision, row_blocks
 from omkl.structures import Potentials
 
 
@@ -38,9 +39,8 @@ class KernelBank(Bank):
         self, names: list[str], kernels: list[Kernel], views: list[str], n_outputs: int, averaging: bool = False,
         dtype: DTypeLike = np.float64,
     ) -> None:  # fmt: skip
-        super().__init__(names, averaging)
-        self.kernels = list(kernels)
-        self.views = list(views)
+        self.names, self.averaging = list(names), bool(averaging)
+        self.kernels, self.views = list(kernels), list(views)
         self.n_outputs = int(n_outputs)
         self.dtype = np.dtype(dtype)
 
@@ -61,9 +61,14 @@ class KernelBank(Bank):
 
     def averaged_coefficients(self) -> np.ndarray:
         """Averaged dual coefficients, (p, S, K); the current ones where no average is kept."""
-        return self._with_average(self.coefficients, self.sums, lambda values: values[:, None, None])
+        total = self._average_weight(self.group_state.total_weight)
+        return self.group_state.average(self.coefficients, self.sums, lambda values: values[:, None, None], total)
 
-    def averaged(self) -> FrozenBank:
+    def _average_weight(self, total: float) -> float:
+        """What the sum of weighted models is divided by, given the sum of the weights."""
+        return total
+
+    def averaged(self) -> Any:
         """The averaged groups, frozen."""
         return FrozenExpansion(
             self.names, self.kernels, self.views, self.supports, self.averaged_coefficients(), self.dtype
@@ -91,8 +96,9 @@ class KernelExpansion(KernelBank):
         self._supports: dict[str, np.ndarray] = {}
         self._coefficients = np.zeros((len(self.names), 0, self.n_outputs))
         self._sums = np.zeros((len(self.names), 0, self.n_outputs))
+        #: The latest input with its potentials, and vectors of the latest step that are not in the support yet.
         self._scored: tuple = (None, None)
-        self._grown: tuple = (None, None)
+        self._vectors: dict[str, np.ndarray] | None = None
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
@@ -118,7 +124,7 @@ class KernelExpansion(KernelBank):
         self._coefficients = np.array(coefficients, dtype=np.float64)
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
-        self._scored = self._grown = (None, None)
+        self._scored, self._vectors = (None, None), None
 
     def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
@@ -146,52 +152,43 @@ class KernelExpansion(KernelBank):
             return
         D = gradient.unary[moving]
         own = self._own_potentials(x)[:, moving]
-        inputs = self._inputs(x, moving)
+        self._vectors = {
+            view: in_precision(x.tokens.views[view][x.low + moving], self.dtype) for view in dict.fromkeys(self.views)
+        }
+        pairs = {view: Pair(X, X) for view, X in self._vectors.items()}
         local = np.arange(len(moving))
-        among = cross_matrices(self.kernels, inputs, inputs)
-        for k, matrix in enumerate(among):
-            group_state.square_gradients[k] = gradient_norm(matrix.astype(np.float64, copy=False), D, local)
+        for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
+            among = kernel.between(pairs[view]).astype(np.float64, copy=False)
+            group_state.square_gradients[k] = gradient_norm(among, D, local)
             square = group_state.square_gradients[k] * group_state.rates[k] ** 2
             if group_state.empty[k]:
                 group_state.square_norms[k] = square
             else:
                 group_state.square_norms[k] += square - 2.0 * group_state.rates[k] * np.vdot(D, own[k])
-        self._grown = (x, None)
         if not group_state.empty.all():
-            self._move(x, D, moving, np.flatnonzero(~group_state.empty))
+            self._move(D, np.flatnonzero(~group_state.empty))
 
-    def _inputs(self, x, moving):
-        inputs = [x.tokens.views[view][x.low : x.high][moving] for view in self.views]
-        shared = dict(zip(self.views, in_precision(inputs, self.dtype)))
-        return [shared[view] for view in self.views]
+    def _activate(self, x: Span, gradient: Potentials) -> None:
+        self._move(gradient.unary[has_gradient(gradient.unary)], np.flatnonzero(self.group_state.activated))
 
-    def _move(self, x, D, moving, groups):
-        if self._grown != (x, self.n_support):
-            self._append(x, moving)
-        rows = slice(self.n_support - len(moving), self.n_support)
+    def _move(self, D, groups):
+        """Step along the gradient of the moving tokens, which become support vectors where they are none yet."""
+        rows = slice(self.n_support - len(D), self.n_support)
+        if self._vectors is not None:
+            rows = slice(self.n_support, self.n_support + len(D))
+            for view, X in self._vectors.items():
+                support = self._supports.get(view, np.zeros((0, X.shape[1]), dtype=self.dtype))
+                self._supports[view] = _grown_to(support, rows.stop, axis=0)
+                self._supports[view][rows] = X
+            self._coefficients = _grown_to(self._coefficients, rows.stop, axis=1)
+            if self.averaging:
+                self._sums = _grown_to(self._sums, rows.stop, axis=1)
+            self.n_support, self._vectors = rows.stop, None
         for k in groups:
             self._coefficients[k, rows] = -self.group_state.rates[k] * D
             if self.averaging:
                 self._sums[k, rows] = self.group_state.averages[k] * self.group_state.rates[k] * D
         self._scored = (None, None)
-
-    def _append(self, x, moving):
-        """Make the moving tokens of ``x`` support vectors with coefficients of zero; amortised O(1) each."""
-        first, last = self.n_support, self.n_support + len(moving)
-        for view, rows in zip(self.views, self._inputs(x, moving)):
-            if view not in self._supports:
-                self._supports[view] = np.zeros((0, rows.shape[1]), dtype=self.dtype)
-            self._supports[view] = _grown_to(self._supports[view], last, axis=0)
-            self._supports[view][first:last] = rows
-        self._coefficients = _grown_to(self._coefficients, last, axis=1)
-        if self.averaging:
-            self._sums = _grown_to(self._sums, last, axis=1)
-        self.n_support = last
-        self._grown = (x, last)
-
-    def _activate(self, x: Span, gradient: Potentials) -> None:
-        moving = has_gradient(gradient.unary)
-        self._move(x, gradient.unary[moving], moving, np.flatnonzero(self.group_state.activated))
 
     def _scale_group(self, k: int, factor: float) -> None:
         if self.averaging:
@@ -204,7 +201,7 @@ class KernelExpansion(KernelBank):
             support = self.supports.get(self.views[k], np.zeros((0, 1), dtype=self.dtype))
             square = 0.0
             for rows in row_blocks(self.n_support, self.n_support, self.dtype):
-                (matrix,) = cross_matrices([kernel], [support[rows]], [support])
+                matrix = kernel.between(Pair(support[rows], support))
                 square += np.vdot(self.coefficients[k, rows], matrix @ self.coefficients[k])
             self.group_state.square_norms[k] = square
 
@@ -263,7 +260,7 @@ def _supports(arrays):
     return {key.partition(":")[2]: array for key, array in arrays.items() if key.startswith("support:")}
 
 
-class FrozenExpansion(FrozenBank):
+class FrozenExpansion:
     """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
 
     def __init__(
@@ -298,13 +295,12 @@ def expand(
     if n_support == 0 or not kernels:
         return
     dtype = supports[views[0]].dtype
-    right = [supports[view] for view in views]
     for rows in row_blocks(len(x), n_support, dtype):
         tokens = slice(x.low + rows.start, x.low + rows.stop)
-        block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in views}
-        matrices = cross_matrices(kernels, [block[view] for view in views], right)
-        for k, matrix in enumerate(matrices):
-            out[k][rows] += matrix @ coefficients[k]
+        block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in dict.fromkeys(views)}
+        pairs = {view: Pair(X, supports[view]) for view, X in block.items()}
+        for k, (kernel, view) in enumerate(zip(kernels, views)):
+            out[k][rows] += kernel.between(pairs[view]) @ coefficients[k]
 
 
 def _grown_to(array, length, axis):

@@ -1,6 +1,6 @@
 """Kernels: positive semidefinite functions of two vectors."""
 
-from omkl.kernels.base import Kernel, Pair
+from omkl.kernels.base import Kernel
 from omkl.kernels.checks import checked_gram
 from omkl.kernels.feature_maps import FeatureMap, FourierFeatures, Nystrom
 from omkl.kernels.functions import (
@@ -16,10 +16,11 @@ from omkl.kernels.functions import (
     as_kernel,
 )
 from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
-from omkl.kernels.gram_matrices import GramMatrices
-from omkl.kernels.lazy import LazyStack
-from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
-from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
+from omkl.kernels.gram import GramMatrices
+from omkl.kernels.inputs import Pair
+from omkl.kernels.low_rank import FactoredStack, compact_stack
+from omkl.kernels.packed import LazyStack, PackedStack
+from omkl.kernels.stack import DenseStack, KernelStack, MixedStack
 from omkl.kernels.support_buffer import SupportBuffer
 
 __all__ = [

@@ -1,98 +1,36 @@
-"""What a kernel is, and what kernels on the same inputs share."""
+"""What a kernel is: a value with parameters, what it learns from data, and its normalised matrices."""
 
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Self, TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.metrics import pairwise
 
 from omkl._components import Component
 from omkl.exceptions import InputError
-from omkl.kernels.columns import On, Positions, find_columns, format_on, parse_on, take_columns
+from omkl.kernels.inputs import (
+    On,
+    Pair,
+    Positions,
+    Vectors,
+    as_floats,
+    find_columns,
+    format_on,
+    parse_on,
+    take_columns,
+)
 
-#: Vectors as rows: an array, or a scipy sparse matrix where a kernel takes them.
-Vectors: TypeAlias = np.ndarray | sparse.sparray
-
-#: Squared length of the mean, in units of the total variance, from which on inputs of a precision are centred.
-FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 NORMALIZATIONS = (None, "diagonal", "average", "trace")
 
 
-class Pair:
-    """Two sets of vectors, and what kernels share between them, computed once and on demand.
-
-    Parameters
-    ----------
-    X, Y : arrays or CSR matrices of shapes (n, d) and (m, d)
-        Integers are taken as float64.
-    """
-
-    def __init__(self, X: Vectors, Y: Vectors) -> None:
-        self.X = as_floats(X)
-        self.Y = self.X if Y is X else as_floats(Y)
-        self._on_columns: dict[Any, Pair] = {}
-
-    def on_columns(self, columns: Positions) -> "Pair":
-        """The same vectors on some of their columns; once for all kernels on these."""
-        if columns is None:
-            return self
-        key = repr(columns)
-        if key not in self._on_columns:
-            self._on_columns[key] = self._part(columns)
-        return self._on_columns[key]
-
-    def _part(self, columns: Positions) -> "Pair":
-        return Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
-
-    @cached_property
-    def products(self) -> np.ndarray:
-        """Inner products, (n, m)."""
-        products = self.X @ self.Y.T
-        return products.toarray() if sparse.issparse(products) else products
-
-    @cached_property
-    def squared_distances(self) -> np.ndarray:
-        """Squared Euclidean distances, (n, m), never negative."""
-        X, Y = self.X, self.Y
-        if sparse.issparse(X):
-            return pairwise.euclidean_distances(X, Y, squared=True)
-        center = Y.mean(axis=0)
-        if center @ center / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > Y.var(axis=0).sum():
-            # the distances would be lost in the length of the vectors: move the origin into the data
-            X, Y = X - center, Y - center
-            distances = X @ Y.T
-            distances *= -2.0
-        else:
-            distances = self.products * self.products.dtype.type(-2.0)
-        squares_x = np.einsum("ij,ij->i", X, X)
-        squares_y = np.einsum("ij,ij->i", Y, Y)
-        distances += squares_x[:, None]
-        distances += squares_y[None, :]
-        return np.maximum(distances, 0.0, out=distances)
-
-    @cached_property
-    def manhattan_distances(self) -> np.ndarray:
-        """City-block distances, (n, m)."""
-        return pairwise.manhattan_distances(self.X, self.Y)
-
-    @cached_property
-    def chi_squared_distances(self) -> np.ndarray:
-        r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
-        return -pairwise.additive_chi2_kernel(self.X, self.Y)
-
-    def inverse_roots(self, kernel: "Kernel") -> tuple[np.ndarray, np.ndarray]:
-        """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation."""
-        return inverse_root(kernel.raw_diagonal(self.X)), inverse_root(kernel.raw_diagonal(self.Y))
-
-
+@dataclass(eq=False, repr=False)
 class Kernel(Component):
     """A positive semidefinite function of two vectors.
 
-    Parameters common to all kernels
-    --------------------------------
+    Parameters common to all kernels, by keyword
+    --------------------------------------------
     normalize : {None, "diagonal", "average", "trace"}
         "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
         "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.
@@ -114,19 +52,26 @@ class Kernel(Component):
     function itself, as ``Custom(function)``.
     """
 
+    _: KW_ONLY
+    normalize: str | None = None
+    on: On | list = None
+    explicit: bool | None = None
+
     #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
     compares_sparse: ClassVar[bool] = False
     maps_sparse: ClassVar[bool] = False
     #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
     semidefinite: ClassVar[bool] = False
 
-    def __init__(self, normalize: str | None = None, on: On | list = None, explicit: bool | None = None) -> None:
-        if normalize not in NORMALIZATIONS:
-            raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {normalize!r}.")
-        self.normalize = normalize
-        self.on = parse_on(on)
-        self.explicit = explicit
+    def __post_init__(self) -> None:
+        if self.normalize not in NORMALIZATIONS:
+            raise InputError(f"normalize must be one of {NORMALIZATIONS}, not {self.normalize!r}.")
+        self.on = parse_on(self.on)
         self.scale_: float | None = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Check the parameters of a subclass, and set what they imply."""
 
     def raw(self, pair: Pair) -> np.ndarray:
         """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
@@ -136,15 +81,13 @@ class Kernel(Component):
         """``k(x, x)`` before normalisation for each row of X."""
         return np.ones(X.shape[0])
 
-    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        """This kernel with its columns by position, for inputs of so many columns that are called ``names``.
+    def columns(self, n_columns: int, names: Sequence[str] | None = None) -> Positions:
+        """The columns that the kernel is on, of inputs with so many that are called ``names``; see `find_columns`."""
+        return find_columns(self.on, n_columns, names, self)
 
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If there is no such column.
-        """
-        return self.restricted(find_columns(self.on, n_columns, names, self.name))
+    def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
+        """This kernel with its columns by position; an InputError says that there is no such column."""
+        return self.restricted(self.columns(n_columns, names))
 
     def restricted(self, on: On | list) -> Self:
         """This kernel on some columns, whatever it was on before."""
@@ -177,8 +120,7 @@ class Kernel(Component):
         """The columns that the kernel is on, of whole inputs."""
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
-        columns = find_columns(self.on, X.shape[1], names, self.name)
-        return as_floats(take_columns(X, columns))
+        return as_floats(take_columns(X, self.columns(X.shape[1], names)))
 
     def _learn(self, X: Vectors) -> None:
         """Set what :meth:`raw` needs to know about the data; nothing by default."""
@@ -187,12 +129,15 @@ class Kernel(Component):
         """Normalised kernel matrix, (n, m)."""
         matrix = self.raw(pair)
         if self.normalize == "diagonal":
-            left, right = pair.inverse_roots(self)
+            left, right = pair.known_roots(self) or (self._inverse_roots(pair.X), self._inverse_roots(pair.Y))
             matrix *= left.astype(matrix.dtype, copy=False)[:, None]
             matrix *= right.astype(matrix.dtype, copy=False)[None, :]
         elif self.scale_ is not None:
             matrix *= matrix.dtype.type(self.scale_)
         return matrix
+
+    def _inverse_roots(self, X):
+        return inverse_root(self.raw_diagonal(X))
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> np.ndarray:
         """Kernel matrix between the rows of X and of Y (of X, when Y is left out): (n, m), float64.
@@ -221,7 +166,7 @@ class Kernel(Component):
         """Explicit features (n, D), an array or as sparse as ``X``, with inner products equal to the kernel."""
         features = self.raw_features(X)
         if self.normalize == "diagonal":
-            scales = inverse_root(self.raw_diagonal(X))
+            scales = self._inverse_roots(X)
             if not sparse.issparse(features):
                 return features * scales[:, None]
             # scaling rows by hand spares scipy's detour by coordinates
@@ -240,15 +185,11 @@ class Kernel(Component):
         """What to keep of training inputs to evaluate the kernel against them later."""
         return X
 
-    @property
-    def name(self) -> str:
-        """The kernel as a short string: its name, and the parameters that differ from their defaults."""
-        return self._components(next(iter(self.aliases)))
+    #: The kernel as a short string: its name, and the parameters that differ from their defaults.
+    name = property(Component.as_string)
 
-    def _components(self, name: str, *implied: str) -> str:
-        settings = {**self.settings()} | ({} if self.on is None else {"on": format_on(self.on)})
-        settings = [f"{key}={value}" for key, value in settings.items() if key not in implied]
-        return ":".join([name, ",".join(settings)]) if settings else name
+    def _format(self, key: str, value: Any) -> str:
+        return format_on(value) if key == "on" else str(value)
 
     def learned(self) -> dict[str, Any]:
         """What :meth:`fit` has set, by name."""
@@ -268,11 +209,21 @@ class Kernel(Component):
     __hash__ = Component.__hash__
 
 
-def as_floats(X: Vectors) -> Vectors:
-    """Vectors in the precision they have, float32 or float64; integers, which overflow, as float64."""
-    return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
-
-
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
     """``1 / sqrt(diagonal)``, and 0 where the diagonal is 0."""
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
+
+
+def cross_matrices(
+    kernels: Sequence[Kernel], left: Sequence[Vectors], right: Sequence[Vectors]
+) -> Iterator[np.ndarray]:
+    """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays (n, m).
+
+    Kernels that are given the same array objects share what a :class:`Pair` of them computes.
+    """
+    pairs: dict[tuple[int, int], Pair] = {}
+    for kernel, X, Y in zip(kernels, left, right):
+        key = id(X), id(Y)
+        if key not in pairs:
+            pairs[key] = Pair(X, Y)
+        yield kernel.between(pairs[key])

@@ -14,9 +14,8 @@ from scipy.linalg import eigh
 
 from omkl._components import resolve
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, Pair, Vectors, inverse_root
-from omkl.kernels.columns import On
-from omkl.kernels.gram import row_blocks
+from omkl.kernels.base import Kernel, inverse_root
+from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
 #: Eigenvalues of the landmarks' kernel matrix below this part of the largest are left out: they are rounding errors.
 SMALLEST_EIGENVALUE = 1e-12
@@ -45,7 +44,7 @@ class FeatureMap(Kernel):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
         self.kernel = resolve(Kernel, kernel, "kernel")
-        super().__init__(self.kernel.normalize, self.kernel.on, self.kernel.explicit)
+        super().__init__(normalize=self.kernel.normalize, on=self.kernel.on, explicit=self.kernel.explicit)
         self.n_features, self.seed = int(n_features), int(seed)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
@@ -229,17 +228,20 @@ class Nystrom(FeatureMap):
         return features
 
 
-def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
-    """The approximation that a string's settings ask for.
+def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
+    count, d = shape
+    rows = []
+    for first in range(0, count, max(d, 1)):
+        basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
+        # with these signs the basis is uniform over all rotations
+        lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
+        rows.append((basis * lengths).T)
+    return np.concatenate(rows)
 
-    Parameters
-    ----------
-    kernel : Kernel
-    features : int
-    map : {None, "fourier", "nystrom"}
-        None takes Fourier features where the kernel has them.
-    seed : int
-    """
+
+def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
+    """The approximation that a string's settings ask for; without ``map``, by Fourier features where there are some."""
     if features is None:
         raise InputError(f"The kernel {kernel.name} is to be approximated: say by how many features=.")
     if map not in (None, *MAPS):

@@ -1,10 +1,11 @@
 """Kernel functions on vectors. A kernel is a value: parameters in, a matrix out; what it learns from data is explicit.
 
-Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kernels.base.Pair`, which computes the
-matrix of inner products (or distances) once, however many kernels ask for it.
+Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kernels.Pair`, which computes the matrix of
+inner products (or distances) once, however many kernels ask for it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import combinations_with_replacement
 from math import comb, factorial
 from typing import Any, ClassVar, Self, TypeAlias
@@ -14,15 +15,15 @@ from scipy import sparse
 
 from omkl._components import resolve, split_settings
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, Pair, Vectors
-from omkl.kernels.columns import On, Positions, count_columns, find_columns, take_columns
-from omkl.kernels.feature_maps import approximated
-from omkl.kernels.widths import median_distance
+from omkl.kernels.base import Kernel
+from omkl.kernels.feature_maps import approximated, orthogonal_normals
+from omkl.kernels.inputs import Pair, Vectors, count_columns, median_distance, take_columns
 
 #: What stands for a kernel: an object, a short string, or a function of two arrays.
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+@dataclass(eq=False, repr=False)
 class Linear(Kernel):
     r""":math:`k(x, y) = x^\top y`.
 
@@ -31,12 +32,10 @@ class Linear(Kernel):
     """
 
     aliases = {"linear": {}}
-    semidefinite = True
+    semidefinite = compares_sparse = maps_sparse = True
 
-    compares_sparse = maps_sparse = True
-
-    def __init__(self, normalize: str | None = "diagonal", on: On | list = None, explicit: bool | None = None) -> None:
-        super().__init__(normalize, on, explicit)
+    _: KW_ONLY
+    normalize: str | None = "diagonal"
 
     def raw(self, pair: Pair) -> np.ndarray:
         return pair.products.copy()
@@ -51,6 +50,7 @@ class Linear(Kernel):
         return X
 
 
+@dataclass(eq=False, repr=False)
 class Polynomial(Kernel):
     r""":math:`k(x, y) = (\gamma x^\top y + c)^d`; the names ``"quadratic"`` and ``"cubic"`` set the degree.
 
@@ -63,27 +63,22 @@ class Polynomial(Kernel):
     """
 
     aliases = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
-    semidefinite = True
-    compares_sparse = True
+    semidefinite = compares_sparse = True
 
-    def __init__(
-        self, degree: int = 2, coef0: float = 1.0, gamma: float = 1.0, normalize: str | None = "diagonal",
-        on: On | list = None, explicit: bool | None = None,
-    ) -> None:  # fmt: skip
+    degree: int = 2
+    coef0: float = 1.0
+    gamma: float = 1.0
+    _: KW_ONLY
+    normalize: str | None = "diagonal"
+
+    def _prepare(self) -> None:
+        degree, coef0, gamma = self.degree, self.coef0, self.gamma
         if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
             raise InputError(
-                f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, "
-                f"{coef0!r} and {gamma!r}."
+                f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, {coef0!r} and "
+                f"{gamma!r}."
             )
-        super().__init__(normalize, on, explicit)
-        self.degree = int(degree)
-        self.coef0 = float(coef0)
-        self.gamma = float(gamma)
-
-    @property
-    def name(self) -> str:
-        nickname = {2: "quadratic", 3: "cubic"}.get(self.degree)
-        return self._components(nickname, "degree") if nickname else self._components("polynomial")
+        self.degree, self.coef0, self.gamma = int(degree), float(coef0), float(gamma)
 
     def raw(self, pair: Pair) -> np.ndarray:
         base = pair.products * self.gamma
@@ -126,6 +121,7 @@ def _integer_power(base, degree):
     return power
 
 
+@dataclass(eq=False, repr=False)
 class Gaussian(Kernel):
     r""":math:`k(x, y) = \exp(-\|x - y\|^2 / (2 \sigma^2))`.
 
@@ -137,17 +133,12 @@ class Gaussian(Kernel):
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
-    semidefinite = True
-    compares_sparse = True
+    semidefinite = compares_sparse = True
 
-    def __init__(
-        self, sigma2: float | str = "median", normalize: str | None = None, on: On | list = None,
-        explicit: bool | None = None,
-    ) -> None:  # fmt: skip
-        _check_width("sigma2", sigma2)
-        super().__init__(normalize, on, explicit)
-        self.sigma2 = sigma2
-        self.width_ = None if sigma2 == "median" else float(sigma2)
+    sigma2: float | str = "median"
+
+    def _prepare(self) -> None:
+        self.width_ = _width("sigma2", self.sigma2)
 
     def _learn(self, X: Vectors) -> None:
         if self.sigma2 == "median":
@@ -161,6 +152,7 @@ class Gaussian(Kernel):
         return orthogonal_normals(generator, shape) / np.sqrt(_known(self.width_, self))
 
 
+@dataclass(eq=False, repr=False)
 class Laplacian(Kernel):
     r""":math:`k(x, y) = \exp(-\|x - y\|_1 / \sigma)`.
 
@@ -173,14 +165,10 @@ class Laplacian(Kernel):
     aliases = {"laplacian": {}}
     semidefinite = True
 
-    def __init__(
-        self, sigma: float | str = "median", normalize: str | None = None, on: On | list = None,
-        explicit: bool | None = None,
-    ) -> None:  # fmt: skip
-        _check_width("sigma", sigma)
-        super().__init__(normalize, on, explicit)
-        self.sigma = sigma
-        self.width_ = None if sigma == "median" else float(sigma)
+    sigma: float | str = "median"
+
+    def _prepare(self) -> None:
+        self.width_ = _width("sigma", self.sigma)
 
     def _learn(self, X: Vectors) -> None:
         if self.sigma == "median":
@@ -193,6 +181,7 @@ class Laplacian(Kernel):
         return generator.standard_cauchy(shape) / _known(self.width_, self)
 
 
+@dataclass(eq=False, repr=False)
 class ChiSquared(Kernel):
     r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no negative entries).
 
@@ -206,14 +195,11 @@ class ChiSquared(Kernel):
     aliases = {"chi2": {}, "chi-squared": {}}
     semidefinite = True
 
-    def __init__(
-        self, gamma: float | str = "median", normalize: str | None = None, on: On | list = None,
-        explicit: bool | None = None,
-    ) -> None:  # fmt: skip
-        _check_width("gamma", gamma)
-        super().__init__(normalize, on, explicit)
-        self.gamma = gamma
-        self.width_ = None if gamma == "median" else 1.0 / float(gamma)
+    gamma: float | str = "median"
+
+    def _prepare(self) -> None:
+        gamma = _width("gamma", self.gamma)
+        self.width_ = None if gamma is None else 1.0 / gamma
 
     def _learn(self, X: Vectors) -> None:
         if np.any(X < 0):
@@ -225,6 +211,7 @@ class ChiSquared(Kernel):
         return np.exp(pair.chi_squared_distances * pair.X.dtype.type(-1.0 / _known(self.width_, self)))
 
 
+@dataclass(eq=False, repr=False)
 class B1Spline(Kernel):
     r"""Generalised B1 spline :math:`k(x, y) = \max(0, 1 - \|x - y\| / h)`: compact support, sparse matrices.
 
@@ -245,18 +232,15 @@ class B1Spline(Kernel):
     #: Its matrices are mostly zeros: a bank stores them sparse.
     sparse: ClassVar[bool] = True
 
-    def __init__(
-        self, h: float | None = None, density: float = 0.05, normalize: str | None = None, on: On | list = None,
-        explicit: bool | None = None,
-    ) -> None:  # fmt: skip
-        if h is not None and not h > 0:
-            raise InputError(f"h must be > 0, not {h!r}.")
-        if not 0 < density <= 1:
-            raise InputError(f"density must lie in (0, 1], not {density!r}.")
-        super().__init__(normalize, on, explicit)
-        self.h = h
-        self.density = float(density)
-        self.width_ = None if h is None else float(h)
+    h: float | None = None
+    density: float = 0.05
+
+    def _prepare(self) -> None:
+        if self.h is not None and not self.h > 0:
+            raise InputError(f"h must be > 0, not {self.h!r}.")
+        if not 0 < self.density <= 1:
+            raise InputError(f"density must lie in (0, 1], not {self.density!r}.")
+        self.width_ = None if self.h is None else float(self.h)
 
     def _learn(self, X: Vectors) -> None:
         if self.h is None:
@@ -271,6 +255,7 @@ class B1Spline(Kernel):
         return np.maximum(matrix, 0.0, out=matrix).astype(pair.X.dtype, copy=False)
 
 
+@dataclass(eq=False, repr=False)
 class Custom(Kernel):
     """A user's own function: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of vectors.
 
@@ -279,15 +264,13 @@ class Custom(Kernel):
            [1., 3.]])
     """
 
-    def __init__(
-        self, function: Callable[[np.ndarray, np.ndarray], np.ndarray], label: str | None = None,
-        normalize: str | None = None, on: On | list = None, explicit: bool | None = None,
-    ) -> None:  # fmt: skip
-        if not callable(function):
-            raise InputError(f"A custom kernel needs a function of two arrays, not {function!r}.")
-        super().__init__(normalize, on, explicit)
-        self.function = function
-        self.label = label or getattr(function, "__name__", "custom")
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    label: str | None = None
+
+    def _prepare(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"A custom kernel needs a function of two arrays, not {self.function!r}.")
+        self.label = self.label or getattr(self.function, "__name__", "custom")
 
     @property
     def name(self) -> str:
@@ -305,6 +288,7 @@ class Custom(Kernel):
         return np.array([self.function(x[None], x[None])[0, 0] for x in X], dtype=np.float64)
 
 
+@dataclass(eq=False, repr=False)
 class Precomputed(Kernel):
     """Kernel values given by the user: an input's vector is its row of the matrix against all training inputs.
 
@@ -342,6 +326,7 @@ class Precomputed(Kernel):
         return np.arange(len(X), dtype=np.float64)[:, None]
 
 
+@dataclass(eq=False, repr=False)
 class Average(Kernel):
     """The plain average of several kernels, as one kernel: what MKL is compared with.
 
@@ -356,12 +341,10 @@ class Average(Kernel):
     'average(linear, quadratic:on=0:2)'
     """
 
-    def __init__(
-        self, kernels: Sequence[KernelSpec], normalize: str | None = None, on: On | list = None,
-        explicit: bool | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(normalize, on, explicit)
-        self.kernels = [as_kernel(kernel) for kernel in kernels]
+    kernels: Sequence[KernelSpec]
+
+    def _prepare(self) -> None:
+        self.kernels = [as_kernel(kernel) for kernel in self.kernels]
 
     @property
     def name(self) -> str:
@@ -378,18 +361,12 @@ class Average(Kernel):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
     def raw(self, pair: Pair) -> np.ndarray:
-        total = self.kernels[0].between(pair.on_columns(self._columns(self.kernels[0], pair.X)))
-        for kernel in self.kernels[1:]:
-            total += kernel.between(pair.on_columns(self._columns(kernel, pair.X)))
-        total /= len(self.kernels)
-        return total
+        pairs = (pair.on_columns(kernel.columns(pair.X.shape[1])) for kernel in self.kernels)
+        return sum(kernel.between(own) for kernel, own in zip(self.kernels, pairs)) / len(self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        diagonals = [kernel.diagonal(take_columns(X, self._columns(kernel, X))) for kernel in self.kernels]
+        diagonals = [kernel.diagonal(take_columns(X, kernel.columns(X.shape[1]))) for kernel in self.kernels]
         return sum(diagonals) / len(self.kernels)
-
-    def _columns(self, kernel: Kernel, X: Vectors) -> Positions:
-        return find_columns(kernel.on, X.shape[1], kernel=kernel.name)
 
 
 def as_kernel(spec: KernelSpec) -> Kernel:
@@ -403,21 +380,11 @@ def as_kernel(spec: KernelSpec) -> Kernel:
     return resolve(Kernel, spec, "kernel")
 
 
-def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Normal vectors, (m, d), of which each set of d is orthogonal (Yu et al. 2016, orthogonal random features)."""
-    count, d = shape
-    rows = []
-    for first in range(0, count, max(d, 1)):
-        basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
-        # with these signs the basis is uniform over all rotations
-        lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
-        rows.append((basis * lengths).T)
-    return np.concatenate(rows)
-
-
-def _check_width(name, value):
+def _width(name, value):
+    """A width that is given, or None for one that data tell."""
     if value != "median" and not (isinstance(value, (int, float)) and value > 0):
         raise InputError(f'{name} must be a number > 0 or "median", not {value!r}.')
+    return None if value == "median" else float(value)
 
 
 def _known(width, kernel):

@@ -1,10 +1,10 @@
-"""Gram matrices of many kernels at once: dense stacks, sparse matrices, rows on demand.
+"""Gram matrices of many kernels at once: dense stacks, sparse matrices, rows on demand, and those that users have.
 
 ``inputs`` is one array a kernel, shape (n, d); kernels that are given the same array object share its inner products.
 Values are computed in ``dtype``, in blocks of rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,70 +12,27 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from omkl._cache import RecentlyUsed
-from omkl.kernels.base import Kernel, Pair, Vectors
-
-#: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
-BLOCK_BYTES = 2**21
-#: Numbers between these have squares, and sums of many squares, in single precision.
-SQUARES = 1e-12, 1e15
-
-
-def cross_matrices(
-    kernels: Sequence[Kernel], left: Sequence[Vectors], right: Sequence[Vectors]
-) -> Iterator[np.ndarray]:
-    """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays (n, m)."""
-    pairs: dict[tuple[int, int], Pair] = {}
-    for kernel, X, Y in zip(kernels, left, right):
-        pair = pairs.setdefault((id(X), id(Y)), Pair(X, Y))
-        yield kernel.between(pair)
-
-
-def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
-    """Slices that cover ``range(n_rows)``, each a block of a matrix with so many columns."""
-    size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
-    return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
-
-
-def per_object(inputs: Sequence[np.ndarray], function: Callable[[np.ndarray], Any]) -> list[Any]:
-    """``function`` of each input, called once an object: inputs that were equal objects still are."""
-    results = {}
-    for X in inputs:
-        if id(X) not in results:
-            results[id(X)] = function(X)
-    return [results[id(X)] for X in inputs]
-
-
-def sliced(inputs: Sequence[np.ndarray], rows: slice | list[int]) -> list[np.ndarray]:
-    """The same rows of each input."""
-    return per_object(inputs, lambda X: X[rows])
-
-
-def in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:
-    """The inputs in ``dtype``, or as float64 where the squares of their numbers would overflow or vanish."""
-    return per_object(inputs, lambda X: np.ascontiguousarray(X, dtype=dtype if _has_squares(X, dtype) else np.float64))
-
-
-def _has_squares(X, dtype):
-    largest, (low, high) = np.abs(X).max(initial=0.0), SQUARES
-    return np.dtype(dtype) == np.float64 or largest == 0.0 or low < largest < high
+from omkl.exceptions import InputError
+from omkl.kernels.base import Kernel, cross_matrices
+from omkl.kernels.inputs import Pair, in_precision, row_blocks
 
 
 def dense_grams(kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis."""
-    inputs = in_precision(inputs, dtype)
+    inputs = _all_in_precision(inputs, dtype)
     n = len(inputs[0])
     stack = np.empty((len(kernels), n, n), dtype=dtype)
     supports = _supports(kernels, inputs)
     for rows in row_blocks(n, n, dtype):
-        for k, matrix in enumerate(cross_matrices(kernels, sliced(inputs, rows), supports)):
+        for k, matrix in enumerate(cross_matrices(kernels, _rows_of(inputs, rows), supports)):
             stack[k, rows] = matrix
     return stack
 
 
 def sparse_gram(kernel: Kernel, X: np.ndarray, dtype: DTypeLike = np.float32) -> sparse.csr_array:
     """Gram matrix of one kernel as CSR (N, N): zeros are not stored."""
-    (X,) = in_precision([X], dtype)
-    (support,) = _supports([kernel], [X])
+    X = in_precision(X, dtype)
+    support = kernel.as_support(X)
     slices = row_blocks(len(X), len(X), dtype)
     blocks = [sparse.csr_array(kernel.between(Pair(X[rows], support)), dtype=dtype) for rows in slices]
     return sparse.vstack(blocks, format="csr")
@@ -97,7 +54,7 @@ class GramRows:
         budget: int = 2**30,
     ) -> None:  # fmt: skip
         self.kernels = kernels
-        self.inputs = in_precision(inputs, dtype)
+        self.inputs = _all_in_precision(inputs, dtype)
         self.dtype = np.dtype(dtype)
         self._supports = _supports(kernels, self.inputs)
         capacity = max(1, budget // (len(kernels) * len(inputs[0]) * self.dtype.itemsize))
@@ -126,10 +83,86 @@ class GramRows:
     def _compute(self, rows, indices):
         for row, index in zip(rows, indices):
             # one at a time: the bits of a row must not depend on which others happen to be missing
-            matrices = cross_matrices(self.kernels, sliced(self.inputs, [row]), self._supports)
+            matrices = cross_matrices(self.kernels, _rows_of(self.inputs, [row]), self._supports)
             self._rows[index] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
+
+
+def _all_in_precision(inputs, dtype):
+    """The inputs in a precision; what was one array object is one still."""
+    converted = {id(X): in_precision(X, dtype) for X in inputs}
+    return [converted[id(X)] for X in inputs]
+
+
+def _rows_of(inputs, rows):
+    """The same rows of each input; of one array object, one array."""
+    chosen = {id(X): X for X in inputs}
+    chosen = {key: X[rows] for key, X in chosen.items()}
+    return [chosen[id(X)] for X in inputs]
 
 
 def _supports(kernels, inputs):
     """Training inputs as each kernel keeps them; the arrays themselves for all but precomputed kernels."""
     return [kernel.as_support(X) for kernel, X in zip(kernels, inputs)]
+
+
+class GramMatrices:
+    """Values of M kernels between n and N samples; ``matrices[rows]`` and ``matrices[np.ix_(rows, columns)]`` are too.
+
+    ``cross_val_score(MKLClassifier("precomputed"), GramMatrices(...), y)`` works, as does ``train_test_split``.
+
+    Parameters
+    ----------
+    matrices : mapping of str to array of shape (n, N), sequence of such arrays, or array of shape (n, N, M)
+        A mapping names the kernels, others are called "kernel 0" and so on. None stands for a kernel that no model
+        needs.
+
+    Attributes
+    ----------
+    names : list of str
+    matrices : list of arrays of shape (n, N), or None
+    shape : tuple
+        (n, N, M).
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there are none, or they are not all of one shape.
+
+    Examples
+    --------
+    >>> grams = GramMatrices({"constant": np.ones((3, 3)), "identity": np.eye(3)})
+    >>> grams[np.ix_([0, 2], [0, 2])].shape
+    (2, 2, 2)
+    """
+
+    def __init__(self, matrices: Any) -> None:
+        if isinstance(matrices, GramMatrices):
+            self.names, self.matrices = matrices.names, matrices.matrices
+        elif isinstance(matrices, Mapping):
+            self.names, self.matrices = list(matrices), list(matrices.values())
+        else:
+            if isinstance(matrices, np.ndarray):
+                matrices = list(np.moveaxis(matrices, -1, 0)) if matrices.ndim == 3 else []
+            self.matrices = list(matrices) if hasattr(matrices, "__len__") else []
+            self.names = [f"kernel {m}" for m in range(len(self.matrices))]
+        self.matrices = [None if matrix is None else np.asarray(matrix) for matrix in self.matrices]
+        shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+            raise InputError(
+                "Precomputed kernels must be M matrices (n, N) of one shape: a dict with their names, a list of M "
+                f"arrays, or one array (n, N, M); not {_described(shapes)}."
+            )
+        self.shape: tuple[int, int, int] = (*shapes.pop(), len(self.matrices))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> "GramMatrices":
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
+            key = key[0]
+        cut = [None if matrix is None else matrix[key] for matrix in self.matrices]
+        return GramMatrices(dict(zip(self.names, cut)))
+
+
+def _described(shapes: set) -> str:
+    return f"shapes {', '.join(map(str, sorted(shapes)))}" if shapes else "anything else"

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.kernels import _jit_distances as jit
-from omkl.kernels.base import Kernel, Pair, inverse_root
+from omkl.kernels.base import Kernel, inverse_root
+from omkl.kernels.inputs import Pair
 
 
 class SupportBuffer:
@@ -103,26 +104,27 @@ class BufferPair(Pair):
         self._rows = rows
         self._columns = columns
         self._right = buffer.columns[:, columns]
-        super().__init__(X, self._right.T)
+        # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
+        self.X, self.Y, self._on_columns = X, self._right.T, {}
 
     @cached_property
     def products(self) -> np.ndarray:
-        return jit.products(self.X, self._right)
+        return jit.compare(jit.PRODUCTS, self.X, self._right)
 
     @cached_property
     def squared_distances(self) -> np.ndarray:
-        return jit.squared_distances(self.X, self._right)
+        return jit.compare(jit.SQUARED, self.X, self._right)
 
     @cached_property
     def manhattan_distances(self) -> np.ndarray:
-        return jit.manhattan_distances(self.X, self._right)
+        return jit.compare(jit.MANHATTAN, self.X, self._right)
 
     @cached_property
     def chi_squared_distances(self) -> np.ndarray:
         return jit.chi_squared_distances(self.X, self._right)
 
-    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+    def known_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):
             if known is kernel:
                 return roots[self._rows], roots[self._columns]
-        return super().inverse_roots(kernel)
+        return None

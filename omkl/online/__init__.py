@@ -1,13 +1,18 @@
 """Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
 
-from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, UniformAverage
-from omkl.online.callbacks import EarlyStopping, ProgressBar
+from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
+from omkl.online.callbacks import (
+    EarlyStopping,
+    ProgressBar,
+    ProgressiveValidation,
+    TrainingProgress,
+    thinned,
+    to_frame,
+    values_of,
+)
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
-from omkl.online.history import TrainingProgress, to_frame
 from omkl.online.model import OnlineModel, OnlineSettings
-from omkl.online.predictor import Predictor
-from omkl.online.progressive import ProgressiveValidation
 from omkl.online.rounds import Example, Step
 from omkl.online.schedules import (
     Constant,
@@ -18,7 +23,7 @@ from omkl.online.schedules import (
     MeanPolyak,
     Schedule,
 )
-from omkl.online.trainer import OnlineTrainer
+from omkl.online.trainer import OnlineTrainer, below
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [
@@ -48,10 +53,13 @@ __all__ = [
     "TrainingLoop",
     "TrainingProgress",
     "UniformAverage",
+    "below",
     "lipschitz_constant",
     "optimal_eta0",
     "regret_bound",
     "serial_pass",
     "solution_radius",
+    "thinned",
     "to_frame",
+    "values_of",
 ]

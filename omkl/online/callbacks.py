@@ -1,13 +1,272 @@
-"""Callbacks of the training loop: early stopping and the progress bar."""
+"""How far training has come, its flat records, and what listens to it: validation, early stopping, a progress bar."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from omkl.exceptions import MissingDependencyError
+
+#: Records of ``partial_fit`` and of streams that are kept; where there are twice as many, neighbours are merged.
+RECORDS = 1000
 #: Rounds between two looks of the progress bar at the clock.
 STRIDE = 100
+_MEANS = ("loss", "error")
+
+
+@dataclass
+class TrainingProgress:
+    """How far a loop has come: what is neither in the trainer's state nor in the source's.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch that is running, from 1.
+    block : int
+        Blocks of it that are learned.
+    block_examples, block_loss, block_weight : int, float, float
+        Examples of the block at hand that are learned, the sum of their weighted losses, each before its update, and
+        that of their weights.
+    examples, loss, weight : int, float, float
+        The same for the epoch.
+    seconds : float
+        What the epoch had taken before :meth:`start_clock`.
+    history : list of dict
+        Records of the epochs before.
+    finished : bool
+        Whether a callback has ended training.
+    """
+
+    epoch: int = 1
+    block: int = 0
+    block_examples: int = 0
+    block_loss: float = 0.0
+    block_weight: float = 0.0
+    examples: int = 0
+    loss: float = 0.0
+    weight: float = 0.0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """The epoch goes on now."""
+        self._began = time.perf_counter() - self.seconds
+
+    def elapsed(self) -> float:
+        """Seconds that the epoch has taken so far."""
+        return time.perf_counter() - self._began
+
+    def add(self, n_examples: int, loss: float, weight: float) -> None:
+        """Count learned examples, the sum of their weighted losses, and that of their weights."""
+        self.block_examples += n_examples
+        self.block_loss += loss
+        self.block_weight += weight
+        self.examples += n_examples
+        self.loss += loss
+        self.weight += weight
+
+    def next_block(self) -> None:
+        """The block is over."""
+        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
+
+    def next_epoch(self) -> None:
+        """The epoch is over."""
+        self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.weight = 0.0
+        self.start_clock()
+
+    def state(self) -> dict[str, Any]:
+        """JSON values for a checkpoint."""
+        return {**asdict(self), "seconds": self.elapsed()}
+
+    def load_state(self, values: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        vars(self).update(values)
+        self.start_clock()
+
+
+def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds: float) -> dict[str, Any]:
+    """What a record tells of a trainer and of the rounds just made.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    epoch : int
+        From 1.
+    examples : int
+        Examples that the record covers.
+    loss : float
+        Mean of their losses, each before its update.
+    seconds : float
+        What they took.
+
+    Returns
+    -------
+    dict
+        Also ``round``, ``penalty`` (R of the model now), ``objective`` (the loss plus lambda times that), ``rate``,
+        and ``norm:NAME`` and ``weight:NAME`` of each group.
+    """
+    penalty = trainer.penalty()
+    return {
+        "epoch": epoch,
+        "round": trainer.round,
+        "examples": examples,
+        "loss": loss,
+        "penalty": penalty,
+        "objective": loss + trainer.current_lambda * penalty,
+        "rate": trainer.schedule(trainer.round),
+        **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
+        **{f"weight:{name}": weight for name, weight in trainer.kernel_weights().items()},
+        "seconds": seconds,
+    }
+
+
+def values_of(record: dict[str, Any], kind: str) -> dict[str, float]:
+    """The ``kind:NAME`` entries of a record by NAME.
+
+    >>> values_of({"epoch": 1, "norm:a": 0.5, "norm:b:on=x": 0.0}, "norm")
+    {'a': 0.5, 'b:on=x': 0.0}
+    """
+    return {key.removeprefix(f"{kind}:"): value for key, value in record.items() if key.startswith(f"{kind}:")}
+
+
+def thinned(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same records where there are few, else half as many, each of two neighbours."""
+    if len(records) < 2 * RECORDS:
+        return records
+    return [_merged(*pair) for pair in zip(records[::2], records[1::2])] + records[len(records) // 2 * 2 :]
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """One record of two neighbours: means over the examples of both, and how things stood after the second."""
+    n = first["examples"] + second["examples"]
+    means = {
+        name: (first["examples"] * first[name] + second["examples"] * second[name]) / n
+        for name in _MEANS
+        if name in first and name in second
+    }
+    return {**second, **means, "examples": n, "seconds": first.get("seconds", 0.0) + second.get("seconds", 0.0)}
+
+
+def to_frame(history: Sequence[dict[str, Any]]) -> Any:
+    """A history as a pandas data frame with a row for every record, and a column for every entry.
+
+    Parameters
+    ----------
+    history : sequence of dict
+        ``history_`` of an estimator.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    omkl.exceptions.MissingDependencyError
+        If pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise MissingDependencyError("to_frame needs pandas: pip install pandas.") from None
+    return pandas.DataFrame(list(history))
+
+
+class ProgressiveValidation:
+    """Callback: the error of each example before the round that learns from it, and the kernel weights over time.
+
+    No example is held out, and none is tested after it was learned: the mean of these errors is an honest estimate of
+    the error along the stream (Blum, Kalai, Langford 1999). It is that of the current model, not of the averaged one.
+    Costs one more decoding a round.
+
+    Parameters
+    ----------
+    every : int
+        Examples in a record. On long streams records are put together, so that there are never more than
+        2,000: memory stays bounded, and every record covers as many examples as any other, but for the last.
+
+    Attributes
+    ----------
+    records : list of dict
+        As the training loop makes them, with ``error``: the mean cost per label, word or example of what the model
+        would have predicted. Where shards have learned the examples there is none.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from omkl import OnlineMKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> order = np.random.default_rng(0).permutation(150)
+    >>> meter = ProgressiveValidation(every=50)
+    >>> _ = OnlineMKLClassifier(callbacks=[meter]).partial_fit(X[order], y[order])
+    >>> [record["round"] for record in meter.records]
+    [50, 100, 150]
+    """
+
+    def __init__(self, every: int = 10_000) -> None:
+        self.every = int(every)
+        self.records: list[dict[str, Any]] = []
+        self._cost = self._size = self._loss = self._weight = 0.0
+        self._examples = 0
+        self._epoch = 1
+        self._began = time.perf_counter()
+
+    def on_round(self, trainer: Any, step: Any) -> None:
+        """Take in one round."""
+        batch = isinstance(step.potentials, list)
+        for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
+            self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
+            self._size += np.size(gold)
+        self._take_in(trainer, step)
+
+    def on_block(self, trainer: Any, block: Any) -> None:
+        """Take in examples that were learned elsewhere: only the sum of their losses is known."""
+        if block.in_shards:
+            self._take_in(trainer, block)
+
+    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
+        """Count epochs."""
+        self._epoch = record["epoch"] + 1
+
+    def _take_in(self, trainer: Any, learned: Any) -> None:
+        self._loss += learned.loss
+        self._weight += learned.weight
+        self._examples += learned.n_examples
+        if self._examples >= self.every:
+            self.close(trainer, self._epoch)
+
+    def close(self, trainer: Any, epoch: int) -> None:
+        """Make a record of the examples since the last one, if there are any."""
+        if self._examples == 0:
+            return
+        now = time.perf_counter()
+        loss = self._loss / self._weight if self._weight else 0.0
+        record = flat_record(trainer, epoch=epoch, examples=self._examples, loss=loss, seconds=now - self._began)
+        if self._size:
+            record["error"] = self._cost / self._size
+        self.records.append(record)
+        self._cost = self._size = self._loss = self._weight = 0.0
+        self._examples, self._began = 0, now
+        merged = thinned(self.records)
+        if len(merged) < len(self.records):
+            self.records = merged
+            self.every *= 2
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a checkpoint needs: JSON values, and no arrays."""
+        return {name: value for name, value in vars(self).items() if name != "_began"}, {}
+
+    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+        vars(self).update(values)
+        self._began = time.perf_counter()
 
 
 class EarlyStopping:

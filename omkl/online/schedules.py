@@ -119,39 +119,32 @@ class LinearDecay(Schedule):
         (self._horizon,) = (float(value) for value in state)
 
 
-class SquareGradients:
+class _Measured:
     """The sum of the squared norms of weighted gradients, and the largest square of one of weight 1.
 
     The rate of a round is due before its gradient is known. Where weights are alike the sum over the rounds before
     does; but an example of the weight w, a thousand times that of the ones before, would take a step a thousand times
-    too long. So the sum counts as no less than the ``w^2 G^2`` that its own gradient may have.
+    too long. So the sum counts as no less than the ``w^2 G^2`` that its own gradient may have, in a step on it.
     """
 
-    def __init__(self, total: float = 0.0, largest: float = 0.0) -> None:
-        self.total = total
-        self.largest = largest
+    _total = _largest = 0.0
 
-    def add(self, square_gradient: float, weight: float) -> None:
-        """Take in the square of the gradient of an example times its weight."""
-        self.total += square_gradient
-        self.largest = max(self.largest, square_gradient / weight**2)
+    def _add(self, square_gradient: float, weight: float) -> bool:
+        """Take in the square of the gradient of an example times its weight; returns whether it is the first."""
+        first = self._total == 0.0 and square_gradient > 0.0
+        self._total += square_gradient
+        largest = square_gradient / weight**2
+        if largest > self._largest:
+            self._largest = largest
+        return first
 
-    def with_weight(self, weight: float) -> float:
-        """The sum, for a step on an example of this weight."""
-        return max(self.total, self.largest * weight**2)
-
-    def take_in(self, shard: Sequence[float], before: float, weight: float) -> None:
+    def _take_in(self, shard: Sequence[float], before: float, weight: float) -> None:
         """Add what a shard has added to the sum ``before`` it, times the weight of the shard."""
-        total, largest = (float(value) for value in shard)
-        self.total += weight * (total - before)
-        self.largest = max(self.largest, largest)
-
-    def state(self) -> list[float]:
-        """What a checkpoint needs."""
-        return [self.total, self.largest]
+        self._total += weight * (float(shard[0]) - before)
+        self._largest = max(self._largest, float(shard[1]))
 
 
-class MeanPolyak(LinearDecay):
+class MeanPolyak(_Measured, LinearDecay):
     r"""Polyak's step on average, decaying linearly with the rounds that are left of T.
 
     .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
@@ -176,37 +169,33 @@ class MeanPolyak(LinearDecay):
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._losses = 0.0
-        self._square_gradients = SquareGradients()
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._square_gradients.total == 0.0:
+        if self._total == 0.0:
             return 1.0
-        return self.eta0 * self._losses / self._square_gradients.with_weight(weight) * self._left(t)
+        return self.eta0 * self._losses / max(self._total, self._largest * weight**2) * self._left(t)
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
-        first = self._square_gradients.total == 0.0 and square_gradient > 0.0
+        first = self._add(square_gradient, weight)
         self._losses += loss if loss > 0.0 or not first else 1.0
-        self._square_gradients.add(square_gradient, weight)
         return self.eta0 * self._losses / square_gradient if first else None
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # a ratio of sums: every round of every shard counts
-        losses, before = self._losses, self._square_gradients.total
+        losses, before = self._losses, self._total
         for _, shard_losses, *shard_gradients in states:
             self._losses += float(shard_losses) - losses
-            self._square_gradients.take_in(shard_gradients, before, 1.0)
+            self._take_in(shard_gradients, before, 1.0)
 
     def state(self) -> list[float]:
-        return [*super().state(), self._losses, *self._square_gradients.state()]
+        return [*super().state(), self._losses, self._total, self._largest]
 
     def load_state(self, state: Sequence[float]) -> None:
-        horizon, self._losses, *gradients = (float(value) for value in state)
-        self._square_gradients = SquareGradients(*gradients)
-        self.plan(horizon)
+        self._horizon, self._losses, self._total, self._largest = (float(value) for value in state)
 
 
-class DistanceOverGradients(Schedule):
+class DistanceOverGradients(_Measured, Schedule):
     r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}` (Ivgi et al. 2023).
 
     :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the farthest that the iterates have been from the origin, where
@@ -231,17 +220,11 @@ class DistanceOverGradients(Schedule):
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
         self._distance = 0.0
-        self._square_gradients = SquareGradients()
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if not self.started:
+        if self._total == 0.0:
             return 1.0
-        return self.eta0 * self._distance / math.sqrt(self._square_gradients.with_weight(weight))
-
-    @property
-    def started(self) -> bool:
-        """Whether a gradient has been seen."""
-        return self._square_gradients.total > 0.0
+        return self.eta0 * self._distance / math.sqrt(max(self._total, self._largest * weight**2))
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later.
@@ -249,9 +232,7 @@ class DistanceOverGradients(Schedule):
         Squares below zero, which functions that are not positive semidefinite can have, count as zero, as in norms.
         """
         square_gradient = max(square_gradient, 0.0)
-        first = not self.started and square_gradient > 0.0
-        self._square_gradients.add(square_gradient, weight)
-        if not first:
+        if not self._add(square_gradient, weight):
             return None
         rate = (loss if loss > 0.0 else 1.0) / square_gradient
         self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
@@ -264,21 +245,31 @@ class DistanceOverGradients(Schedule):
         proportion to the rate: without this bound a larger rate would be a farther model, a farther model a larger
         rate, and both would grow from round to round where no gradient asks for it.
         """
-        self._distance = max(self._distance, min(distance, self._distance + step))
+        if distance > self._distance:
+            self._distance = min(distance, self._distance + step)
 
     def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
         # one round of all shards is one step along the mean of their gradients, whose square the mean of the squares
         # bounds; iterates of any shard count for the distance
-        before = self._square_gradients.total
+        before = self._total
         for (distance, *shard_gradients), weight in zip(states, weights):
             self._distance = max(self._distance, float(distance))
-            self._square_gradients.take_in(shard_gradients, before, float(weight))
+            self._take_in(shard_gradients, before, float(weight))
 
     def state(self) -> list[float]:
         """What a checkpoint needs."""
-        return [self._distance, *self._square_gradients.state()]
+        return [self._distance, self._total, self._largest]
 
     def load_state(self, state: Sequence[float]) -> None:
         """The inverse of :meth:`state`."""
-        self._distance, *gradients = (float(value) for value in state)
-        self._square_gradients = SquareGradients(*gradients)
+        self._distance, self._total, self._largest = (float(value) for value in state)
+
+
+class GrowingHorizon:
+    """Lambda as ``1 / (C t)``, t the sum of the weights seen so far, over which the objective has its mean."""
+
+    def __init__(self, C: float) -> None:
+        self.C = C
+
+    def __call__(self, t: float) -> float:
+        return 1.0 / (self.C * t)

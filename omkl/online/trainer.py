@@ -1,7 +1,7 @@
 """Algorithm 1 of Martins et al. (2011), once, for every structure, loss, regularizer and kind of group."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,8 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
-from omkl.online.averaging import Average
-from omkl.online.methods import as_method
-from omkl.online.predictor import Predictor
-from omkl.online.rounds import Example, Step
+from omkl.online.averaging import Average, Predictor
+from omkl.online.rounds import Example, Step, as_method
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
@@ -79,7 +77,7 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
-        #: Whether :meth:`update_batch` tells the square of its gradient, which costs two more passes over it.
+        #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
         self.round = 0
         self.presented = 0.0
@@ -87,11 +85,18 @@ class OnlineTrainer:
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
-        self._n_penalized = sum(len(bank.names) for bank in banks)
+        self.n_penalized = sum(len(bank.names) for bank in banks)
         self.penalized_banks: list[Any] = list(banks)
-        self._coordinate_step = 0.0
+        self.coordinate_step = 0.0
+        self._decay = 1.0  # what the L2 part shrinks the model by in this round
         self._bind_regularizer()
-        self._check_coordinates()
+        if self.coordinate_terms:
+            check_ability(
+                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
+                "hold kernels as explicit features, or choose a regularizer on group norms",
+            )  # fmt: skip
+            if not self.method.forgets:
+                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
         if self.l2 and (self.schedule.adaptive or not self.method.forgets):
             raise InputError(
                 f"l2={l2:g} is a part of the gradient step of forward-backward splitting with given rates, such as "
@@ -101,22 +106,22 @@ class OnlineTrainer:
     @property
     def group_names(self) -> list[str]:
         """Names of the regularized groups."""
-        return self.group_state.names[: self._n_penalized]
+        return self.group_state.names[: self.n_penalized]
 
     @property
     def norms(self) -> np.ndarray:
         """Norms of the regularized groups."""
-        return self.group_state.norms[: self._n_penalized]
+        return self.group_state.norms[: self.n_penalized]
 
     def _bind_regularizer(self):
         names = self.group_names
         known = set(names)
         # what is not in the user's order, as transitions, comes after
-        self._given_order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
-        self._bound = None if self.regularizer is None else self.regularizer.bind(names, self._given_order)
-        steps = () if self._bound is None else self._bound.terms()
-        self._on_norms = [term for term in steps if not term.on_coordinates]
-        self._on_coordinates = [term for term in steps if term.on_coordinates]
+        self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
+        self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
+        steps = () if self.bound is None else self.bound.terms()
+        self.terms = [term for term in steps if not term.on_coordinates]
+        self.coordinate_terms = [term for term in steps if term.on_coordinates]
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -126,8 +131,7 @@ class OnlineTrainer:
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y, weight=0.0)
-        rate, decay = self._open_round(weight)
-        self.method.begin(self.group_state, rate, weight, decay)
+        rate = self._open_round(weight, weight)
         potentials = self._potentials(x)  # line 4
         loss, gradient = self._loss(potentials, y)
         square_gradient = 0.0
@@ -137,7 +141,11 @@ class OnlineTrainer:
             square_gradient = weight**2 * float(np.add.reduce(self.group_state.square_gradients))
             if self.schedule.adaptive:
                 rate = self._adapt(rate, weight * loss, square_gradient, weight)
-        norms = self._close_round(rate, weight, square_gradient, x, gradient)
+        norms, events = self._shrink(rate, weight, square_gradient)  # lines 6-9
+        if events:
+            for bank in self.banks:
+                bank.apply_events(x, gradient)
+        self._close_round(weight)
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def update_batch(self, examples: Iterable[Example]) -> Step:
@@ -151,69 +159,74 @@ class OnlineTrainer:
         if not any(example.weight for example in examples):
             return Step(0.0, self.norms, 0.0, 0.0, [], [], len(examples), 0.0)
         weight = sum(example.weight for example in examples)
-        rate, decay = self._open_round(weight)
-        self.method.begin(self.group_state, rate, 1.0, decay)
-        potentials = [self._potentials(x) for x, _, _ in examples]
-        losses = [self._loss(own, y) for own, (_, y, _) in zip(potentials, examples)]  # all before the first step
-        total = sum(w * loss for (_, _, w), (loss, _) in zip(examples, losses))
-        moving = [(x, gradient, w) for (x, _, w), (_, gradient) in zip(examples, losses) if gradient is not None and w]
+        rate = self._open_round(weight, 1.0)
+        total, potentials, moving = 0.0, [], []
+        for x, y, w in examples:  # all losses before the first step
+            potentials.append(self._potentials(x))
+            loss, gradient = self._loss(potentials[-1], y)
+            total += w * loss
+            if gradient is not None and w:
+                moving.append((x, potentials[-1], gradient, w))
         square_gradient = 0.0
         if moving:
             square_gradient = self._step_together(moving, rate)
             if self.schedule.adaptive:
                 rate = self._adapt(rate, total, square_gradient, weight)
-        norms = self._close_round(rate, weight, square_gradient)
+        norms, events = self._shrink(rate, weight, square_gradient)
+        if events:
+            for bank in self.banks:
+                bank.apply_events(None, None)
+        self._close_round(weight)
         gold = [y for _, y, _ in examples]
         return Step(total, norms, rate, square_gradient, potentials, gold, len(examples), weight)
-
-    def learn(self, examples: Sequence[Example], order: np.ndarray) -> Iterator[Step]:
-        """Rounds on examples in an order, each on as many as the trainer's ``batch_size``; yields what they did."""
-        if self.batch_size == 1:
-            for i in order.tolist():
-                yield self.update(*examples[i])
-        else:
-            for low in range(0, len(order), self.batch_size):
-                yield self.update_batch([examples[i] for i in order[low : low + self.batch_size].tolist()])
 
     def _step_together(self, moving, rate):
         """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
         group_state = self.group_state
+        before = self._slope(moving) if self.measures_gradients else 0.0
         group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
         rates = group_state.rates.copy()
-        before = self._slope(moving) if self.measures_gradients else 0.0
-        for x, gradient, weight in moving:
+        for x, _, gradient, weight in moving:
             np.multiply(rates, weight, out=group_state.rates)
             for bank in self.banks:
                 bank.step(x, gradient)
         # a step of this rate along g takes rate ||g||^2 from <theta, g>
-        return max(before - self._slope(moving), 0.0) / rate if self.measures_gradients else 0.0
+        return max(before - self._slope(moving, moved=True), 0.0) / rate if self.measures_gradients else 0.0
 
-    def _slope(self, moving):
-        """Inner product of a weighted sum of gradients with the point that the proximal step starts from."""
-        group_state, total = self.group_state, 0.0
+    def _slope(self, moving, moved=False):
+        """Inner product of a weighted sum of gradients with the point that the proximal step starts from.
+
+        Before the step of forward-backward splitting that point is the model, shrunk, and its potentials are known.
+        """
+        group_state = self.group_state
+        known = self.method.forgets and not moved
         scales = group_state.scales.copy()
         group_state.scales[:] = group_state.bases
-        for x, gradient, weight in moving:
-            pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (self._potentials(x), gradient)))
+        total = 0.0
+        for x, potentials, gradient, weight in moving:
+            potentials = potentials if known else self._potentials(x)
+            pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (potentials, gradient)))
             total += weight * sum(float(np.vdot(own, slope)) for own, slope in pairs)
         group_state.scales[:] = scales
-        return total
+        return self._decay * total if known else total
 
-    def _open_round(self, weight):
-        """Count the round; returns the rate of an example of weight 1, and what the L2 part shrinks the model by."""
+    def _open_round(self, weight, step_weight):
+        """Open a round on examples of the total weight, each step of which has another; returns its rate."""
         self.round += 1
         self.presented += weight
         self._predictor = None
         schedule = self.schedule
         rate = schedule(self.round, weight / self.batch_size) if schedule.adaptive else schedule(self.round)
         rate /= self.batch_size
-        decay = 1.0 - rate * weight * self.l2
-        if decay <= 0.0 and not self.group_state.empty.all():
+        if self.l2:
+            self._decay = 1.0 - rate * weight * self.l2
+        if self._decay <= 0.0 and not self.group_state.empty.all():
             raise InputError(
                 f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates 1 / (l2 t), "
                 "schedule='inverse-time' with eta0=1/l2, or smaller ones."
             )
-        return rate, decay
+        self.method.begin(self.group_state, rate, step_weight, self._decay)
+        return rate
 
     def _potentials(self, x):
         potentials = self.structure.zeros(len(x))
@@ -228,36 +241,39 @@ class OnlineTrainer:
             raise DivergenceError(
                 f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
             )
-        return loss + self._l2_part(), gradient
+        if self.l2:
+            loss += 0.5 * self.l2 * float(np.square(self.group_state.norms).sum())
+        return loss, gradient
 
-    def _l2_part(self):
-        return 0.5 * self.l2 * float(np.square(self.group_state.norms).sum()) if self.l2 else 0.0
-
-    def _close_round(self, rate, weight, square_gradient, x=None, gradient=None):
-        """Proximal steps, projection and average of a round; returns the norms of the regularized groups."""
+    def _shrink(self, rate, weight, square_gradient):
+        """Proximal steps and projection of a round; returns the regularized groups' norms, and whether events wait."""
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
-        if self._on_coordinates:
+        if self.coordinate_terms:
             self._shrink_coordinates(step)
-        norms = group_state.measure()[: self._n_penalized]
-        for term in self._on_norms:
+        norms = group_state.measure()[: self.n_penalized]
+        for term in self.terms:
             norms = term.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
-        if events:
-            for bank in self.banks:
-                bank.apply_events(x, gradient)
-
         if self.schedule.adaptive:
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
+        return norms, events
 
-        group_state.pending_weight = 0.0 if self.average is None else weight * self.average.weight(self.round)
-        group_state.total_weight += group_state.pending_weight
-        if self.average is not None and self.average.period and self.round % self.average.period == 0:
-            self._discount(1.0 / self.average.discount)
+    def _close_round(self, weight):
+        """Count the model into the average; now and then, compute afresh what drifts."""
+        group_state, average = self.group_state, self.average
+        if average is None:
+            group_state.pending_weight = 0.0
+        else:
+            group_state.pending_weight = weight * average.weight(self.round)
+            group_state.total_weight += group_state.pending_weight
+            if average.period and self.round % average.period == 0:
+                group_state.discount(1.0 / average.discount)
+                for bank in self.banks:
+                    bank.discount(1.0 / average.discount)
         if self.round % self.recompute_every == 0:
             self.recompute_norms()
-        return norms
 
     @property
     def current_lambda(self) -> float:
@@ -275,29 +291,14 @@ class OnlineTrainer:
         return first_rate
 
     def _shrink_coordinates(self, step):
-        self._coordinate_step += step
+        self.coordinate_step += step
         if self.round % self.coordinates_every == 0:
             for bank in self.penalized_banks:
                 values = bank.coordinates()
-                for term in self._on_coordinates:
-                    values = term.prox(values, self._coordinate_step)
+                for term in self.coordinate_terms:
+                    values = term.prox(values, self.coordinate_step)
                 bank.set_coordinates(values)
-            self._coordinate_step = 0.0
-
-    def _check_coordinates(self):
-        if self._on_coordinates:
-            check_ability(
-                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
-                "hold kernels as explicit features, or choose a regularizer on group norms",
-            )  # fmt: skip
-            if not self.method.forgets:
-                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
-
-    def _discount(self, factor):
-        """Multiply the weights of all models so far."""
-        self.group_state.discount(factor)
-        for bank in self.banks:
-            bank.discount(factor)
+            self.coordinate_step = 0.0
 
     def grow_outputs(self, structure: Any) -> None:
         """Go on with a structure that has more labels; their weights are zero."""
@@ -325,14 +326,10 @@ class OnlineTrainer:
 
     def penalty(self) -> float:
         r""":math:`R(\theta)` of the current model."""
-        total = sum(term.value(self.norms) for term in self._on_norms)
-        for term in self._on_coordinates:
+        total = sum(term.value(self.norms) for term in self.terms)
+        for term in self.coordinate_terms:
             total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
         return total
-
-    def norm_bound(self, loss_at_zero: float) -> float:
-        """How far from the origin a minimiser of the objective can be, where the mean loss there is this."""
-        return self._bound.norm_bound(loss_at_zero / self.current_lambda, len(self.group_names))
 
     def recompute_norms(self) -> None:
         """Set every group norm from scratch: the recursion drifts by rounding."""
@@ -343,72 +340,41 @@ class OnlineTrainer:
     def kernel_weights(self) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned)."""
-        weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
+        weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(self.norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
-        return {name: weight_of[name] for name in self._given_order}
+        return {name: weight_of[name] for name in self.order}
+
+    def check_new_groups(self, names: Iterable[str]) -> None:
+        """Raise an InputError where the regularizer has no place for groups of these names beside those there are."""
+        if self.regularizer is not None and self.bound is not self.regularizer:
+            new = [name for name in names if name not in self.order]
+            self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
-        """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
+        """Make room in the group state for groups that banks have gained; in ``order`` they are after those known."""
         self.order = list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
         if not self.method.forgets:
             self.group_state.empty[:] = False
-        self._n_penalized += len(self.group_state.names) - n_known
+        self.n_penalized += len(self.group_state.names) - n_known
         self._bind_regularizer()
 
     def take(self, other: "OnlineTrainer") -> None:
         """Go on from another trainer's rounds, with groups that are some of its own; their banks hold their weights."""
-        self._predictor = None
-        indices = [other.group_state.names.index(name) for name in self.group_state.names]
-        for name, array in other.group_state.state().items():
-            if name != "weights":
-                getattr(self.group_state, name)[:] = array[indices]
-        self.group_state.total_weight, self.group_state.pending_weight = (
-            other.group_state.total_weight,
-            other.group_state.pending_weight,
+        state, known = other.group_state.state(), other.group_state.names
+        indices = [known.index(name) for name in self.group_state.names]
+        self.group_state.load_state(
+            {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
-        self.round, self.presented = other.round, other.presented
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
+        self.go_on(other.round, other.presented)
 
-    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What has changed since a fresh trainer took the state ``since``, for :meth:`mix`: named arrays."""
-        arrays = {f"groups/{key}": value for key, value in self.group_state.changes().items()}
-        for index, bank in enumerate(self.banks):
-            own = bank.changes(_below(since, f"bank{index}/"))
-            arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
-        counters = [self.round, self.presented, self._coordinate_step, self.shrinkage, *self.schedule.state()]
-        return {**arrays, "counters": np.array(counters, dtype=np.float64)}
-
-    def mix(self, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-        """Take the mix of what shards have changed since they had this trainer's state (McDonald et al. 2010).
-
-        See :mod:`omkl.distributed.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
-        """
+    def go_on(self, rounds: int, presented: float, coordinate_step: float = 0.0) -> None:
+        """Go on after so many rounds, on examples of this total weight."""
         self._predictor = None
-        group_state = self.group_state
-        parts = self.method.mixed_part(np.array([change["groups/scales"] for change in changes]))
-        mixture = group_state.mix([_below(change, "groups/") for change in changes], weights, parts)
-        for index, bank in enumerate(self.banks):
-            bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
-
-        counters = np.array([change["counters"] for change in changes])
-        self.round, self.presented = int(counters[:, 0].max()), float(counters[:, 1].max())
-        self._coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
-        self.schedule.mix(counters[:, 4:], weights)
-
-        rate = self.schedule(self.round)
-        shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
-        step, returned = self.method.open_mix(group_state, rate, self.presented, self.current_lambda, taken, shrinkage)
-        before = group_state.measure()[: self._n_penalized]
-        norms = np.where(before > 0, before + returned[: self._n_penalized], 0.0)
-        for term in self._on_norms:
-            norms = term.prox(norms, step)
-        events, _ = group_state.rescale(np.minimum(norms, before), self.radius, self.method.forgets)
-        if events:
-            for bank in self.banks:
-                bank.apply_events(None, None)
+        self.round, self.presented, self.coordinate_step = int(rounds), float(presented), float(coordinate_step)
 
     def release(self) -> None:
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
@@ -416,26 +382,26 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             if hasattr(bank, "release"):
                 self.banks[index] = bank.release()
-                self.banks[index].attach(bank.group_state)
+                self.banks[index].group_state = bank.group_state
 
     def state(self) -> dict[str, np.ndarray]:
         """All training state but the random generator's: named arrays and counters."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        arrays["counters"] = np.array([self.round, self.presented, self._coordinate_step, *self.schedule.state()])
+        arrays["counters"] = np.array([self.round, self.presented, self.coordinate_step, *self.schedule.state()])
         return arrays
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
-        self._predictor = None
-        self.group_state.load_state(_below(state, "groups/"))
+        self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
-            bank.load_state(_below(state, f"bank{index}/"))
+            bank.load_state(below(state, f"bank{index}/"))
         counters = state["counters"].tolist()
-        self.round, self.presented, self._coordinate_step = int(counters[0]), counters[1], counters[2]
+        self.go_on(*counters[:3])
         self.schedule.load_state(counters[3:])
 
 
-def _below(state, prefix):
-    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.online.history import TrainingProgress, flat_record
+from omkl.online.callbacks import TrainingProgress, flat_record
 from omkl.online.rounds import Step
 from omkl.online.trainer import OnlineTrainer
 
@@ -25,7 +25,7 @@ class LearnedBlock(NamedTuple):
 def serial_pass(
     trainer: OnlineTrainer, examples: Sequence, orders: Callable, done: int, report: Callable
 ) -> Iterator[Step]:
-    """One round of the trainer after the other.
+    """Learn the examples of a block one round after the other, each on as many as the trainer's ``batch_size``.
 
     Parameters
     ----------
@@ -43,8 +43,13 @@ def serial_pass(
     Step
         What each round did.
     """
-    [order] = orders([len(examples)])
-    yield from trainer.learn(examples, order[done:])
+    order = orders([len(examples)])[0][done:].tolist()
+    if trainer.batch_size == 1:
+        for i in order:
+            yield trainer.update(*examples[i])
+    else:
+        for low in range(0, len(order), trainer.batch_size):
+            yield trainer.update_batch([examples[i] for i in order[low : low + trainer.batch_size]])
 
 
 class ArraySource:
@@ -154,7 +159,7 @@ class TrainingLoop:
         try:
             while progress.epoch <= epochs and not progress.finished:
                 source.begin_epoch(trainer, rounds_before, epochs, getattr(self.make_pass, "n_shards", 1))
-                stopped = self._learn_blocks()
+                stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")
                 progress.finished = self._end_epoch() or stopped
@@ -166,39 +171,34 @@ class TrainingLoop:
             self.checkpointer.end(self)
         return progress.history
 
-    def _learn_blocks(self) -> bool:
+    def _learn_epoch(self) -> bool:
         """The rest of an epoch; returns whether a callback ends training."""
-        progress = self.progress
+        trainer, progress, checkpointer, on_round = self.trainer, self.progress, self.checkpointer, self._on_round
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
-            stopped, in_shards = self._learn(examples)
+            stopped = in_shards = False
+            steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
+            for step in steps:
+                progress.add(step.n_examples, step.loss, step.weight)
+                in_shards = step.in_shards
+                if in_shards:
+                    self._of_shards = step.record
+                elif on_round and any([tell(trainer, step) for tell in on_round]):
+                    trainer.recompute_norms()
+                    stopped = True
+                    break
+                if checkpointer is not None and checkpointer.due(step.n_examples):
+                    if in_shards:
+                        self._write_waits = True
+                    else:
+                        checkpointer.write(self)
             learned = progress.block_examples, progress.block_loss, progress.block_weight
             block = LearnedBlock(examples, *learned, in_shards)
-            stopped |= any([tell(self.trainer, block) for tell in self._on_block])
+            stopped |= any([tell(trainer, block) for tell in self._on_block])
             progress.next_block()
             if stopped:
                 return True
         return False
-
-    def _learn(self, examples: Sequence) -> tuple[bool, bool]:
-        """The rest of a block; returns whether a callback ends training, and whether shards have learned it."""
-        trainer, progress, checkpointer = self.trainer, self.progress, self.checkpointer
-        in_shards = False
-        steps = self.make_pass(trainer, examples, self.source.orders, progress.block_examples, self._report)
-        for step in steps:
-            progress.add(step.n_examples, step.loss, step.weight)
-            in_shards = step.in_shards
-            if in_shards:
-                self._of_shards = step.record
-            elif self._on_round and any([tell(trainer, step) for tell in self._on_round]):
-                trainer.recompute_norms()
-                return True, False
-            if checkpointer is not None and checkpointer.due(step.n_examples):
-                if in_shards:
-                    self._write_waits = True
-                else:
-                    checkpointer.write(self)
-        return False, in_shards
 
     def _write_waiting(self) -> None:
         """Write the checkpoint that was due when shards were mixed, now that nothing is left to do with their block."""

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
-from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector, ratio_or_zero
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.convex import OVERSHOOT, as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
 
 #: Relative accuracy, of its square, at which the dual norm of unions is good enough, and rounds that it may take.
@@ -290,8 +291,9 @@ class SparseGroup(Regularizer):
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
         return np.array([norm])
 
-    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        return np.abs(as_vector(norms))
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        # of the model's groups, each penalized by its norm, as both terms are for a single coordinate
+        return ratio_or_zero(1.0, np.abs(norms), np.inf)
 
     def terms(self) -> tuple[Regularizer, ...]:
         steps: list[Regularizer] = []

@@ -24,9 +24,9 @@ class ArcFactored:
     cost : sequence of float, or callable, optional
         What wrong heads cost, a sum over tokens that losses with a margin add to the scores. By default 1 each. A
         sequence has the cost of a head d tokens away from the right one at index d, and its last element is that of
-        all that are farther; the first is 0. A callable takes the n right heads and returns costs (n + 1, n + 1) of
-        all arcs, indexed like the scores, >= 0 and 0 for the right ones: tokens whose head does not matter have a
-        column of zeros.
+        all that are farther; the first is 0. A callable takes the n right heads, as they are given (an array of one's
+        own kind may know more of the tokens), and returns costs (n + 1, n + 1) of all arcs, indexed like the scores,
+        >= 0 and 0 for the right ones: tokens whose head does not matter have a column of zeros.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ArcFactored:
             augmented = scores.copy()  # a right arc less is as good as each wrong one more
             jit.add_indicator(augmented, heads, -float(cost_weight))
         else:
-            augmented = scores + cost_weight * self.arc_costs(heads)
+            augmented = scores + cost_weight * self.arc_costs(np.asanyarray(gold))
         return self.decode(augmented)
 
     def arc_costs(self, gold: np.ndarray) -> np.ndarray:
@@ -123,7 +123,7 @@ class ArcFactored:
         heads = as_heads(predicted, len(right))
         if self._arc_costs is None and self._costs_by_distance is None:
             return float(jit.wrong_heads(right, heads))
-        return float(jit.score(self.arc_costs(right), heads))
+        return float(jit.score(self.arc_costs(np.asanyarray(gold)), heads))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
         """The error that says why no tree came of these scores."""

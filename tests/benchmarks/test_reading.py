@@ -8,9 +8,8 @@ import pytest
 
 from omkl.data import Treebank, iter_treebank, read_conllu, read_treebank, write_treebank
 from omkl.data.files import chunks, open_bytes, pieces
-from omkl.data.layouts import LAYOUTS
-from omkl.data.treebank_parsing import Scanned
-from omkl.data.treebank_reader import BLOCK_SIZE, _last_boundary
+from omkl.data.treebank_formats import LAYOUTS
+from omkl.data.treebank_reader import PIECE_SIZE, Scanned, _last_boundary
 
 
 def cpu(function, *arguments):
@@ -52,12 +51,12 @@ def plain_reader(path):
 def pass_over(path):
     """Read all bytes, and find the line ends."""
     with open_bytes(path) as file:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(BLOCK_SIZE), b""))
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(PIECE_SIZE), b""))
 
 
 def scan_only(path):
     """Words and fields, without their codes, and no check of trees or of UTF-8."""
-    texts = pieces(chunks(path), BLOCK_SIZE, _last_boundary)
+    texts = pieces(chunks(path), PIECE_SIZE, _last_boundary)
     return sum(len(Scanned.of(text, LAYOUTS["conllu"]).heads) for text in texts)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "data_scripts" / "fetch_uci.py"
-NAMES = ["pima", "ionosphere", "sonar", "splice", "ringnorm", "twonorm", "waveform"]
+NAMES = ["pima", "ionosphere", "sonar", "splice", "liver", "wpbc", "ringnorm", "twonorm", "waveform"]
 SPLICE = """label,instance_name,sequence
 EI,    SOME-DONOR-521,               ACGT
 IE,    SOME-ACCEPTOR-1,              TTCA
@@ -79,6 +79,48 @@ def test_splice_is_coded_and_unknown_bases_are_left_out(fetch_uci):
     assert table == b"p0,p1,p2,p3,y\n1,2,3,4,1\n4,4,2,1,1\n3,3,3,1,-1\n"
 
 
+LIVER = [
+    "mcv,alkphos,sgpt,sgot,gammagt,drinks,selector",
+    *["85,92,45,27,31,0.0,1"] * 145,
+    *["85,64,59,32,23,0.5,2"] * 200,
+]
+WPBC = [f"8423,{label},61,{','.join(['0.5'] * 31)},{nodes}" for label, nodes, n in
+        (("N", 2, 148), ("R", 0, 46), ("N", "?", 3), ("R", "?", 1)) for _ in range(n)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "lines", "shape", "n_positive"), [
+    ("liver", LIVER, (345, 6), 145), ("wpbc", WPBC, (194, 33), 46),
+])  # fmt: skip
+def test_tables_without_checksum_are_verified_by_what_uci_documents(
+    fetch_uci, cache, monkeypatch, tmp_path, capsys, name, lines, shape, n_positive
+):
+    from omkl.data import read_uci
+
+    raw = tmp_path / "raw.data"
+    monkeypatch.setitem(fetch_uci.RAW, name, fetch_uci.RAW[name]._replace(url=raw.as_uri()))
+    raw.write_text("\n".join(lines))
+    assert fetch_uci.main(["--only", name]) == 0
+    assert "Verified by its counts" in capsys.readouterr().out
+    X, y = read_uci(cache / f"{name}.csv.gz")
+    assert X.shape == shape
+    assert (y == 1).sum() == n_positive
+    assert fetch_uci.main(["--only", name]) == 0
+    assert "is there already" in capsys.readouterr().out
+    kept = (cache / f"{name}.csv.gz").read_bytes()
+    (cache / f"{name}.csv.gz").write_bytes(kept[:-9])
+    for wrong, message in (
+        (lines[:-9], "where there are"),
+        ([*lines, "85,92,45"], "is not the file that was expected"),
+        ([line.replace("0.5", "nan") for line in lines], "is not a table of"),
+    ):
+        raw.write_text("\n".join(wrong))
+        assert fetch_uci.main(["--only", name]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+        assert (cache / f"{name}.csv.gz").read_bytes() == kept[:-9]
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("below", ["", "uci"])
 def test_it_does_not_matter_how_the_tables_lie_and_are_compressed(fetch_uci, cache, tmp_path, below, suffix):
@@ -146,7 +188,7 @@ def test_sequences_of_the_real_splice_table_become_it(fetch_uci, real_data):
 def test_local_copies_are_found_by_the_reader(fetch_uci, real_data, monkeypatch, capsys):
     folder = real_data("uci/splice.csv.gz").parent
     assert fetch_uci.main(["--from", str(folder)]) == 0
-    assert capsys.readouterr().out.count("Verified") == len(NAMES)
+    assert capsys.readouterr().out.count("Verified") == len(NAMES) - len(("liver", "wpbc"))
     monkeypatch.delenv("OMKL_DATA", raising=False)
     from omkl.data import read_uci
 

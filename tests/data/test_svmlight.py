@@ -17,7 +17,7 @@ from .stream_files import COMPRESSIONS, cut_short, damage, peak_memory, whole, w
 
 
 def parsed(text, n_features=100, first_index=1):
-    from omkl.data.skipping import Skipped
+    from omkl.data.file_streams import Skipped
 
     return _parse(text, first_index, n_features, "a.svm", 0, Skipped(on_error="raise"))[0]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omkl.data import Sentence, Strings, Treebank, iter_treebank, read_conllu, read_treebank, write_treebank
-from omkl.data.layouts import FIELDS
+from omkl.data.treebank_formats import FIELDS
 from omkl.exceptions import InputError
 
 from .treebank_files import columns_of, files, naive_sentences, naive_splice

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import omkl
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian
-from omkl.online.history import values_of
+from omkl.online import values_of
 
 LOSSES = ["squared", "huber:delta=30", "epsilon-insensitive:epsilon=5"]
 

@@ -9,8 +9,7 @@ from sklearn.exceptions import NotFittedError
 import omkl
 from omkl.exceptions import InputError
 from omkl.kernels import Average, Gaussian, Polynomial
-from omkl.online import Constant, RegretMonitor
-from omkl.online.history import values_of
+from omkl.online import Constant, RegretMonitor, values_of
 from omkl.regularizers import L1, L21, SparseGroup
 
 
@@ -266,7 +265,7 @@ def test_predicting_one_by_one_is_predicting_many(data, monkeypatch):
     X, y = data
     labeler = omkl.SequenceLabeler(["linear", "gaussian"], random_state=0).fit(X, y)
     together = labeler.predict(X)
-    monkeypatch.setattr("omkl.online.predictor.BLOCK", 40)
+    monkeypatch.setattr("omkl.online.averaging.BLOCK", 40)
     for blocks, x in zip(labeler.predict(X), X):
         assert_array_equal(blocks, labeler.predict([x])[0])
     assert_array_equal(np.concatenate(together), np.concatenate(labeler.predict(X)))

@@ -10,8 +10,7 @@ from scipy import sparse
 from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
-from omkl.online import ProgressiveValidation
-from omkl.online.history import values_of
+from omkl.online import ProgressiveValidation, values_of
 
 
 class Killed(BaseException):
@@ -250,7 +249,7 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
 
 
 def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
-    monkeypatch.setattr("omkl.online.history.RECORDS", 4)
+    monkeypatch.setattr("omkl.online.callbacks.RECORDS", 4)
     X, y = points(rng)
     fine, bounded = ProgressiveValidation(every=1), ProgressiveValidation(every=1)
     monkeypatch.setattr(fine, "records", type("Endless", (list,), {"__len__": lambda self: 0})())
@@ -265,7 +264,7 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
 @pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
 def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatch):
     """Blocks are learned in shards side by side, mixed after each; checkpoints lie between blocks."""
-    monkeypatch.setattr("omkl.estimators.streaming.MIX_EVERY", 12)
+    monkeypatch.setattr("omkl.estimators.sources.MIX_EVERY", 12)
     estimator, stream, options = cases(rng)[name]
     estimator.set_params(epochs=2, verbose=False, random_state=0)
     straight = type(estimator)(**estimator.get_params()).fit(stream, shards=2, **options)

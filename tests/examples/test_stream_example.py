@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omkl.online.history import values_of
+from omkl.online import values_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stream_mkl.py"
 

@@ -79,10 +79,10 @@ def test_normalisations(X, Y):
         assert_allclose(np.diag(unit(X)), 1.0)
         cosine = raw(X, Y) / np.sqrt(np.outer(np.diag(raw(X)), np.diag(raw(Y))))
         assert_allclose(unit(X, Y), cosine, rtol=1e-10)
-    assert_allclose(np.trace(Linear("trace").fit(X)(X)), 1.0)
-    assert_allclose(np.diag(Linear("average").fit(X)(X)).mean(), 1.0)
+    assert_allclose(np.trace(Linear(normalize="trace").fit(X)(X)), 1.0)
+    assert_allclose(np.diag(Linear(normalize="average").fit(X)(X)).mean(), 1.0)
     # what was learned in training stays when test inputs are scored
-    fitted = Linear("average").fit(X)
+    fitted = Linear(normalize="average").fit(X)
     assert_allclose(fitted(Y), (Y @ Y.T) / np.mean(np.sum(X**2, axis=1)))
 
 
@@ -170,7 +170,7 @@ def test_precomputed_refuses_what_is_no_kernel_matrix(matrix, message):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_stacks_blocks_and_rows_on_demand_agree(X, dtype, monkeypatch):
-    monkeypatch.setattr("omkl.kernels.gram.BLOCK_BYTES", 16 * 40 * 8)
+    monkeypatch.setattr("omkl.kernels.inputs.BLOCK_BYTES", 16 * 40 * 8)
     kernels = [as_kernel(spec).fit(X) for spec in KERNELS]
     inputs = [X] * len(kernels)
     stack = dense_grams(kernels, inputs, dtype)

@@ -1,14 +1,15 @@
-"""Streams as a source of the training loop: blocks are read, encoded, learned, and forgotten."""
+"""What a training loop learns from: examples as often as they count, and the blocks of a stream."""
 
+import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from omkl.data import Stream, Treebank
-from omkl.data.rows import regrouped
+from omkl.data.streams import regrouped
 from omkl.exceptions import InputError
 from omkl.online import OnlineModel, OnlineTrainer
 from omkl.persistence import Packer
@@ -31,36 +32,90 @@ class TrainingBlock(NamedTuple):
         return cls(block if named else block[0], *block[1:])
 
 
-def as_stream(X: Any, y: Any = None) -> Stream | None:
-    """The stream that ``X`` is, if it is one: a Stream, or an iterable of unknown length of pairs ``(x, y)``."""
+def as_stream(X: Any, y: Any = None, sample_weight: Any = None) -> Stream | None:
+    """The stream that ``X`` is, if it is one: a Stream, or an iterable of unknown length of pairs ``(x, y)``.
+
+    It takes no sample weights.
+    """
     if y is not None or isinstance(X, (str, bytes)) or hasattr(X, "__array__"):
         return None
-    if isinstance(X, Stream):
-        return X
-    return Stream.from_iterable(X) if hasattr(X, "__iter__") and not hasattr(X, "__len__") else None
+    if not isinstance(X, Stream):
+        if hasattr(X, "__len__") or not hasattr(X, "__iter__"):
+            return None
+        X = Stream.from_iterable(X)
+    if sample_weight is not None:
+        raise InputError("sample_weight= goes with examples that are all at hand: a stream does not take it.")
+    return X
 
 
-def one_block(X: Any, y: Any, sample_weight: Any) -> Stream:
-    """What is at hand as a stream of one block."""
-    block: Any = TrainingBlock(X, y, sample_weight)
-    return Stream(lambda epoch: iter([block]), block_size=1)
-
-
-def blocks_to_score(X: Any, y: Any, sample_weight: Any, stream: Stream | None) -> Iterator[TrainingBlock]:
+def blocks_of(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[TrainingBlock]:
     """The blocks of a stream, or the one that is given."""
+    stream = as_stream(X, y, sample_weight)
     if stream is None:
         yield TrainingBlock(X, y, sample_weight)
-        return
-    refuse_for_stream(sample_weight=sample_weight)
-    for block in stream.blocks():
-        yield TrainingBlock.of(block)
+    else:
+        yield from map(TrainingBlock.of, stream.blocks())
 
 
-def refuse_for_stream(**arguments: Any) -> None:
-    """Raise if any of these arguments of ``fit`` is given, which a stream does not take."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise InputError(f"{name}= goes with examples that are all at hand: a stream does not take it.")
+class WeightedExamples:
+    """Examples as often as their weights say: a sequence of :class:`~omkl.online.Example`, made when asked for.
+
+    A sample weight is how often the example is presented in an epoch: an example of weight 3 comes three times, at
+    its places of the random order, and one of weight 2.5 twice and once with half of its gradient and half of the
+    proximal steps. So weights mean what they mean for a batch learner (weight 3 is three copies, weight 0 none), and
+    steps stay small.
+
+    Parameters
+    ----------
+    chosen : int array of shape (n,)
+        The inputs that take part.
+    weights : array of shape (n,), optional
+        A weight >= 0 for each of them; 1 by default.
+
+    Attributes
+    ----------
+    given : array or None
+        The weights.
+    chosen : int array
+        The input of each presentation; those of one input stay together.
+    """
+
+    def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
+        self.given = weights
+        self.chosen, self._weights = np.asarray(chosen), None
+        if weights is not None:
+            whole = np.floor(weights).astype(np.int64)
+            rest = weights - whole
+            presented = np.concatenate([np.repeat(self.chosen, whole), self.chosen[rest > 0]])
+            each = np.concatenate([np.ones(whole.sum()), rest[rest > 0]])
+            order = np.argsort(presented, kind="stable")
+            self.chosen, self._weights = presented[order], each[order]
+
+    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> Any:
+        """The same inputs, of which others take part; they share memory."""
+        raise NotImplementedError
+
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Any:
+        """These inputs alone, presented as ``chosen`` says."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights, the m of the objective's mean."""
+        return float(len(self)) if self._weights is None else float(self._weights.sum())
+
+    def only(self, chosen: np.ndarray, weighted: bool = True) -> Any:
+        """Some of the inputs, where all take part here; they share memory with these."""
+        return self._over(chosen, None if self.given is None or not weighted else self.given[chosen])
+
+    def part(self, indices: np.ndarray) -> Any:
+        """Some of the presentations, by their indices, as a sequence of its own that holds no other inputs."""
+        part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
+        part._weights = None if self._weights is None else self._weights[indices]
+        return part
 
 
 class StreamSource:
@@ -71,7 +126,8 @@ class StreamSource:
 
     Parameters
     ----------
-    stream : Stream
+    stream : Stream or list
+        A list has one block, which may be a :class:`TrainingBlock`.
     model : OnlineModel
     read : callable
         ``read(block, first)`` is the data of a block as the model's codec takes them.
@@ -82,7 +138,7 @@ class StreamSource:
     """
 
     def __init__(
-        self, stream: Stream, model: OnlineModel, read: Callable, n_shards: int = 0, checked: bool = False
+        self, stream: Any, model: OnlineModel, read: Callable, n_shards: int = 0, checked: bool = False
     ) -> None:
         self._stream = stream
         self._model = model
@@ -100,7 +156,8 @@ class StreamSource:
         if self._model.trainer is None:
             blocks = self._raw(0)
             for block in blocks:
-                self._opened = blocks, block, self._model.encode(self._data(block))
+                self._opened = blocks, block, self._model.encode(self._read(TrainingBlock.of(block), True))
+                self._first = False
                 return
             raise InputError("The stream has no example: nothing is left to train on.")
 
@@ -122,7 +179,8 @@ class StreamSource:
                 )
             if number > start:
                 if examples is None:
-                    examples = self._model.encode(self._data(block))
+                    examples = self._model.encode(self._read(TrainingBlock.of(block), self._first))
+                    self._first = False
                 self._n_read, self._digest = number, digest
                 yield examples
         if number < compared:
@@ -134,21 +192,19 @@ class StreamSource:
     def _pairs(self, epoch: int) -> Iterator[tuple[Any, Any]]:
         """Blocks, each with its examples where they are encoded already."""
         if self._opened is None:
-            yield from ((block, None) for block in self._raw(epoch))
-            return
-        (blocks, *first), self._opened = self._opened, None
-        yield first[0], first[1]
-        del first
+            blocks = self._raw(epoch)
+        else:
+            (blocks, *first), self._opened = self._opened, None
+            yield first[0], first[1]
+            del first
         yield from ((block, None) for block in blocks)
 
     def _raw(self, epoch: int) -> Iterator[Any]:
         """Blocks of the epoch: those of the stream, or larger ones, which shards learn side by side."""
+        if isinstance(self._stream, list):
+            return iter(self._stream)
         blocks = iter(self._stream.blocks(epoch))
         return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
-
-    def _data(self, block: Any) -> Any:
-        first, self._first = self._first, False
-        return self._read(TrainingBlock.of(block), first)
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """The given order, for each of the parts that a block is cut into."""
@@ -165,10 +221,8 @@ class StreamSource:
         packer = Packer()
         model, arrays = self._model.describe(packer)
         position = {"n_read": self._n_read, "digest": self._digest}
-        return {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}, {
-            **packer.arrays,
-            **arrays,
-        }
+        values = {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}
+        return values, {**packer.arrays, **arrays}
 
     def load_state(self, values: dict[str, Any]) -> None:
         """The inverse of :meth:`state`; the model is made before, for the trainer must have its shape."""
@@ -189,3 +243,14 @@ def checksum(value: Any, digest: int) -> int:
             digest = checksum(item, digest)
         return digest
     return zlib.crc32(repr(value).encode("utf-8", "surrogatepass"), digest)
+
+
+def fingerprint(arrays: Iterable[np.ndarray | None]) -> str:
+    """A digest of what arrays hold: equal for equal data, and for nothing else."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        if array is not None:
+            array = np.ascontiguousarray(array)
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

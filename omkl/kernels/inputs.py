@@ -1,0 +1,266 @@
+"""What kernels see of data: which columns, in which precision, and what two sets of vectors share.
+
+Columns are selected by position, as a range, or by name; batch and online select alike.
+"""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from numbers import Integral
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy import sparse
+from sklearn.metrics import pairwise
+
+from omkl.exceptions import InputError
+
+#: Vectors as rows: an array, or a scipy sparse matrix where a kernel takes them.
+Vectors: TypeAlias = np.ndarray | sparse.sparray
+#: What ``on=`` may be: everything, a column by position or name, a range, or several of these.
+On: TypeAlias = int | str | slice | tuple[int | str, ...] | None
+#: Columns by position, as they are selected; None stands for all.
+Positions: TypeAlias = slice | tuple[int, ...] | None
+
+#: Squared length of the mean, in units of the total variance, from which on inputs of a precision are centred.
+FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
+#: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
+BLOCK_BYTES = 2**21
+#: Numbers between these have squares, and sums of many squares, in single precision.
+SQUARES = 1e-12, 1e15
+#: Distinct rows that a width is learned from, and entries of data that are looked through for them.
+SAMPLE, ENTRIES = 1000, 2**20
+#: Distances up to this part of the largest are zeros that were rounded.
+EQUAL = 1e-14
+RANGE = re.compile(r"\s*-?\d*\s*:\s*-?\d*\s*(:\s*-?\d*\s*)?")
+
+
+def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
+    """``on=`` in its one form: ``"0:3"`` as a slice, lists and arrays as tuples.
+
+    >>> parse_on("0:3"), parse_on(["age", 2])
+    (slice(0, 3, None), ('age', 2))
+    """
+    if isinstance(on, str) and RANGE.fullmatch(on):
+        return slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
+    if on is None or isinstance(on, (str, slice)):
+        return on
+    if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):
+        return int(on)
+    try:
+        parsed = tuple(item if isinstance(item, str) else int(item) for item in on)
+    except (TypeError, ValueError):
+        parsed = ()
+    if not parsed:
+        raise InputError(
+            f"on= is a column by name or position, a range such as '0:3', or a list of columns; not {on!r}."
+        )
+    return parsed
+
+
+def format_on(on: On) -> str:
+    """``on=`` as it stands in a kernel's string.
+
+    >>> format_on(slice(0, 3)), format_on(("age", 2)), format_on("hours per week, total")
+    ('0:3', '[age,2]', "'hours per week, total'")
+    """
+    if isinstance(on, slice):
+        bounds = (on.start, on.stop) if on.step in (None, 1) else (on.start, on.stop, on.step)
+        return ":".join("" if bound is None else str(bound) for bound in bounds)
+    if isinstance(on, tuple):
+        return f"[{','.join(map(format_on, on))}]"
+    plain = not isinstance(on, str) or re.fullmatch(r"[^\W\d][\w .-]*", on)
+    return str(on) if plain else repr(on)
+
+
+def find_columns(on: On, n_columns: int, names: Sequence[str] | None = None, kernel: Any = "") -> Positions:
+    """Columns of an input by position: None for all, a slice where they follow one another, else a tuple.
+
+    ``on`` is as :func:`parse_on` returns it; the input has ``n_columns``, which are called ``names``. An InputError
+    says that there is no such column, or none at all; ``kernel`` (or its name) is whose they are, for its message.
+    """
+    if on is None:
+        return None
+    if isinstance(on, slice):
+        found = range(n_columns)[on]
+    else:
+        items = on if isinstance(on, tuple) else (on,)
+        found = [column for item in items for column in _positions(item, n_columns, names, kernel)]
+    if not len(found):
+        raise InputError(
+            f"The kernel {_name(kernel)!r} selects columns {format_on(on)}, which are none: inputs have {n_columns}."
+        )
+    low, high = found[0], found[-1] + 1
+    return slice(low, high) if list(found) == list(range(low, high)) else tuple(found)
+
+
+def _positions(item, n_columns, names, kernel):
+    if not isinstance(item, str):
+        if not -n_columns <= item < n_columns:
+            raise InputError(
+                f"The kernel {_name(kernel)!r} selects column {item}, but inputs have {n_columns}: 0 is the first."
+            )
+        return [item % n_columns]
+    if names is None:
+        raise InputError(
+            f"The kernel {_name(kernel)!r} is on the column {item!r}, but the columns of the input have no names: give "
+            "a data frame, or columns by position."
+        )
+    names = list(names)
+    found = [names.index(item)] if item in names else [names.index(name) for name in fnmatch.filter(names, item)]
+    if not found:
+        close = get_close_matches(item, names, n=1) or names[:5]
+        raise InputError(
+            f"The kernel {_name(kernel)!r} is on the column {item!r}, which is none of the {n_columns} columns; there "
+            f"is {', '.join(map(repr, close))}."
+        )
+    return found
+
+
+def _name(kernel):
+    return getattr(kernel, "name", kernel)
+
+
+def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:
+    """The columns of an array or sparse matrix (n, d) at positions that :func:`find_columns` found."""
+    if columns is None:
+        return X
+    if isinstance(columns, slice):
+        return X[:, columns]
+    # an index in brackets would leave the rows of an array apart in memory
+    return X[:, list(columns)] if sparse.issparse(X) else X.take(columns, axis=1)
+
+
+def count_columns(columns: Positions, n_columns: int) -> int:
+    """How many columns are selected of so many."""
+    if columns is None:
+        return n_columns
+    return len(range(n_columns)[columns]) if isinstance(columns, slice) else len(columns)
+
+
+class Pair:
+    """Two sets of vectors, and what kernels share between them, computed once and on demand.
+
+    Parameters
+    ----------
+    X, Y : arrays or CSR matrices of shapes (n, d) and (m, d)
+        Integers are taken as float64.
+    """
+
+    def __init__(self, X: Vectors, Y: Vectors) -> None:
+        self.X = as_floats(X)
+        self.Y = self.X if Y is X else as_floats(Y)
+        self._on_columns: dict[Any, Pair] = {}
+
+    def on_columns(self, columns: Positions) -> "Pair":
+        """The same vectors on some of their columns; once for all kernels on these."""
+        if columns is None:
+            return self
+        key = repr(columns)
+        if key not in self._on_columns:
+            self._on_columns[key] = Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
+        return self._on_columns[key]
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        """Inner products, (n, m)."""
+        products = self.X @ self.Y.T
+        return products.toarray() if sparse.issparse(products) else products
+
+    @cached_property
+    def squared_distances(self) -> np.ndarray:
+        """Squared Euclidean distances, (n, m), never negative."""
+        X, Y = self.X, self.Y
+        if sparse.issparse(X):
+            return pairwise.euclidean_distances(X, Y, squared=True)
+        center = Y.mean(axis=0)
+        if center @ center / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > Y.var(axis=0).sum():
+            # the distances would be lost in the length of the vectors: move the origin into the data
+            X, Y = X - center, Y - center
+            distances = X @ Y.T
+            distances *= -2.0
+        else:
+            distances = self.products * self.products.dtype.type(-2.0)
+        squares_x = np.einsum("ij,ij->i", X, X)
+        squares_y = np.einsum("ij,ij->i", Y, Y)
+        distances += squares_x[:, None]
+        distances += squares_y[None, :]
+        return np.maximum(distances, 0.0, out=distances)
+
+    @cached_property
+    def manhattan_distances(self) -> np.ndarray:
+        """City-block distances, (n, m)."""
+        return pairwise.manhattan_distances(self.X, self.Y)
+
+    @cached_property
+    def chi_squared_distances(self) -> np.ndarray:
+        r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
+        return -pairwise.additive_chi2_kernel(self.X, self.Y)
+
+    def known_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation, where they are known."""
+        return None
+
+
+def as_floats(X: Vectors) -> Vectors:
+    """Vectors in the precision they have, float32 or float64; integers, which overflow, as float64."""
+    return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
+
+
+def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+    """The vectors in ``dtype``, or as float64 where the squares of their numbers would overflow or vanish."""
+    dtype = np.dtype(dtype)
+    if dtype != np.float64:
+        largest = np.abs(X).max(initial=0.0)
+        dtype = dtype if largest == 0.0 or SQUARES[0] < largest < SQUARES[1] else np.dtype(np.float64)
+    return np.ascontiguousarray(X, dtype=dtype)
+
+
+def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
+    """Slices that cover ``range(n_rows)``, each a block of a matrix with so many columns."""
+    size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
+    return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
+
+
+def median_distance(X: Vectors, distances: str, quantile: float = 0.5) -> float:
+    """Median, or another quantile, of a distance between distinct rows of X (n, d), never 0.
+
+    The rows are a sample that does not depend on a random state nor, where X is small, on the order or the number of
+    copies of its rows. Multiplying X by a number multiplies the result by it (by its square, for squared distances),
+    from 1e-150 to 1e150. Where all rows are the same it is 1. ``distances`` is the attribute of :class:`Pair` that has
+    them.
+    """
+    if sparse.issparse(X):
+        X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]
+    rows = X if sparse.issparse(X) else _distinct_rows(X)
+    # the origin does not matter to distances, except where they are relative to it; zeros must stay zeros
+    relative = sparse.issparse(rows) or distances == "chi_squared_distances"
+    centered = rows if relative or not len(rows) else rows - rows[len(rows) // 2]
+    largest = abs(centered).max() if centered.shape[0] else 0.0
+    if not largest > 0.0:
+        return 1.0
+    # by a power of two, which changes no digit: squares of what is left neither overflow nor vanish
+    unit = 2.0 ** float(np.round(np.log2(largest)))
+    scaled = centered / unit
+    found = getattr(Pair(scaled, scaled), distances)[np.triu_indices(scaled.shape[0], 1)]
+    found = found[found > EQUAL * found.max(initial=0.0)]
+    if not len(found):
+        return 1.0
+    width = float(np.quantile(found, quantile)) * unit
+    return width * unit if distances == "squared_distances" else width
+
+
+def _distinct_rows(X: np.ndarray) -> np.ndarray:
+    """At most :data:`SAMPLE` different rows, evenly spaced among all in their order, or in that of X if it is large."""
+    few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
+    distinct = np.unique(few, axis=0)
+    if len(distinct) < 2 and few is not X:
+        distinct = np.unique(X, axis=0)
+    return distinct[_evenly(len(distinct))].astype(np.float64)
+
+
+def _evenly(n: int) -> np.ndarray:
+    return np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
