@@ -13,9 +13,8 @@ from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.checks import check_kernels
-from omkl.kernels.inputs import Vectors, row_blocks, take_columns
+from omkl.kernels.inputs import Vectors, median_distance, row_blocks, take_columns
 from omkl.kernels.stack import KernelStack
-from omkl.kernels.widths import median_distance
 
 
 class ArrayKernels:
