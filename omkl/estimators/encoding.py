@@ -1,6 +1,7 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -130,6 +131,12 @@ class Encoder:
             found = self.vocabulary.encode(_without(tokens, self.shapes), grow)
             features = found if features is None else _side_by_side(features, found)
         return Tokens(offsets, features, views)
+
+    def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
+        """Keys of token dicts that are not known; they are looked for when the first one is asked for."""
+        if self.vocabulary is not None:
+            known = self.shapes.keys() | self.vocabulary.ids.keys()
+            yield from (key for key in dict.fromkeys(chain.from_iterable(tokens)) if key not in known)
 
     def _read_views(self, tokens):
         """The arrays that kernels read, by name: the whole input, or entries of dicts."""
