@@ -11,7 +11,7 @@ from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack
 from omkl.kernels.base import Vectors
 from omkl.kernels.checks import packed_bytes
-from omkl.kernels.packing import packed_kernels
+from omkl.kernels.packed import packed_kernels
 
 if TYPE_CHECKING:
     from distributed import Worker

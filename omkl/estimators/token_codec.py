@@ -119,6 +119,7 @@ class TokenCodec:
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
         """Encode later data; the trainer gains the labels, features and keys new to it."""
+        trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
             trainer.grow_outputs(self.structure)
@@ -148,7 +149,7 @@ class TokenCodec:
             new_names = self.encoder.explicit_names[len(bank.names) :]
             if new_names:
                 bank.add_groups(new_names)
-                trainer.regroup(self.order)
+                trainer.regroup([*trainer.order, *self.order])
             bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:

@@ -215,12 +215,14 @@ class OnlineModel:
         """``(JSON values, arrays)`` of all but the trainer's state."""
         values, arrays = self.codec.pack(packer)
         lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
-        return {**values, "lambda_": lambda_, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
+        radius = packer.pack(self.trainer.radius, "radius")
+        return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
         """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
         self.codec.unpack(values, arrays, unpacker)
         trainer = self.start()
+        trainer.regroup(values["order"])
         trainer.load_state(arrays)
         if values["lambda_"] is not None:
             trainer.lambda_ = values["lambda_"]

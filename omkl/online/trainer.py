@@ -117,8 +117,8 @@ class OnlineTrainer:
         names = self.group_names
         known = set(names)
         # what is not in the user's order, as transitions, comes after
-        self._given_order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
-        self.bound = None if self.regularizer is None else self.regularizer.bind(names, self._given_order)
+        self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
+        self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
         steps = () if self.bound is None else self.bound.terms()
         self.terms = [term for term in steps if not term.on_coordinates]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
@@ -342,10 +342,16 @@ class OnlineTrainer:
         (all zero before anything is learned)."""
         weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(self.norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
-        return {name: weight_of[name] for name in self._given_order}
+        return {name: weight_of[name] for name in self.order}
+
+    def check_new_groups(self, names: Iterable[str]) -> None:
+        """Raise an InputError where the regularizer has no place for groups of these names beside those there are."""
+        if self.regularizer is not None and self.bound is not self.regularizer:
+            new = [name for name in names if name not in self.order]
+            self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
-        """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
+        """Make room in the group state for groups that banks have gained; in ``order`` they are after those known."""
         self.order = list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)

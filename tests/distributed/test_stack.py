@@ -27,7 +27,7 @@ from omkl.kernels import (
     random_subset_gaussians,
     variable_kernels,
 )
-from omkl.kernels.packing import packed_kernels
+from omkl.kernels.packed import packed_kernels
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
