@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from omkl.distributed import ParameterMixing
+from omkl.distributed import ParameterMixing, mixing
 from omkl.distributed.mixing import blueprint, pass_over_shard
 from omkl.exceptions import InputError
 from omkl.groups import (
@@ -310,14 +310,14 @@ def test_group_sparsity_survives_mixing(monkeypatch):
     data = Classification(200)
     trainer = data.trainer(L21(), 0.3, InverseSqrt(0.5))
     anywhere, mixed = [], []
-    mix = trainer.mix
+    mix = mixing.mix
 
-    def watch(changes, weights):
+    def watch(trainer, changes, weights):
         anywhere.append(np.any([change["groups/scales"] > 0 for change in changes], axis=0).sum())
-        mix(changes, weights)
+        mix(trainer, changes, weights)
         mixed.append(np.count_nonzero(trainer.norms))
 
-    monkeypatch.setattr(trainer, "mix", watch)
+    monkeypatch.setattr(mixing, "mix", watch)
     fit(trainer, data, epochs=20, rng=np.random.default_rng(0), make_pass=ParameterMixing(4))
     assert np.mean(mixed[5:]) < 0.5 * np.mean(anywhere[5:])
     dead = trainer.norms == 0
