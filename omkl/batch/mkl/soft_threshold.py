@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from omkl.batch.core.gap_monitor import GapMonitor, Listener
 from omkl.batch.core.problem import certify
-from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.core.solver import GapMonitor, Listener, Solution, Solver
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.exceptions import InputError
 from omkl.regularizers.convex import ratio_or_zero
