@@ -129,9 +129,9 @@ class ConvexFunction(Component):
         return None
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        r"""A factor in [0, 1] at which :math:`\psi^*` is finite: it makes a dual point feasible.
+        r"""The largest factor in [0, 1] at which :math:`\psi^*` is finite: it makes a dual point feasible.
 
-        The largest one, except for unions of groups.
+        Of unions of groups it is found to a millionth, from below.
         """
         largest = float(np.abs(dual_norms).max(initial=0.0))
         return 1.0 if largest <= self.dual_radius else self.dual_radius / largest
