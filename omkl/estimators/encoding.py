@@ -1,5 +1,6 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -8,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.estimators.vocabulary import NUMBERS, Vocabulary
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.functions import KernelSpec
@@ -25,6 +26,12 @@ PLAIN = "x"
 #: A finite feature map is held explicitly, unless a kernel says otherwise, up to this many features.
 EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
+
+
+#: Columns whose standard deviations are farther apart than this are in different units. Accuracy of the default kernels
+#: on raw and on scaled columns, and of a kernel a column: iris (4 times apart) 0.96, 0.95, 0.96; diabetes (69 times;
+#: R^2) 0.37, 0.50, 0.46; wine (2,500 times) 0.71, 0.98, 0.97; breast cancer (215,000 times) 0.91, 0.97, 0.96.
+UNITS_APART = 30.0
 
 
 class View(NamedTuple):
@@ -99,6 +106,8 @@ class Encoder:
         if specs is None:
             specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
             specs = specs if self.shapes else []
+            if specs is DEFAULT_KERNELS:
+                warn_of_units(tokens, names)
         named = named_kernels(specs)
         if not is_dicts:
             named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
@@ -273,6 +282,25 @@ class Encoder:
         if kernel.explicit and count is None:
             raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
         return bool(kernel.explicit)
+
+
+def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None, stacklevel: int = 7) -> None:
+    """Warn where columns of an array vary so differently that kernels over all of them see little but the largest."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.std(X, axis=0)
+    varied = np.flatnonzero(spread > 0)
+    if not len(varied) or not np.isfinite(spread).all():
+        return
+    small, large = varied[np.argmin(spread[varied])], int(np.argmax(spread))
+    if spread[large] > UNITS_APART * spread[small]:
+        called = [repr(names[k]) if names is not None else str(k) for k in (large, small)]
+        warnings.warn(
+            f"Column {called[0]} varies {spread[large] / spread[small]:.3g} times as much as column {called[1]}, and "
+            "the default kernels see little else: scale the columns, or set "
+            'kernels=omkl.kernels.per_column("gaussian", X).',
+            DataWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from omkl.estimators.encoding import KernelSpecs, named_kernels
+from omkl.estimators.encoding import KernelSpecs, named_kernels, warn_of_units
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
@@ -262,6 +262,8 @@ def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     learns these by heart, at so little cost that the objective chooses it: in many dimensions, where all distances are
     alike, a tenth of the median is such a width.
     """
+    if not sparse.issparse(X):
+        warn_of_units(X, stacklevel=4)
     narrowest, narrow, median = (0.5 * median_distance(X, "squared_distances", q) for q in (0.1, 0.25, 0.5))
     widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
     wide = {f"{factor} x median": factor * median for factor in (3, 10)}

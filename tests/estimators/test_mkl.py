@@ -488,6 +488,20 @@ def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, funct
         MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
 
 
+@pytest.mark.parametrize("on", [7, [4, 7], slice(3, 8)])
+def test_a_function_on_some_columns_is_checked_on_these(cancer, on):
+    X, y = cancer
+    own = X[:, [on]] if isinstance(on, int) else X[:, on]
+
+    def product(A, B):
+        assert A.shape[1] == own.shape[1]
+        assert np.isin(A, own).all()
+        return A @ B.T
+
+    model = MKLClassifier({"mine": omkl.kernels.Custom(product, on=on), "other": "gaussian:on=0"}).fit(X, y)
+    assert model.score(X, y) > 0.8
+
+
 def test_a_constant_target_is_the_model_only_where_it_is(cancer):
     X, _ = cancer
     for settings in ({"fit_intercept": False}, {"loss": "epsilon-insensitive"}):
