@@ -219,6 +219,7 @@ class OnlineEstimator(SavedEstimator):
             chosen, held_out = self._held_out(examples.n_inputs, run.rng)
             training, validation = examples.only(chosen), examples.only(held_out, weighted=False)
             callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, held_out_score))
+        training.shorten()
         model.start(*model.codec.banks(model.settings.averaging, training, run.n_shards > 0))
         model.set_objective(training)
 
@@ -355,8 +356,14 @@ class OnlineEstimator(SavedEstimator):
         """
         return self.model_.codec.top_features(self.predictor_, n, group)
 
-    def memory_usage(self) -> dict[str, int]:
-        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+    def memory_usage(self) -> dict[str, float]:
+        """Megabytes of the parameters, the unit of all that is said of memory, 10^6 bytes.
+
+        Returns
+        -------
+        dict
+            ``"training"``: what training goes on from; ``"prediction"``: what predicts.
+        """
         check_is_fitted(self)
         return self.model_.memory_usage()
 

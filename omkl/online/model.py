@@ -204,12 +204,10 @@ class OnlineModel:
         """Weight of each regularized group by name, in [0, 1], summing to one."""
         return self.trainer.kernel_weights()
 
-    def memory_usage(self) -> dict[str, int]:
-        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
-        return {
-            "training": int(sum(bank.nbytes for bank in self.trainer.banks)),
-            "prediction": int(self.predictor().nbytes),
-        }
+    def memory_usage(self) -> dict[str, float]:
+        """Megabytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+        training = sum(bank.nbytes for bank in self.trainer.banks)
+        return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` of all but the trainer's state."""
