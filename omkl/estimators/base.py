@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from os import PathLike
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._components import check_number
+from omkl._components import check_flags, check_number
 from omkl._files import write_archive
 from omkl.data import Stream
 from omkl.estimators.runs import Run
@@ -56,6 +57,9 @@ class OnlineEstimator(BaseEstimator):
 
     def _settings(self) -> OnlineSettings:
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
+        check_flags(self)
+        if not isinstance(self.callbacks, (list, tuple, NoneType)):
+            raise InputError(f"callbacks must be a list of callbacks, not {self.callbacks!r}.")
         if getattr(self, "early_stopping", False):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)
@@ -344,7 +348,10 @@ def generator(random_state: Any) -> np.random.Generator:
     """The generator that ``random_state`` asks for."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31 - 1))
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InputError(f"random_state must be None, an integer >= 0 or a generator, not {random_state!r}.") from None
 
 
 def _users_own(estimator: OnlineEstimator) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._components import check_number, resolve
+from omkl._components import check_flags, check_number, resolve
 from omkl._files import write_archive
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
@@ -24,6 +24,7 @@ class CertifiedEstimator(BaseEstimator):
 
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
+        check_flags(self)
         check_number(self._tradeoff, getattr(self, self._tradeoff), above=0)
         check_number("tol", self.tol, above=0)
         if self.max_iter is not None:

@@ -10,8 +10,9 @@ from sklearn.utils.metaestimators import available_if
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.labels import checked_classes
 from omkl.estimators.outputs import ClassOutputs
-from omkl.estimators.rows import checked_classes, read_rows, row_potentials
+from omkl.estimators.rows import read_rows, row_potentials
 from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
 from omkl.estimators.token_codec import TokenCodec, TokenData
 
@@ -155,6 +156,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     def decision_function(self, X: Any) -> np.ndarray:
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
         unary = row_potentials(self, X)
+        if unary.shape[1] == 2 == len(self.classes_):  # with costs, and where classes grow, each class has its own
+            return unary[:, 1] - unary[:, 0]
         return unary[:, 0] if unary.shape[1] == 1 else unary
 
     @available_if(needs_probabilities)

@@ -10,6 +10,9 @@ from omkl.exceptions import InputError
 from omkl.groups import Tokens
 from omkl.online import Example
 
+#: Presentations in an epoch from which on weights are taken for a mistake: their order alone would be 16 GB.
+MOST_PRESENTATIONS = 2e9
+
 
 def presentations(chosen: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
     """How often examples are presented in an epoch, and with what weights, for sample weights of any size.
@@ -35,6 +38,8 @@ def presentations(chosen: np.ndarray, weights: np.ndarray | None) -> tuple[np.nd
     chosen = np.asarray(chosen)
     if weights is None:
         return chosen, None
+    if (total := weights.sum()) > MOST_PRESENTATIONS:
+        raise InputError(f"Sample weights sum to {total:.3g} presentations in an epoch: divide them, and multiply C.")
     whole = np.floor(weights).astype(np.int64)
     rest = weights - whole
     presented = np.concatenate([np.repeat(chosen, whole), chosen[rest > 0]])
@@ -153,10 +158,14 @@ def class_weights(
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:
-    """Weights as an array of n numbers >= 0, not all 0; None stays None."""
+    """Weights as an array of n numbers >= 0, not all 0; None stays None, and one number is that of all."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must hold numbers.") from None
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
     if weights.shape != (n,):
         raise InputError(f"sample_weight has shape {weights.shape}, but there are {n} examples: give one weight each.")
     if not np.isfinite(weights).all() or (weights < 0).any():

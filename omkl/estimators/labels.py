@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
 
 from omkl.exceptions import InputError
 from omkl.persistence import Packer, Unpacker, check_labels
@@ -128,6 +129,16 @@ class Targets:
 def is_missing(label: Any) -> bool:
     """Whether something stands for no label: None, a nan of any kind, pandas' NA and NaT."""
     return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
+
+
+def checked_classes(y: np.ndarray) -> np.ndarray:
+    """Classes as they are, if none is missing, and they are no numbers of a regression."""
+    if y.dtype == object:
+        for i, label in enumerate(y):
+            if is_missing(label):
+                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
+    check_classification_targets(y)
+    return y
 
 
 def flat_labels(y: Any, lengths: np.ndarray) -> list:

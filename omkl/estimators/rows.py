@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl.estimators.columns import keep_names, names_compared, rows_of_block, rows_of_frame
 from omkl.estimators.examples import check_sample_weight, class_weights
-from omkl.estimators.labels import is_missing
 from omkl.estimators.streaming import TrainingBlock, as_stream
 from omkl.estimators.token_codec import TokenData
 from omkl.exceptions import InputError
@@ -69,16 +67,6 @@ def read_rows(
         X, y, weights = X[order], y[order], None if weights is None else weights[order]
         distinct = X[first_of_run]
     return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
-
-
-def checked_classes(y: np.ndarray) -> np.ndarray:
-    """Classes as they are, if none is missing, and they are no numbers of a regression."""
-    if y.dtype == object:
-        for i, label in enumerate(y):
-            if is_missing(label):
-                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    check_classification_targets(y)
-    return y
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
