@@ -7,7 +7,7 @@ soon as it is defined.
 import ast
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from inspect import signature
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
@@ -100,12 +100,15 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
     if not isinstance(spec, str):
         raise InputError(f"{what} must be a {base.__name__} or a string, not {spec!r}.")
     name, _, settings = spec.partition(":")
-    members = {short: (cls, preset) for cls in family(base) for short, preset in vars(cls).get("aliases", {}).items()}
+    members: dict[str, tuple[type[C], dict[str, Any]]] = {}
+    for member in family(base):
+        for short, preset in vars(member).get("aliases", {}).items():
+            members[short] = member, preset
     if name.strip() not in members:
         raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(members))}.")
     cls, preset = members[name.strip()]
     try:
-        return cls(**{**preset, **_parse_settings(settings, spec, what)})
+        return cls(**({**preset, **_parse_settings(settings, spec, what)} if settings else preset))
     except TypeError as error:
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
 
@@ -117,16 +120,19 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
+    if not settings:
+        return name, {}
     rest = [part for part in _split(settings) if part.partition("=")[0].strip() not in names]
     chosen = [part for part in _split(settings) if part.partition("=")[0].strip() in names]
     return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
 
 
-def family(base: type[C]) -> Iterator[type[C]]:
+def family(base: type[C]) -> list[type[C]]:
     """A class, and all that are derived from it."""
-    yield base
-    for cls in base.__subclasses__():
-        yield from family(cls)
+    members = [base]
+    for cls in members:
+        members += cls.__subclasses__()
+    return members
 
 
 def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class TruncatedFileError(DamagedFileError):
 
 
 class DataWarning(UserWarning):
-    """Something in a data file was left out, as it was asked for; the message says how much, and why."""
+    """Something in the data was left out, as it was asked for, or is not what defaults suit; the message says what."""
 
 
 class MemoryWarning(UserWarning):

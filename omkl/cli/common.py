@@ -1,4 +1,4 @@
-"""What subcommands share: options, metrics as JSON, charts for the terminal."""
+"""What subcommands share: options, loading of models, metrics as JSON, charts for the terminal."""
 
 import json
 import os
@@ -10,14 +10,64 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from omkl import data, estimators
 from omkl._files import replacing
-from omkl.exceptions import InputError
+from omkl.exceptions import DataFileError, InputError
 
 
-def add_output_options(parser: ArgumentParser) -> None:
-    """``--json`` and ``--quiet``."""
-    parser.add_argument("--json", metavar="FILE", help="also write the metrics to FILE, as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print nothing, show no progress bar")
+def _folds(text):
+    folds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        folds += range(int(first), int(last or first) + 1)
+    return folds
+
+
+def _rate(text):
+    return text if text == "auto" else float(text)
+
+
+#: Options of several subcommands.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--json": {"metavar": "FILE", "help": "also write the metrics to FILE, as JSON"},
+    "--quiet": {"action": "store_true", "help": "print nothing, show no progress bar"},
+    "--format": {"metavar": "NAME", "help": "format of the data; guessed from the file's name by default"},
+    "--target": {"metavar": "WHERE", "help": "where the outputs are: name or place of a column (csv, parquet; the last "
+                 "one by default), an array's name (npz), a second file (npy)"},
+    "--no-header": {"action": "store_true", "help": "csv: the first line is a row, not names of columns"},
+    "--folds": {"type": _folds, "metavar": "N[-M][,...]",
+                "help": "only these folds of the OCR data set"},
+    "--on-error": {"choices": ("raise", "skip"), "default": "raise",
+                   "help": "what to do with sentences that are no trees: stop (default), or leave them out"},
+    "--budget": {"type": int, "metavar": "B", "help": "at most B support vectors for kernels (default: any)"},
+    "--early-stopping": {"action": "store_true", "help": "stop when a held-out tenth gets no better"},
+    "--stream": {"action": "store_true",
+                 "help": "never hold the file whole: read it once an epoch, and shuffle through a buffer"},
+    "--checkpoint": {"metavar": "DIR", "help": "keep the state of training in this directory"},
+    "--checkpoint-every": {"default": "60s", "metavar": "TIME",
+                           "help": '30s, 5m, 2h or "1000 rounds" (default 60s)'},
+    "--resume": {"action": "store_true", "help": "go on from the latest checkpoint, where there is one"},
+    "--regularizer": {"default": "mkl", "help": "mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."},
+    "--C": {"type": float, "default": 1.0, "help": "weight of the losses, 1/(lambda m) (default 1)"},
+    "--method": {"choices": ("fobos", "rda"), "default": "fobos", "help": "online method (default fobos)"},
+    "--eta0": {"type": _rate, "default": "auto",
+               "help": "scale of the learning rate (default auto)"},
+    "--average": {"default": "quadratic", "help": "quadratic (default), uniform or last"},
+    "--random-state": {"type": int, "metavar": "N", "help": "seed"},
+}  # fmt: skip
+OUTPUT = ("--json", "--quiet")
+ROWS = ("--target", "--no-header")
+CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
+#: The options that a model of each kind does not read.
+UNREAD = {
+    "trees": ("format", "folds", "target", "no_header"), "sequences": ("target", "no_header"), "rows": ("folds",),
+}  # fmt: skip
+
+
+def add_options(parser: ArgumentParser, *names: str) -> None:
+    """Add some of :data:`OPTIONS`."""
+    for name in names:
+        parser.add_argument(name, **OPTIONS[name])
 
 
 def add_training_options(
@@ -29,61 +79,9 @@ def add_training_options(
     parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on")
     names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
     parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
-    parser.add_argument(
-        "--regularizer", default="mkl", help="mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."
-    )
-    parser.add_argument("--C", type=float, default=1.0, help="weight of the losses, 1/(lambda m) (default 1)")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
-    parser.add_argument("--method", choices=("fobos", "rda"), default="fobos", help="online method (default fobos)")
-    parser.add_argument("--eta0", type=_rate, default="auto", help="scale of the learning rate (default auto)")
-    parser.add_argument("--average", default="quadratic", help="quadratic (default), uniform or last")
-    parser.add_argument("--random-state", type=int, metavar="N", help="seed")
-
-
-def add_budget_option(parser: ArgumentParser) -> None:
-    """``--budget``."""
-    parser.add_argument("--budget", type=int, metavar="B", help="at most B support vectors for kernels (default: any)")
-
-
-def add_stream_option(parser: ArgumentParser) -> None:
-    """``--stream``."""
-    parser.add_argument(
-        "--stream", action="store_true",
-        help="never hold the file whole: read it once an epoch, and shuffle through a buffer",
-    )  # fmt: skip
-
-
-def shuffled(stream: Any, arguments: Namespace) -> Any:
-    """The stream in a fresh order every epoch, the same in a run that is resumed."""
-    return stream.shuffled(random_state=arguments.random_state or 0)
-
-
-def add_checkpoint_options(parser: ArgumentParser) -> None:
-    """``--checkpoint DIR --checkpoint-every 60s --resume``."""
-    parser.add_argument("--checkpoint", metavar="DIR", help="keep the state of training in this directory")
-    parser.add_argument(
-        "--checkpoint-every", default="60s", metavar="TIME", help='30s, 5m, 2h or "1000 rounds" (default 60s)'
-    )
-    parser.add_argument("--resume", action="store_true", help="go on from the latest checkpoint, where there is one")
-
-
-def checkpointing(arguments: Namespace) -> dict[str, Any]:
-    """What :func:`add_checkpoint_options` asks of ``fit``."""
-    return {name: getattr(arguments, name) for name in ("checkpoint", "checkpoint_every", "resume")}
-
-
-def training_parameters(arguments: Namespace) -> dict[str, Any]:
-    """The estimator's parameters that :func:`add_training_options` asks for."""
-    names = ("loss", "regularizer", "C", "epochs", "method", "eta0", "average", "random_state")
-    return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
-
-
-def _rate(text):
-    return text if text == "auto" else float(text)
-
-
-def add_cluster_options(parser: ArgumentParser) -> None:
-    """``--workers``, ``--scheduler`` and ``--shards``."""
+    add_options(parser, "--regularizer", "--C", "--method", "--eta0", "--average", "--random-state", "--stream")
+    add_options(parser, *CHECKPOINTS, *OUTPUT)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--workers", type=int, metavar="N", help="train in shards, on N processes of this machine (needs omkl[dask])"
@@ -94,64 +92,68 @@ def add_cluster_options(parser: ArgumentParser) -> None:
     parser.add_argument("--shards", type=int, metavar="K", help="number of shards (default: one a worker)")
 
 
+def shuffled(stream: Any, arguments: Namespace) -> Any:
+    """The stream in a fresh order every epoch, the same in a run that is resumed."""
+    return stream.shuffled(random_state=arguments.random_state or 0)
+
+
+def training_parameters(arguments: Namespace) -> dict[str, Any]:
+    """The estimator's parameters that :func:`add_training_options` asks for."""
+    names = ("loss", "regularizer", "C", "epochs", "method", "eta0", "average", "random_state")
+    return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
+
+
 @contextmanager
-def training_cluster(arguments: Namespace) -> Iterator[dict[str, Any]]:
-    """What ``fit`` takes of :func:`add_cluster_options`: ``client`` and ``shards``; workers end with the context."""
+def fit_options(arguments: Namespace) -> Iterator[dict[str, Any]]:
+    """What ``fit`` takes: where to keep checkpoints, and in how many shards to learn; workers end with the context."""
+    names = ("checkpoint", "checkpoint_every", "resume", "shards")
+    options = {name: getattr(arguments, name) for name in names}
     if arguments.workers is None and arguments.scheduler is None:
-        yield {"shards": arguments.shards}
+        yield options
         return
     from omkl.distributed import local_client, running_client
 
     with (
         running_client(arguments.scheduler) if arguments.workers is None else local_client(arguments.workers) as client
     ):
-        yield {"client": client, "shards": arguments.shards}
+        yield {"client": client, **options}
 
 
-def add_treebank_options(parser: ArgumentParser) -> None:
-    """``--on-error`` of the treebanks that are read."""
-    parser.add_argument(
-        "--on-error", choices=("raise", "skip"), default="raise",
-        help="what to do with sentences that are no trees: stop (default), or leave them out",
-    )  # fmt: skip
+def load_model(arguments: Namespace) -> tuple[Any, str]:
+    """The saved model, and what it reads: ``"trees"``, ``"sequences"`` or ``"rows"``.
 
-
-def add_format_option(parser: ArgumentParser) -> None:
-    """``--format`` of a file."""
-    parser.add_argument("--format", metavar="NAME", help="format of the data; guessed from the file's name by default")
-
-
-def add_row_options(parser: ArgumentParser) -> None:
-    """``--target`` and ``--no-header`` of a file of rows."""
-    parser.add_argument(
-        "--target", metavar="WHERE",
-        help="where the outputs are: name or place of a column (csv, parquet; the last one by default), an array's "
-        "name (npz), a second file (npy)",
-    )  # fmt: skip
-    parser.add_argument("--no-header", action="store_true", help="csv: the first line is a row, not names of columns")
-
-
-def add_folds_option(parser: ArgumentParser) -> None:
-    """``--folds`` of a file of sequences."""
-    parser.add_argument("--folds", type=_folds, metavar="N[-M][,...]", help="only these folds of the OCR data set")
-
-
-def _folds(text):
-    folds: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        folds += range(int(first), int(last or first) + 1)
-    return folds
-
-
-def refuse_unread(arguments: Namespace, model: object, *names: str) -> None:
-    """Raise an InputError if one of these options was given, which a model of this kind does not read."""
-    for name in names:
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If an option was given that a model of this kind does not read.
+    """
+    model = estimators.load(arguments.model)
+    is_parser, is_labeler = (
+        isinstance(model, cls) for cls in (estimators.DependencyParser, estimators.SequenceLabeler)
+    )
+    kind = "trees" if is_parser else "sequences" if is_labeler else "rows"
+    for name in UNREAD[kind]:
         if getattr(arguments, name) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise InputError(
                 f"{option} does not go with a {type(model).__name__}, which does not read it: leave it out."
             )
+    return model, kind
+
+
+def labelled_sequences(path: str, arguments: Namespace) -> tuple[list, list]:
+    """Sequences and their labels; an error where the file holds none."""
+    X, y = data.read_sequences(path, arguments.format, arguments.folds)
+    if y is None:
+        raise DataFileError(f'{path} holds no labels: give every line a "y".')
+    return X, y
+
+
+def report(arguments: Namespace, lines: Iterable[str], metrics: dict[str, Any]) -> None:
+    """Print lines unless ``--quiet`` is given, and write the metrics where ``--json`` says."""
+    if not arguments.quiet:
+        print(*lines, sep="\n")
+    write_json(arguments.json, metrics)
 
 
 def peak_memory() -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl import estimators
-from omkl.cli.common import add_output_options, bar_chart, table, write_json
+from omkl.cli.common import OUTPUT, add_options, bar_chart, report, table
 
 
 def add_parser(subparsers: Any) -> None:
@@ -20,7 +20,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--top", type=int, default=10, metavar="N", help="list the N strongest features (default 10)")
     parser.add_argument("--group", metavar="NAME", help="only features of this group")
     parser.add_argument("--groups", type=int, default=30, metavar="N", help="list the N heaviest groups (default 30)")
-    add_output_options(parser)
+    add_options(parser, *OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -48,28 +48,26 @@ def run(arguments: Namespace) -> None:
     metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
     is_online = hasattr(model, "top_features")
     metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
-    if not arguments.quiet:
-        _show(metrics, size(model), arguments)
-    write_json(arguments.json, metrics)
+    report(arguments, _lines(metrics, size(model), arguments), metrics)
 
 
-def _show(metrics, extent, arguments):
+def _lines(metrics, extent, arguments):
     facts = [f"{n} {what}" for what, n in extent.items()]
     facts += [f"{name} {metrics[name]}" for name in ("loss", "regularizer") if name in metrics]
     facts += [f"{name} = {metrics[name]:g}" for name in ("C", "alpha") if name in metrics]
     if "dual_gap" in metrics:
         facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
     else:
-        facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction'] / 1e6:.1f} MB of parameters")
-    print(f"{metrics['class']}: {', '.join(facts)}")
+        facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters")
+    yield f"{metrics['class']}: {', '.join(facts)}"
     ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
     if ranked:
-        print("\nWeights of the groups")
-        print("\n".join(bar_chart(dict(ranked[: arguments.groups]))))
+        yield "\nWeights of the groups"
+        yield from bar_chart(dict(ranked[: arguments.groups]))
     if len(ranked) > arguments.groups:
-        print(f"and {len(ranked) - arguments.groups} more; --groups N shows N of them.")
+        yield (f"and {len(ranked) - arguments.groups} more; --groups N shows N of them.")
     features = metrics["top_features"]
     if features:
         rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
-        print("\nStrongest features")
-        print("\n".join(table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))))
+        yield "\nStrongest features"
+        yield from table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))

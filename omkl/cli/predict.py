@@ -7,17 +7,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from omkl import data, estimators
+from omkl import data
 from omkl._files import replacing
 from omkl.cli import rows
-from omkl.cli.common import (
-    add_folds_option,
-    add_format_option,
-    add_output_options,
-    add_row_options,
-    refuse_unread,
-    write_json,
-)
+from omkl.cli.common import OUTPUT, ROWS, add_options, load_model, report
 
 
 def add_parser(subparsers: Any) -> None:
@@ -32,25 +25,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("model", help="a saved model")
     parser.add_argument("input", help="file of sequences or rows; outputs in it are not looked at")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the predictions to")
-    add_format_option(parser)
-    add_folds_option(parser)
-    add_row_options(parser)
-    add_output_options(parser)
+    add_options(parser, "--format", "--folds", *ROWS, *OUTPUT)
     parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> None:
     """Predict and write labels, or trees."""
-    model = estimators.load(arguments.model)
-    if isinstance(model, estimators.DependencyParser):
-        refuse_unread(arguments, model, "format", "folds", "target", "no_header")
-        _parse(model, arguments)
-    elif isinstance(model, estimators.SequenceLabeler):
-        refuse_unread(arguments, model, "target", "no_header")
-        _label(model, arguments)
-    else:
-        refuse_unread(arguments, model, "folds")
-        _predict(model, arguments)
+    model, kind = load_model(arguments)
+    {"trees": _parse, "sequences": _label, "rows": _predict}[kind](model, arguments)
 
 
 def _parse(parser, arguments):
@@ -66,11 +48,9 @@ def _parse(parser, arguments):
             n_words, n_sentences = n_words + block.n_words, n_sentences + len(block)
             bar.update(len(block))
     seconds = time.perf_counter() - started
-    if not arguments.quiet:
-        print(f"Parsed {n_words} words of {n_sentences} sentences, {n_words / seconds:.0f} words a second: "
-              f"{arguments.output}")  # fmt: skip
+    line = f"Parsed {n_words} words of {n_sentences} sentences, {n_words / seconds:.0f} words a second"
     metrics = {"sentences": n_sentences, "tokens": n_words, "seconds": seconds, "output": arguments.output}
-    write_json(arguments.json, metrics)
+    report(arguments, [f"{line}: {arguments.output}"], metrics)
 
 
 def _label(labeler, arguments):
@@ -83,9 +63,7 @@ def _label(labeler, arguments):
             else:
                 file.write("".join(f"{label}\n" for label in labels) + "\n")
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": arguments.output}
-    if not arguments.quiet:
-        print(f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}")
-    write_json(arguments.json, metrics)
+    report(arguments, [f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}"], metrics)
 
 
 def _predict(model, arguments):
@@ -96,6 +74,5 @@ def _predict(model, arguments):
             for output in model.predict(block.X).tolist():
                 file.write(f"{json.dumps({'y': output}) if arguments.output.endswith('.jsonl') else output}\n")
             n_rows += block.n_examples
-    if not arguments.quiet:
-        print(f"Predicted {n_rows} rows: {arguments.output}")
-    write_json(arguments.json, {"examples": n_rows, "output": arguments.output})
+    metrics = {"examples": n_rows, "output": arguments.output}
+    report(arguments, [f"Predicted {n_rows} rows: {arguments.output}"], metrics)

@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data, estimators
-from omkl.cli.common import add_output_options, add_treebank_options, write_json
+from omkl.cli.common import OUTPUT, add_options, report
 from omkl.cli.train_parser import attachment_lines
 from omkl.exceptions import InputError
 
@@ -23,8 +23,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--retrain", metavar="FILE", help="train the smaller parser anew on this treebank")
     parser.add_argument("--regularizer", help="for --retrain; that of the saved parser by default, l2 for an SVM")
     parser.add_argument("--dev", metavar="FILE", help="treebank to report the attachment scores on")
-    add_treebank_options(parser)
-    add_output_options(parser)
+    add_options(parser, "--on-error", *OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -46,6 +45,4 @@ def run(arguments: Namespace) -> None:
         gold = data.read_treebank(arguments.dev, **reading)
         metrics["dev"] = {"all": pruned.evaluate(gold), "without_punctuation": pruned.evaluate(gold, ignore="form")}
         lines += attachment_lines(metrics["dev"], arguments.dev)
-    if not arguments.quiet:
-        print("\n".join(lines))
-    write_json(arguments.json, metrics)
+    report(arguments, lines, metrics)

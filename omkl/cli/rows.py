@@ -45,7 +45,7 @@ def _with_outputs(block, path):
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Errors about the data in a file name it, whichever part raises them."""
+    """A context in which an error that is raised about data says which file they are from."""
     try:
         with warnings.catch_warnings():
             # the reader has chosen the columns by their names
@@ -67,8 +67,10 @@ def outputs_of(model: Any, path: str, arguments: Namespace) -> tuple[np.ndarray,
     return np.concatenate(gold), np.concatenate(predicted)
 
 
-def regression_scores(gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """R^2, root mean squared error and mean absolute error, the latter two in units of the targets."""
+def scores(model: Any, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Accuracy of a classifier; R^2 of a regressor, and errors in units of the targets: root mean square and mean."""
+    if hasattr(model, "classes_"):
+        return {"accuracy": float((gold == predicted).mean())}
     from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
     return {

@@ -6,21 +6,15 @@ from typing import Any
 
 from omkl import data, estimators
 from omkl.cli.common import (
-    add_budget_option,
-    add_checkpoint_options,
-    add_cluster_options,
-    add_folds_option,
-    add_format_option,
-    add_output_options,
-    add_stream_option,
+    add_options,
     add_training_options,
     bar_chart,
-    checkpointing,
+    fit_options,
+    labelled_sequences,
+    report,
     shuffled,
-    training_cluster,
     training_parameters,
-    write_json,
-)
+)  # fmt: skip
 from omkl.exceptions import DataFileError, InputError
 
 
@@ -32,38 +26,27 @@ def add_parser(kinds: Any) -> None:
         description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
         "JSON lines, the OCR data set; plain or compressed.",
     )
-    add_format_option(parser)
-    add_folds_option(parser)
+    add_options(parser, "--format", "--folds")
     parser.add_argument(
         "--kernels", nargs="+", metavar="K",
         help="kernels such as linear, quadratic, gaussian:sigma2=5 (for vectors; tokens of strings need none)",
     )  # fmt: skip
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
-    parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
-    add_budget_option(parser)
-    add_stream_option(parser)
-    add_checkpoint_options(parser)
-    add_cluster_options(parser)
-    add_output_options(parser)
+    add_options(parser, "--early-stopping", "--budget")
     parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> None:
     """Train and save a sequence labeler."""
-    with training_cluster(arguments) as cluster:
-        _run(arguments, cluster)
-
-
-def _run(arguments, cluster):
-    say = (lambda *_: None) if arguments.quiet else print
-    dev = _labelled(arguments.dev, arguments) if arguments.dev else None
+    dev = labelled_sequences(arguments.dev, arguments) if arguments.dev else None
     labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
         early_stopping=arguments.early_stopping, budget=arguments.budget, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, cluster)
+    with fit_options(arguments) as options:
+        learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options)
     seconds = time.perf_counter() - started
     labeler.save(arguments.output)
     metrics = {
@@ -74,24 +57,24 @@ def _run(arguments, cluster):
         "kernel_weights": labeler.kernel_weights_,
         "history": labeler.history_,
     }
-    say(f"Trained on {learned['sequences']} sequences, {learned['tokens']} tokens, {len(labeler.classes_)} labels: "
-        f"{labeler.n_iter_} epochs in {seconds:.1f} s, loss {labeler.history_[-1]['loss']:.4g} a sequence in the "
-        "last.")  # fmt: skip
-    say("\n".join(bar_chart(labeler.kernel_weights_)))
+    lines = [
+        f"Trained on {learned['sequences']} sequences, {learned['tokens']} tokens, {len(labeler.classes_)} labels: "
+        f"{labeler.n_iter_} epochs in {seconds:.1f} s, loss {labeler.history_[-1]['loss']:.4g} a sequence in the last.",
+        *bar_chart(labeler.kernel_weights_),
+    ]
     if dev is not None:
         metrics["dev_accuracy"] = labeler.score(*dev)
-        say(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
-    say(f"Saved to {arguments.output}.")
-    write_json(arguments.json, metrics)
+        lines.append(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
+    report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
 
-def _fit_whole(labeler, arguments, cluster):
-    X, y = _labelled(arguments.train, arguments)
-    labeler.fit(X, y, **checkpointing(arguments), **cluster)
+def _fit_whole(labeler, arguments, options):
+    X, y = labelled_sequences(arguments.train, arguments)
+    labeler.fit(X, y, **options)
     return {"sequences": len(X), "tokens": sum(map(len, X))}
 
 
-def _fit_stream(labeler, arguments, cluster):
+def _fit_stream(labeler, arguments, options):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
     if arguments.folds:
         raise InputError("--folds chooses among sequences that are read at once: leave it or --stream out.")
@@ -103,12 +86,5 @@ def _fit_stream(labeler, arguments, cluster):
     if not labels:
         raise DataFileError(f"{arguments.train} holds no labels.")
     labeler.set_params(n_examples=n_sequences)
-    labeler.fit(shuffled(stream, arguments), classes=list(labels), **checkpointing(arguments), **cluster)
+    labeler.fit(shuffled(stream, arguments), classes=list(labels), **options)
     return {"sequences": n_sequences, "tokens": n_tokens}
-
-
-def _labelled(path, arguments):
-    X, y = data.read_sequences(path, arguments.format, arguments.folds)
-    if y is None:
-        raise DataFileError(f'{path} holds no labels: give every line a "y".')
-    return X, y

@@ -11,20 +11,15 @@ from tqdm import tqdm
 
 from omkl import data, estimators
 from omkl.cli.common import (
-    add_checkpoint_options,
-    add_cluster_options,
-    add_output_options,
-    add_stream_option,
+    add_options,
     add_training_options,
-    add_treebank_options,
     bar_chart,
-    checkpointing,
+    fit_options,
     peak_memory,
     shuffled,
-    training_cluster,
     training_parameters,
     write_json,
-)
+)  # fmt: skip
 from omkl.exceptions import DataFileError
 
 
@@ -46,21 +41,12 @@ def add_parser(kinds: Any) -> None:
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
     parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="megabytes for parameters (140)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
-    add_treebank_options(parser)
-    add_stream_option(parser)
-    add_checkpoint_options(parser)
-    add_cluster_options(parser)
-    add_output_options(parser)
+    add_options(parser, "--on-error")
     parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> None:
     """Train and save a parser."""
-    with training_cluster(arguments) as cluster:
-        _run(arguments, cluster)
-
-
-def _run(arguments, cluster):
     say = (lambda *_: None) if arguments.quiet else print
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
@@ -74,8 +60,8 @@ def _run(arguments, cluster):
         n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    with _ending_on_interrupt(report):
-        parser.fit(trees, **checkpointing(arguments), **cluster)
+    with fit_options(arguments) as options, _ending_on_interrupt(report):
+        parser.fit(trees, **options)
     seconds = time.perf_counter() - started
     parser.save(arguments.output)
     metrics = {

@@ -1,78 +1,90 @@
-"""What ``omkl train classifier`` and ``omkl train regressor`` share."""
+"""``omkl train classifier`` and ``omkl train regressor``: train on a file of rows and save the model."""
 
 import time
-from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from argparse import Namespace
+from functools import partial
 from typing import Any
 
 from omkl import estimators
 from omkl.cli.common import (
-    add_budget_option,
-    add_checkpoint_options,
-    add_cluster_options,
-    add_format_option,
-    add_output_options,
-    add_row_options,
-    add_stream_option,
+    ROWS,
+    add_options,
     add_training_options,
     bar_chart,
-    checkpointing,
+    fit_options,
+    report,
     shuffled,
-    training_cluster,
     training_parameters,
-    write_json,
-)
-from omkl.cli.rows import naming, open_rows
+)  # fmt: skip
+from omkl.cli.rows import naming, open_rows, outputs_of, scores
+
+#: For each kind of model, what it does, and its losses.
+KINDS = {
+    "classifier": ("one label for a row", ("hinge", "crf", "perceptron")),
+    "regressor": ("one number for a row", ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")),
+}
 
 
-def add_options(parser: ArgumentParser, losses: Sequence[str]) -> None:
-    """The options of both."""
-    add_format_option(parser)
-    add_row_options(parser)
-    parser.add_argument(
-        "--kernels", nargs="+", metavar="K",
-        help="kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, quadratic and "
-        "gaussian for dense rows, linear for sparse ones)",
-    )  # fmt: skip
-    add_training_options(parser, epochs=20, losses=losses)
-    add_budget_option(parser)
-    add_stream_option(parser)
-    parser.add_argument("--early-stopping", action="store_true", help="stop when a held-out tenth gets no better")
-    add_checkpoint_options(parser)
-    add_cluster_options(parser)
-    add_output_options(parser)
+def add_parser(kinds: Any) -> None:
+    """Add these kinds of models."""
+    for kind, (what, losses) in KINDS.items():
+        parser = kinds.add_parser(
+            kind, help=f"a {kind}: {what}",
+            description=f"Train a {kind} on rows of numbers, or of numbers and strings. Formats: svmlight, CSV, "
+            "Parquet, npz and npy; plain or compressed.",
+        )  # fmt: skip
+        add_options(parser, "--format", *ROWS)
+        parser.add_argument(
+            "--kernels", nargs="+", metavar="K",
+            help="kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, quadratic and "
+            "gaussian for dense rows, linear for sparse ones)",
+        )  # fmt: skip
+        add_training_options(parser, epochs=20, losses=losses)
+        add_options(parser, "--budget", "--early-stopping")
+        parser.set_defaults(run=partial(run, is_classifier=kind == "classifier"))
 
 
-def train(estimator_class: type, arguments: Namespace) -> tuple[Any, dict[str, Any]]:
-    """Train an estimator on the file, and save it; returns it with the metrics to report."""
-    estimator = estimator_class(
-        arguments.kernels,
-        early_stopping=arguments.early_stopping,
-        budget=arguments.budget,
+def run(arguments: Namespace, is_classifier: bool) -> None:
+    """Train and save a classifier or a regressor."""
+    cls = estimators.OnlineMKLClassifier if is_classifier else estimators.OnlineMKLRegressor
+    model = cls(
+        arguments.kernels, early_stopping=arguments.early_stopping, budget=arguments.budget,
         **training_parameters(arguments),
-    )
+    )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()
-    with training_cluster(arguments) as cluster, naming(arguments.train):
-        options = {**checkpointing(arguments), **cluster}
-        n_examples = (_fit_stream if arguments.stream else _fit_whole)(estimator, stream, arguments, options)
-    seconds = time.perf_counter() - started
-    estimator.save(arguments.output)
+    with fit_options(arguments) as options, naming(arguments.train):
+        if arguments.stream:
+            n_examples = _fit_stream(model, stream, arguments, options)
+        else:
+            whole = stream.read()
+            model.fit(whole, whole.y, **options)  # with the names of the columns
+            n_examples = whole.n_examples
     metrics = {
         "examples": n_examples,
-        "epochs": estimator.n_iter_,
-        "seconds": seconds,
-        "memory": estimator.memory_usage(),
-        "kernel_weights": estimator.kernel_weights_,
-        "history": estimator.history_,
+        "epochs": model.n_iter_,
+        "seconds": time.perf_counter() - started,
+        "memory": model.memory_usage(),
+        "kernel_weights": model.kernel_weights_,
+        "history": model.history_,
     }
-    return estimator, metrics
-
-
-def _fit_whole(estimator, stream, arguments, options):
-    whole = stream.read()
-    estimator.fit(whole, whole.y, **options)  # with the names of the columns
-    return whole.n_examples
+    model.save(arguments.output)
+    lines = [
+        f"Trained on {n_examples} examples: {model.n_iter_} epochs in {metrics['seconds']:.1f} s, "
+        f"loss {model.history_[-1]['loss']:.4g} an example at last.",
+        *bar_chart(model.kernel_weights_),
+    ]
+    if is_classifier:
+        metrics["labels"] = len(model.classes_)
+    if arguments.dev:
+        found = scores(model, *outputs_of(model, arguments.dev, arguments))
+        if is_classifier:
+            metrics["dev_accuracy"] = found["accuracy"]
+            lines.append(f"Accuracy on {arguments.dev}: {found['accuracy']:.2%}")
+        else:
+            metrics["dev"] = found
+            lines.append(f"On {arguments.dev}: R^2 {found['r2']:.4f}, RMSE {found['rmse']:.4g}")
+    report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
 
 def _fit_stream(estimator, stream, arguments, options):
@@ -87,15 +99,3 @@ def _fit_stream(estimator, stream, arguments, options):
     declared = {"classes": sorted(classes)} if learns_classes else {}
     estimator.fit(shuffled(stream, arguments), **declared, **options)
     return n_examples
-
-
-def report(arguments: Namespace, estimator: Any, metrics: dict[str, Any], dev_line: str | None) -> None:
-    """Print what training came to, and write the metrics."""
-    if not arguments.quiet:
-        print(f"Trained on {metrics['examples']} examples: {metrics['epochs']} epochs in {metrics['seconds']:.1f} s, "
-              f"loss {estimator.history_[-1]['loss']:.4g} an example at last.")  # fmt: skip
-        print("\n".join(bar_chart(metrics["kernel_weights"])))
-        if dev_line:
-            print(dev_line)
-        print(f"Saved to {arguments.output}.")
-    write_json(arguments.json, metrics)

@@ -1,9 +1,8 @@
 from .array_files import stream_npy, stream_npz
-from .dates import HandwrittenDates, handwritten_dates
+from .datasets import HandwrittenDates, HandwrittenWords, handwritten_dates, read_ocr, read_uci, standardized_split
 from .file_streams import StreamFormat
 from .files import data_home
 from .formats import find_format, open_stream
-from .ocr import HandwrittenWords, read_ocr
 from .sequences import read_sequences, stream_sequences, tagging_features
 from .streams import Block, Stream
 from .strings import Strings
@@ -13,7 +12,6 @@ from .tables import stream_csv, stream_parquet
 from .treebank import Sentence, Treebank
 from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
 from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
-from .uci import read_uci, standardized_split
 
 __all__ = [
     "Block",

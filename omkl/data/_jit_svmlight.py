@@ -5,21 +5,8 @@ from fractions import Fraction
 import numpy as np
 from numba import njit
 
-TAB, NEWLINE, CR, SPACE, HASH, PLUS, COMMA, MINUS, DOT, ZERO, NINE, COLON = (
-    9,
-    10,
-    13,
-    32,
-    35,
-    43,
-    44,
-    45,
-    46,
-    48,
-    57,
-    58,
-)
-UPPER_E, LOWER_E = 69, 101
+TAB, NEWLINE, CR, SPACE, HASH, PLUS, MINUS, DOT, ZERO, NINE, COLON = b"\t\n\r #+-.09:"
+UPPER_E, LOWER_E = b"Ee"
 
 # what can be wrong with a line
 FINE, BAD_LABEL, BAD_PAIR, BAD_ORDER, TOO_SMALL, TOO_LARGE = 0, 1, 2, 3, 4, 5
@@ -33,8 +20,6 @@ LARGEST_EXPONENT = 270
 #: Bound on the relative error of a product of two pairs of floats, with room to spare (it is about 2**-104).
 PAIR_ERROR = 2.0**-98
 SPLITTER = 134217729.0  # 2**27 + 1
-
-
 #: Powers of ten as unevaluated sums of two floats, correct to 2**-106.
 _EXACT = [Fraction(10) ** k for k in range(-LARGEST_EXPONENT, LARGEST_EXPONENT + 1)]
 POWERS = np.array([(float(power), float(power - Fraction(float(power)))) for power in _EXACT])

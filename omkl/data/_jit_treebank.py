@@ -3,8 +3,7 @@
 import numpy as np
 from numba import njit
 
-TAB, NEWLINE, CR = 9, 10, 13
-HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = 35, 45, 46, 95, 48, 57
+TAB, NEWLINE, CR, HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = b"\t\n\r#-._09"
 
 #: What a column is for, where it is not the number of a field.
 NO_ROLE, HEAD_ROLE = -1, -2

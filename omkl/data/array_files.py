@@ -53,13 +53,9 @@ def _mapped(path):
 
 
 def stream_npz(
-    path: PathLike | Sequence[PathLike],
-    *,
-    X: str = "X",
-    y: str = "y",
-    block_size: int = BLOCK_SIZE,
+    path: PathLike | Sequence[PathLike], *, X: str = "X", y: str = "y", block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
-) -> Stream:
+) -> Stream:  # fmt: skip
     """Stream arrays in ``.npz`` files, compressed or not, without reading them whole.
 
     Parameters

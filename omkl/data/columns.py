@@ -26,23 +26,12 @@ def import_pyarrow() -> Any:
 class Columns:
     """Which columns of a table are inputs and which is the output, and what kind each is.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    target : str or int, optional
-        Name or place of the output's column.
-    columns : list of str, optional
-        Columns of the input; all but the target by default.
-    where : str
-        What the table is called in messages.
-    named : bool
-        Whether the names are those of the table, and not only the places of columns.
+    ``schema`` is that of pyarrow, ``target`` the name or place of the output's column, ``columns`` are those of the
+    input (all but the target by default); ``where`` is what messages call the table. Without ``named``, names are only
+    the places of columns.
 
-    Attributes
-    ----------
-    names, target : list of str, str or None
-    kinds : dict of str to {"number", "integer", "string", "vector"}
-        It matters for the output only whether numbers are integers.
+    ``kinds`` says of each column whether it holds a "number", "integer", "string" or "vector"; whether numbers are
+    integers matters for the output only.
     """
 
     def __init__(
@@ -97,15 +86,7 @@ class Columns:
         raise InputError(f"Column {field.name!r} of {where} is {type}: {advice}.")
 
     def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
-        """The examples of a record batch.
-
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch
-        place : callable
-            ``place(i)`` is the file and the row of row ``i`` of the batch.
-        skipped : omkl.data.file_streams.Skipped
-        """
+        """The examples of a record batch, of which row ``i`` is at ``place(i)``: a file and the number of a row."""
         reasons: dict[int, str] = {}
         found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}
         if self.target is not None:
@@ -121,7 +102,10 @@ class Columns:
                 y = y.astype(np.int64, copy=False)
         if not self.makes_dicts:
             return Block(_matrix(list(found.values()))[good], y, self.feature_names)
-        rows = [_row(self.names, values) for values in zip(*map(_with_none, found.values()))]
+        rows = [
+            {name: value for name, value in zip(self.names, values) if value is not None}
+            for values in zip(*map(_with_none, found.values()))
+        ]
         return Block([rows[i] for i in good] if reasons else rows, y, self.names)
 
     def _values(self, column, name, reasons):
@@ -188,11 +172,6 @@ def _matrix(parts):
     return X
 
 
-def _row(names, values):
-    """A dict without what is missing."""
-    return {name: value for name, value in zip(names, values) if value is not None}
-
-
 def _with_none(values):
     """For each row a string, a float, a vector, or None where it is missing."""
     if isinstance(values, list) or values.ndim == 2:
@@ -204,29 +183,30 @@ def _strings(column, name, reasons):
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        values = []
-        for i, value in enumerate(column.cast("binary").to_pylist()):
-            try:
-                values.append(None if value is None else value.decode())
-            except UnicodeDecodeError:
-                reasons.setdefault(i, f"what is in column {name!r} is not UTF-8 text.")
-                values.append(None)
-        return values
+        complaint = f"what is in column {name!r} is not UTF-8 text."
+        return _one_by_one(column, bytes.decode, lambda text: complaint, reasons)
 
 
 def _numbers(pyarrow, column, name, reasons):
     """Strings as numbers."""
+
+    def complaint(text):
+        shown = text.decode("utf-8", "backslashreplace")[:80]
+        return f"{shown!r} in column {name!r} is no number: name the column in categorical= if it is none."
+
     try:
         return column.cast(pyarrow.float64())
     except pyarrow.ArrowInvalid:
-        values = []
-        for i, text in enumerate(column.cast("binary").to_pylist()):
-            try:
-                values.append(None if text is None else float(text))
-            except ValueError:
-                shown = text.decode("utf-8", "backslashreplace")[:80]
-                reasons.setdefault(
-                    i, f"{shown!r} in column {name!r} is no number: name the column in categorical= if it is none."
-                )
-                values.append(None)
-        return pyarrow.array(values, pyarrow.float64())
+        return pyarrow.array(_one_by_one(column, float, complaint, reasons), pyarrow.float64())
+
+
+def _one_by_one(column, convert, complaint, reasons):
+    """What ``convert`` makes of the bytes of each cell; where it fails, None and a complaint among the reasons."""
+    values = []
+    for i, text in enumerate(column.cast("binary").to_pylist()):
+        try:
+            values.append(None if text is None else convert(text))
+        except ValueError:
+            reasons.setdefault(i, complaint(text))
+            values.append(None)
+    return values

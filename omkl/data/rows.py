@@ -34,8 +34,9 @@ class Block(_Examples):
     feature_names: Sequence[str] | None = None
 
     def __new__(cls, X: Any, y: Any = None, feature_names: Sequence[str] | None = None) -> Self:
-        block = super().__new__(cls, X, y)
-        block.feature_names = feature_names
+        block = tuple.__new__(cls, (X, y))  # many small blocks: without the named tuple's own constructor
+        if feature_names is not None:
+            block.feature_names = feature_names
         return block
 
     @property

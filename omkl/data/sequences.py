@@ -3,11 +3,12 @@
 import json
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from omkl.data.datasets import read_ocr
 from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, find_files, lines, stem
-from omkl.data.ocr import read_ocr
 from omkl.data.rows import Block
 from omkl.data.streams import Stream
 from omkl.data.treebank_formats import Checks, new_strings
@@ -21,11 +22,7 @@ FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 def guess_format(path: PathLike) -> str:
     """The format that the name of a file stands for."""
-    name = stem(path)
-    for suffix, guessed in ((".conllu", "conllu"), (".jsonl", "jsonl"), (".data", "ocr")):
-        if name.endswith(suffix):
-            return guessed
-    return "crfsuite"
+    return {".conllu": "conllu", ".jsonl": "jsonl", ".data": "ocr"}.get(Path(stem(path)).suffix, "crfsuite")
 
 
 def read_sequences(
@@ -254,25 +251,25 @@ def _shape(form):
     return shape
 
 
-class JSONLines(StreamFormat):
-    """A JSON object a line: see :func:`stream_sequences`."""
+class Sequences(StreamFormat):
+    """Labelled sequences, in the format that a subclass is named after: see :func:`stream_sequences`."""
+
+    holds = "sequences"
+
+    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+        """The stream."""
+        return stream_sequences(path, next(iter(self.aliases)), **options)
+
+
+class JSONLines(Sequences):
+    """A JSON object a line."""
 
     aliases = {"jsonl": {}}
     suffixes = (".jsonl",)
-    holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        """The stream."""
-        return stream_sequences(path, "jsonl", **options)
 
 
-class CRFsuite(StreamFormat):
-    """CRFsuite's attribute lists: see :func:`stream_sequences`."""
+class CRFsuite(Sequences):
+    """CRFsuite's attribute lists."""
 
     aliases = {"crfsuite": {}}
     suffixes = (".crfsuite",)
-    holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        """The stream."""
-        return stream_sequences(path, "crfsuite", **options)

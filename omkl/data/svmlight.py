@@ -22,13 +22,9 @@ MOST_FEATURES = (1 << 31) - 1
 
 
 def stream_svmlight(
-    path: PathLike | Sequence[PathLike],
-    n_features: int | None = None,
-    *,
-    zero_based: bool = False,
-    block_size: int = BLOCK_SIZE,
-    on_error: str = "raise",
-) -> Stream:
+    path: PathLike | Sequence[PathLike], n_features: int | None = None, *, zero_based: bool = False,
+    block_size: int = BLOCK_SIZE, on_error: str = "raise",
+) -> Stream:  # fmt: skip
     """Stream examples in svmlight's format, also known as LIBSVM's.
 
     A line is an example, ``label index:value index:value ...``, with indices in rising order; what follows ``#`` is a

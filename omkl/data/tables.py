@@ -19,16 +19,10 @@ START, PIECE = 1 << 20, 1 << 18
 
 
 def stream_csv(
-    path: PathLike | Sequence[PathLike],
-    target: str | int | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
-    delimiter: str = ",",
-    header: bool = True,
-    block_size: int = BLOCK_SIZE,
+    path: PathLike | Sequence[PathLike], target: str | int | None = None, *, columns: Sequence[str] | None = None,
+    categorical: Sequence[str] = (), delimiter: str = ",", header: bool = True, block_size: int = BLOCK_SIZE,
     on_error: str = "raise",
-) -> Stream:
+) -> Stream:  # fmt: skip
     """Stream examples from CSV files.
 
     Columns are numbers or strings, which the first megabyte of the first file decides. An empty cell of a number is
@@ -190,13 +184,9 @@ def _refuse(row, path, skipped):
 
 
 def stream_parquet(
-    path: PathLike | Sequence[PathLike],
-    target: str | int | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    block_size: int = BLOCK_SIZE,
-    on_error: str = "raise",
-) -> Stream:
+    path: PathLike | Sequence[PathLike], target: str | int | None = None, *, columns: Sequence[str] | None = None,
+    block_size: int = BLOCK_SIZE, on_error: str = "raise",
+) -> Stream:  # fmt: skip
     """Stream examples from Parquet files, and from Arrow's own (IPC files and streams, Feather).
 
     Parameters

@@ -261,20 +261,7 @@ def closed(text: bytes) -> bytes:
 
 
 def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings], checks: Checks) -> dict:
-    """Columns of a treebank: see :meth:`omkl.data.Treebank.from_sentences`.
-
-    Parameters
-    ----------
-    sentences : iterable of Sentence
-    strings : dict of str to Strings
-        Grown by the strings of the sentences.
-    checks : Checks
-
-    Returns
-    -------
-    dict
-        ``offsets`` int64 (n_sentences + 1,), ``heads`` int32 (n_words,), and int32 codes (n_words,) for each field.
-    """
+    """Columns of a treebank, by name: see :meth:`Treebank.from_sentences`. ``strings`` grow by those that are new."""
     values: dict[str, list] = {name: [] for name in formats.COLUMNS}
     lengths = []
     for number, sentence in enumerate(sentences, 1):

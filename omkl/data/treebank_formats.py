@@ -118,33 +118,21 @@ class Checks:
             raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
 
 
-def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, int | None, str]:
-    """Say what is wrong with a sentence.
+def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, str]:
+    """The line that is wrong, and why.
 
-    Parameters
-    ----------
-    text : bytes
-        Its text, with the comments before it.
-    first_line : int
-        The line that the text begins with.
-    wrong, place : int
-        What :func:`omkl.data._jit_treebank.scan` found, and in which line; or
-        :func:`~omkl.data._jit_treebank.check_trees`, and at which word.
-    layout : Layout
-
-    Returns
-    -------
-    line, word : int or None
-    reason : str
+    ``text`` is that of a sentence with the comments before it, which begins with line ``first_line``. What is wrong,
+    and in which line, is what :func:`omkl.data._jit_treebank.scan` found; or at which word,
+    :func:`~omkl.data._jit_treebank.check_trees`.
     """
     lines = [line.rstrip("\r") for line in text.decode("utf-8", "backslashreplace").split("\n")]
     if wrong in OF_TREES:
         words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
         column = layout.roles.tolist().index(jit.HEAD_ROLE)
         heads = [lines[k].split("\t")[column] for k in words]
-        return first_line + words[place - 1], place, explain_heads(heads, wrong, place)
+        return first_line + words[place - 1], explain_heads(heads, wrong, place)
     before, line = lines[: place - first_line], lines[place - first_line]
-    return place, None, OF_LINES[wrong](before, line.split("\t"), layout)
+    return place, OF_LINES[wrong](before, line.split("\t"), layout)
 
 
 def _columns(before, columns, layout):
@@ -175,21 +163,13 @@ def _head(before, columns, layout):
     return f"the head {head!r} is not the number of a word: write 0 for the root, or '_' for none."
 
 
-def _no_word(before, columns, layout):
-    return "the sentence has no words, only empty nodes: delete it."
-
-
-def _not_utf8(before, columns, layout):
-    return "not UTF-8 text: convert the file to UTF-8."
-
-
 OF_LINES = {
     jit.BAD_COLUMNS: _columns,
     jit.BAD_ID: _identifier,
     jit.BAD_RANGE: _range,
     jit.BAD_HEAD: _head,
-    jit.NO_WORD: _no_word,
-    jit.NOT_UTF8: _not_utf8,
+    jit.NO_WORD: lambda *_: "the sentence has no words, only empty nodes: delete it.",
+    jit.NOT_UTF8: lambda *_: "not UTF-8 text: convert the file to UTF-8.",
 }
 
 

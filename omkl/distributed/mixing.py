@@ -1,8 +1,8 @@
 r"""Iterative parameter mixing: one model from shards that are trained side by side.
 
 Every epoch, all shards start from the same training state, make one online pass each, and send back what changed; the
-mix is the average of their parameters, weighted by the shards' sizes, in a fixed order. Averaging revives every group
-that is alive in any shard, so a proximal step follows, and restores group sparsity.
+mix is the average of their parameters, in a fixed order, weighted by the sums of the weights of their examples.
+Averaging revives every group that is alive in any shard, so a proximal step follows, and restores group sparsity.
 
 How counters are mixed. A *round* is one step of every shard side by side: S shards of N examples make ``N / S`` rounds
 an epoch, and the horizon of rates that end with the last round is ``epochs * N / S``. The mean of S shards has gone
@@ -31,7 +31,7 @@ from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
 from omkl.exceptions import InputError
 from omkl.groups import Mixable, check_ability
-from omkl.online import OnlineTrainer, Step, serial_pass
+from omkl.online import OnlineTrainer, Step, below, serial_pass
 
 WEIGHTINGS = ("size", "uniform")
 
@@ -61,7 +61,7 @@ class ParameterMixing:
         Makes, from the list of shards, what runs a pass over each: :class:`~omkl.distributed.SerialExecutor` or
         a :class:`~omkl.distributed.DaskExecutor` with a client.
     weighting : {"size", "uniform"}
-        Whether a shard counts by its number of examples, or all count the same.
+        Whether a shard counts by its examples, each as much as its sample weight says, or all count the same.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class ParameterMixing:
         task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
         changes = self._executor.run(task, trainer.state(), orders(sizes), reports)
         passed = time.perf_counter()
-        self._mix(trainer, changes, np.array(sizes))
+        losses, learned = np.array([change["loss_and_weight"] for change in changes]).T
+        self._mix(trainer, changes, learned)
         now = time.perf_counter()
-        losses = [float(change["loss"]) for change in changes]
-        weight = sum(float(change["weight"]) for change in changes)
-        yield MixedPass(sum(losses), sum(sizes), weight, _record(changes, losses, sizes, now - started, now - passed))
+        record = _record(changes, losses, learned, now - started, now - passed)
+        yield MixedPass(float(losses.sum()), sum(sizes), float(learned.sum()), record)
 
     def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
@@ -142,13 +142,14 @@ class ParameterMixing:
         if getattr(trainer.average, "period", None):
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 
-    def _mix(self, trainer: OnlineTrainer, changes: list[dict[str, np.ndarray]], sizes: np.ndarray) -> None:
+    def _mix(self, trainer: OnlineTrainer, changes: list[dict[str, np.ndarray]], learned: np.ndarray) -> None:
+        """Mix shards that have learned examples of these total weights."""
         if self.n_shards == 1:
             trainer.load_state(changes[0])
             trainer.recompute_norms()
-        else:
-            sizes = sizes if self.weighting == "size" else np.ones(self.n_shards)
-            trainer.mix(changes, sizes / sizes.sum())
+        elif learned.any():
+            weights = learned if self.weighting == "size" else np.ones(self.n_shards)
+            mix(trainer, changes, weights / weights.sum())
 
 
 def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
@@ -193,34 +194,71 @@ def pass_over_shard(
     Returns
     -------
     dict of str to array
-        What changed, or all of the state where the shard is alone; with the sum of the losses, and the seconds that
-        passed and those of CPU.
+        What changed, or all of the state where the shard is alone; with the sums of the losses and of the weights, and
+        the seconds that passed and those of CPU.
     """
     started, cpu_started = time.perf_counter(), time.process_time()
     trainer = make_trainer()
     trainer.load_state(state)
     if alone:
         trainer.recompute_every = -(-len(order) // trainer.batch_size)
-    loss = 0.0
-    count, before = 0, trainer.presented
+    count, loss, weight = 0, 0.0, 0.0
     for step in serial_pass(trainer, shard, lambda sizes: [order], 0, report):
-        loss += step.loss
-        count += step.n_examples
+        count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight
         report(count, loss)
-    changes = trainer.state() if alone else trainer.changes(state)
+    changes = trainer.state() if alone else changes_since(trainer, state)
     seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    weight = np.array(trainer.presented - before)
-    return {**changes, "loss": np.array(loss), "weight": weight, "seconds": np.array(seconds)}
+    return {**changes, "loss_and_weight": np.array([loss, weight]), "seconds": np.array(seconds)}
+
+
+def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What has changed since a fresh trainer took the state ``since``, for :func:`mix`: named arrays."""
+    arrays = {f"groups/{key}": value for key, value in trainer.group_state.changes().items()}
+    for index, bank in enumerate(trainer.banks):
+        own = bank.changes(below(since, f"bank{index}/"))
+        arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
+    counters = [trainer.round, trainer.presented, trainer.coordinate_step, trainer.shrinkage, *trainer.schedule.state()]
+    return {**arrays, "counters": np.array(counters, dtype=np.float64)}
+
+
+def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+    """Make a trainer the mix of what shards have changed since they had its state (McDonald et al. 2010).
+
+    With the mixed norms comes one proximal step, which restores group sparsity.
+    """
+    group_state, method, n = trainer.group_state, trainer.method, trainer.n_penalized
+    parts = method.mixed_part(np.array([change["groups/scales"] for change in changes]))
+    mixture = group_state.mix([below(change, "groups/") for change in changes], weights, parts)
+    for index, bank in enumerate(trainer.banks):
+        bank.mix([below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
+
+    counters = np.array([change["counters"] for change in changes])
+    coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
+    trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1], coordinate_step)
+    trainer.schedule.mix(counters[:, 4:], weights)
+
+    rate = trainer.schedule(trainer.round)
+    shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
+    step, returned = method.open_mix(group_state, rate, trainer.presented, trainer.current_lambda, taken, shrinkage)
+    before = group_state.measure()[:n]
+    norms = np.where(before > 0, before + returned[:n], 0.0)
+    for term in trainer.terms:
+        norms = term.prox(norms, step)
+    events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, method.forgets)
+    if events:
+        for bank in trainer.banks:
+            bank.apply_events(None, None)
 
 
 def _record(
-    changes: list[dict[str, np.ndarray]], losses: list[float], sizes: list[int], seconds: float, mixing_seconds: float
+    changes: list[dict[str, np.ndarray]], losses: np.ndarray, learned: np.ndarray, seconds: float, mixing_seconds: float
 ) -> dict[str, Any]:
-    """What a mix adds to the record of an epoch."""
-    record: dict[str, Any] = {"shards": len(sizes)}
-    for j, (change, loss, n) in enumerate(zip(changes, losses, sizes), 1):
+    """What a mix adds to the record of an epoch; the losses are weighted means, as that of the epoch is."""
+    record: dict[str, Any] = {"shards": len(changes)}
+    for j, (change, loss, weight) in enumerate(zip(changes, losses.tolist(), learned.tolist()), 1):
         passed, cpu = change["seconds"].tolist()
-        record |= {f"loss:shard{j}": loss / n, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
+        mean = loss / weight if weight else 0.0
+        record |= {f"loss:shard{j}": mean, f"seconds:shard{j}": passed, f"cpu_seconds:shard{j}": cpu}
     sent = sum(array.nbytes for change in changes for array in change.values())
     return {**record, "pass_seconds": seconds, "mixing_seconds": mixing_seconds, "bytes": sent}
 

@@ -15,15 +15,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.distributed.cluster import workers_of
-from omkl.distributed.partition import KernelSpec
-from omkl.distributed.worker_partitions import Call, WorkerPartitions
+from omkl.distributed.partitions import Call, KernelSpec, WorkerPartitions
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel, checked_gram
 from omkl.kernels._jit_stack import pack, unpack
@@ -51,7 +51,7 @@ class DistributedStack:
         Of the storage; sums are in float64.
     recipe : callable
         A function of a range of kernels: its iterator gives the calls that fill a partition with them; see
-        :class:`~omkl.distributed.worker_partitions.WorkerPartitions`.
+        :class:`~omkl.distributed.partitions.WorkerPartitions`.
     budget : int
         Bytes that kernels fetched from workers may take here.
 
@@ -79,7 +79,7 @@ class DistributedStack:
 
     @classmethod
     def from_kernels(
-        cls, kernels: Iterable[Kernel | str], X: ArrayLike, client: Client, dtype: DTypeLike = np.float32,
+        cls, kernels: Iterable[Kernel | str], X: Any, client: Client, dtype: DTypeLike = np.float32,
         budget: int = 2**26,
     ) -> DistributedStack:  # fmt: skip
         """Kernels on data, computed by the workers that hold them.
@@ -88,18 +88,19 @@ class DistributedStack:
         ----------
         kernels : iterable of Kernel or str
             They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
-        X : array of shape (N, d)
+        X : array or sparse matrix of shape (N, d)
         client, dtype, budget
             As for the class.
         """
-        spec = KernelSpec([as_kernel(kernel) for kernel in kernels], np.asarray(X, np.float64), np.dtype(dtype))
+        X = X.tocsr() if sparse.issparse(X) else np.asarray(X, np.float64)
+        spec = KernelSpec([as_kernel(kernel) for kernel in kernels], X, np.dtype(dtype))
         workers_of(client)
         _require_sendable(spec)
 
         def recipe(part):
             yield "compute", spec, part
 
-        return cls(client, len(spec.kernels), len(spec.X), dtype, recipe, budget)
+        return cls(client, len(spec.kernels), X.shape[0], dtype, recipe, budget)
 
     @classmethod
     def from_grams(
@@ -199,7 +200,7 @@ class DistributedStack:
             yield s, at, which[at] - self._bounds[s]
 
     def ask(self, calls: Mapping[int, Call]) -> list:
-        """Call methods of partitions: see :meth:`~omkl.distributed.worker_partitions.WorkerPartitions.ask`."""
+        """Call methods of partitions: see :meth:`~omkl.distributed.partitions.WorkerPartitions.ask`."""
         return self._partitions.ask(calls)
 
     def _fetch(self, which: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Attachment scores of parsed sentences, and the conventions about which words count."""
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,27 @@ PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
 
 
 def attachment_scores(
-    gold: Treebank, parsed: Treebank, labeled: bool, ignore: str | Callable[..., bool] | None = None
+    pairs: Iterable[tuple[Treebank, Treebank]], labeled: bool, ignore: str | Callable[..., bool] | None = None
 ) -> dict[str, Any]:
-    """What :meth:`~omkl.DependencyParser.evaluate` returns, of gold trees and those of a parser."""
-    counted = ~is_punctuation(gold, ignore)
-    if not counted.any():
-        raise InputError("No word is left to count: choose another ignore=.")
-    right = parsed.heads == gold.heads
-    las = None
-    if labeled:
+    """What :meth:`~omkl.DependencyParser.evaluate` returns, of pairs of gold trees and those of a parser."""
+    words = sentences = attached = related = whole = 0
+    for gold, parsed in pairs:
+        counted = ~is_punctuation(gold, ignore)
+        right = parsed.heads == gold.heads
         known = parsed.strings["deprels"].codes(gold.strings["deprels"].tolist())[gold.deprels]
-        las = float(np.mean((right & (parsed.deprels == known))[counted]))
-    wrong = np.add.reduceat(counted & ~right, gold.offsets[:-1])
+        wrong = np.add.reduceat(counted & ~right, gold.offsets[:-1])
+        words, sentences = words + int(counted.sum()), sentences + len(gold)
+        attached += int(np.count_nonzero(right & counted))
+        related += int(np.count_nonzero(right & (parsed.deprels == known) & counted))
+        whole += int(np.count_nonzero(wrong == 0))
+    if not words:
+        raise InputError("No word is left to count: choose another ignore=.")
     return {
-        "uas": float(np.mean(right[counted])),
-        "las": las,
-        "words": int(counted.sum()),
-        "sentences": len(gold),
-        "whole": float(np.mean(wrong == 0)),
+        "uas": attached / words,
+        "las": related / words if labeled else None,
+        "words": words,
+        "sentences": sentences,
+        "whole": whole / sentences,
     }
 
 

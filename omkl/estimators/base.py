@@ -1,32 +1,34 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from os import PathLike
 from types import NoneType
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_flags, check_number
-from omkl._files import write_archive
 from omkl.data import Stream
-from omkl.estimators.runs import Run
-from omkl.estimators.streaming import StreamSource, TrainingBlock, as_stream, one_block, refuse_for_stream
+from omkl.estimators.inputs import names_kept
+from omkl.estimators.saving import SavedEstimator, users_own
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import KernelBank
 from omkl.losses import StructuredLoss
 from omkl.online import (
     ArraySource,
+    Checkpointer,
+    Checkpoints,
     DistanceOverGradients,
     EarlyStopping,
     OnlineModel,
     OnlineSettings,
+    OnlineTrainer,
     Predictor,
+    ProgressBar,
     ProgressiveValidation,
     Schedule,
     TrainingLoop,
@@ -36,24 +38,126 @@ from omkl.online import (
 )
 from omkl.persistence import Packer, Unpacker
 
+#: Parameters that a resumed run may have otherwise: they do not change what is learned.
+FREE = ("verbose", "callbacks")
 
-class OnlineEstimator(BaseEstimator):
-    """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned.
 
-    A face makes its codec (:meth:`_codec`), reads a :class:`TrainingBlock` into what that takes (:meth:`_read`), and
-    may score held-out examples in a way of its own.
+def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
+    """The share of the labels of some examples that a frozen model has right."""
+    right = total = 0
+    for x, y, _ in examples:
+        right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
+        total += len(x)
+    return right / total
+
+
+def no_companions(model: OnlineModel, make_pass: Callable) -> list[Any]:
+    """Nothing learns from the blocks of a stream beside the model."""
+    return []
+
+
+class Run:
+    """A call of ``fit``, which makes one training loop or several, its stages.
+
+    Parameters
+    ----------
+    name : str
+        Class of the estimator.
+    parameters : dict
+        Its parameters, as a model file can hold them.
+    random_state : int, Generator, RandomState or None
+    verbose : bool
+        Show progress bars.
+    checkpoint : path-like, optional
+        Directory for checkpoints.
+    checkpoint_every : str or float
+        See :class:`~omkl.online.Checkpoints`.
+    resume : bool
+        Go on from the latest checkpoint.
+    client : dask.distributed.Client, optional
+        Trains in shards on its workers.
+    shards : int, optional
+
+    Attributes
+    ----------
+    rng : numpy.random.Generator
+        Where a run is resumed, it is put back to where that began.
     """
+
+    def __init__(
+        self, name: str, parameters: dict[str, Any], random_state: Any, verbose: bool, *, checkpoint: Any = None,
+        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+    ) -> None:  # fmt: skip
+        if isinstance(random_state, np.random.RandomState):
+            random_state = random_state.randint(2**31 - 1)
+        try:
+            self.rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError):
+            raise InputError(f"random_state must be None, an integer or a generator, not {random_state!r}.") from None
+        self.verbose = verbose
+        self.make_pass, self.n_shards = _make_pass(client, shards)
+        self.checkpointer = None
+        if checkpoint is not None:
+            configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
+            self.checkpointer = Checkpointer(Checkpoints(checkpoint, checkpoint_every), configuration, self.rng, resume)
+        elif resume:
+            raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
+
+    def loop(
+        self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = ()
+    ) -> TrainingLoop:
+        """The loop that makes the epochs of one stage."""
+        progress = TrainingProgress()
+        if self.verbose:
+            total = None if source.n_examples is None else epochs * source.n_examples
+            callbacks = [*callbacks, ProgressBar(progress, total)]
+        checkpointer = None if self.checkpointer is None else self.checkpointer.stage(stage)
+        return TrainingLoop(
+            trainer, source, make_pass=self.make_pass, callbacks=callbacks, checkpointer=checkpointer,
+            progress=progress,
+        )  # fmt: skip
+
+
+def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:
+    """What learns a block, and in how many shards; 0 for plain training."""
+    if client is None and shards is None:
+        return serial_pass, 0
+    from omkl.distributed import ParameterMixing
+
+    mixing = ParameterMixing.over(client, shards)
+    return (serial_pass, 0) if mixing is None else (mixing, mixing.n_shards)
+
+
+def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np.random.Generator) -> dict[str, Any]:
+    """JSON values: what a run depends on beside its data."""
+    packer = Packer()
+    packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
+    configuration = {
+        "estimator": name,
+        "omkl": version("omkl"),
+        "shards": n_shards,
+        **packed,
+        "arrays": fingerprint(packer.arrays.values()),
+        "generator": type(rng.bit_generator).__name__,
+    }
+    # as JSON gives them back: what is compared has been through a file
+    return json.loads(json.dumps(configuration))
+
+
+class OnlineEstimator(SavedEstimator):
+    """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned."""
 
     #: The family that ``loss`` names a member of.
     _losses = StructuredLoss
 
-    def _codec(self, **options: Any) -> Any:
+    def _codec(self) -> Any:
         """A codec that knows nothing yet; see :class:`~omkl.online.model.Codec`."""
         raise NotImplementedError
 
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> Any:
-        """Data as the codec takes them, checked; ``first`` where a model starts with them."""
-        raise NotImplementedError
+    @staticmethod
+    def _automatic_schedule(estimator: Any) -> Schedule:
+        """What ``eta0="auto"`` means."""
+        return DistanceOverGradients()
 
     def _settings(self) -> OnlineSettings:
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
@@ -63,75 +167,89 @@ class OnlineEstimator(BaseEstimator):
         if getattr(self, "early_stopping", False):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)
-        return OnlineSettings.of(self, self._losses, self._automatic_schedule())
-
-    def _automatic_schedule(self) -> Schedule:
-        """What ``eta0="auto"`` means."""
-        return DistanceOverGradients()
+        return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], **options: Any) -> Any:
-        """What ``fit`` does; ``running`` is for :class:`~omkl.estimators.runs.Run`, ``options`` for the codec."""
-        with self._names_kept():
-            return self._fit_from_scratch(X, y, sample_weight, running, **options)
+    def _fit(
+        self, codec: Any, read: Callable, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], *,
+        held_out_score: Callable = label_accuracy, companions: Callable = no_companions,
+        finish: Callable | None = None,
+    ) -> Any:  # fmt: skip
+        """What ``fit`` does, on arrays or a stream.
 
-    def _fit_from_scratch(self, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], **options: Any) -> Any:
-        settings, stream = self._settings(), self._stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-            return self._fit_stream(stream, self._run(running), **options)
-        started = time.perf_counter()
-        data = self._read(TrainingBlock(X, y, sample_weight), first=True, whole=True)
-        run = self._run(running)
-        model = OnlineModel(self._codec(**options), settings)
-        examples = model.codec.start(data)
-        if run.checkpointer is not None:
-            run.checkpointer.check_data(model.codec.facts(examples))
-        chosen, held_out = self._held_out(examples.n_inputs, run.rng)
-        training = examples.only(chosen)
-        validation = None if held_out is None else examples.only(held_out, weighted=False)
-        model.start(*model.codec.banks(settings.averaging, training, run.n_shards > 0))
-        history = self._train(model, training, validation, run)
-        self._finish(model, data, examples, chosen, run, len(history))
+        Parameters
+        ----------
+        codec : Codec
+            It knows nothing yet.
+        read : callable
+            ``read(block, first, whole)`` is a :class:`~omkl.estimators.sources.TrainingBlock` as the codec takes it,
+            checked; ``first`` where a model starts with it, ``whole`` where there is nothing else.
+        X, y, sample_weight
+            As users give them.
+        running : dict
+            What :class:`~omkl.estimators.base.Run` is told by the user.
+        held_out_score : callable
+            ``held_out_score(predictor, examples)`` is how good a frozen model is, the larger the better.
+        companions : callable
+            ``companions(model, make_pass)`` are callbacks that learn from the blocks of a stream beside the model.
+        finish : callable, optional
+            ``finish(model, examples, chosen, run, epochs)`` learns what is left when the epochs on arrays are over.
+        """
+        started, settings, stream = time.perf_counter(), self._settings(), as_stream(X, y, sample_weight)
+        model = OnlineModel(codec, settings)
+        parameters = {} if running["checkpoint"] is None else self._saved_parameters()
+        with names_kept(self):
+            run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **running)
+            if stream is None:
+                block = TrainingBlock(X, y, sample_weight)
+                source, callbacks, conclude = self._start_on_arrays(model, read, block, run, held_out_score, finish)
+            else:
+                source, callbacks, conclude = self._start_on_stream(model, read, stream, run, companions)
+            history = run.loop("model", model.trainer, source, self.epochs, callbacks).run(self.epochs)
+            records = conclude(history)
         self._adopt(model)
-        self.n_iter_, self.history_, self.fit_seconds_ = len(history), history, time.perf_counter() - started
+        self.n_iter_, self.history_, self.fit_seconds_ = len(history), records, time.perf_counter() - started
         return self
 
-    @contextmanager
-    def _names_kept(self) -> Iterator[None]:
-        """Where training fails, the columns are called what they were: the earlier model still knows these."""
-        names = ("n_features_in_", "feature_names_in_")
-        before = {name: value for name, value in vars(self).items() if name in names}
-        try:
-            yield
-        except BaseException:
-            for name in names:
-                vars(self).pop(name, None)
-            vars(self).update(before)
-            raise
+    def _start_on_arrays(
+        self, model: OnlineModel, read: Callable, block: TrainingBlock, run: Run, held_out_score: Callable,
+        finish: Callable | None,
+    ) -> tuple[ArraySource, list[Any], Callable]:  # fmt: skip
+        """``(source, callbacks, conclude)`` of training on examples that are all at hand; the model has started."""
+        examples = model.codec.start(read(block, True, True))
+        if run.checkpointer is not None:
+            run.checkpointer.check_data(model.codec.facts(examples))
+        callbacks, chosen = list(self.callbacks or ()), np.arange(examples.n_inputs)
+        training = examples
+        if self.early_stopping:
+            chosen, held_out = self._held_out(examples.n_inputs, run.rng)
+            training, validation = examples.only(chosen), examples.only(held_out, weighted=False)
+            callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, held_out_score))
+        training.shorten()
+        model.start(*model.codec.banks(model.settings.averaging, training, run.n_shards > 0))
+        model.set_objective(training)
 
-    def _run(self, running: dict[str, Any]) -> Run:
-        """How a call of ``fit`` runs."""
-        parameters = {} if running["checkpoint"] is None else self._saved_parameters()
-        return Run(type(self).__name__, parameters, generator(self.random_state), **running)
+        def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            model.trainer.release()
+            if finish is not None:
+                finish(model, examples, chosen, run, len(history))
+            return history
 
-    def _finish(self, model: OnlineModel, data: Any, examples: Any, chosen: np.ndarray, run: Run, epochs: int) -> None:
-        """What is left to learn when ``fit`` has made its epochs."""
+        return ArraySource(training, run.rng if self.shuffle else None), callbacks, conclude
 
-    def _train(self, model: OnlineModel, training: Any, validation: Any, run: Run) -> list[dict[str, Any]]:
-        """Make the epochs of ``fit`` on examples that are all at hand; returns the history."""
-        model.set_objective(training, lambda: self._loss_at_zero(model, training))
-        callbacks = list(self.callbacks or ())
-        if validation is not None:
-            callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, self._validation_score))
-        source = ArraySource(training, run.rng if self.shuffle else None)
-        history = run.train("model", model.trainer, source, self.epochs, callbacks, self.verbose)
-        model.trainer.release()
-        return history
+    def _held_out(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of ``(training, validation)`` examples."""
+        n_held_out = max(1, round(self.validation_fraction * n))
+        if n_held_out >= n:
+            raise InputError(f"Early stopping cannot hold out {n_held_out} of {n} examples: give more of them.")
+        shuffled = rng.permutation(n)
+        return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
 
-    def _fit_stream(self, stream: Stream, run: Run, **options: Any) -> Any:
-        """Train from scratch on a stream, block by block."""
+    def _start_on_stream(
+        self, model: OnlineModel, read: Callable, stream: Stream, run: Run, companions: Callable
+    ) -> tuple[StreamSource, list[Any], Callable]:
+        """The same of training on a stream, block by block."""
         if getattr(self, "early_stopping", False):
             raise InputError(
                 "early_stopping holds out examples, which a stream does not: history_ tells the progressive error."
@@ -141,46 +259,48 @@ class OnlineEstimator(BaseEstimator):
                 f"epochs={self.epochs}, but an iterator can be passed over only once: set epochs=1, or give a "
                 "Stream that can be read again."
             )
+        source = StreamSource(stream, model, read, run.n_shards, checked=run.checkpointer is not None)
         if run.checkpointer is not None:
             # a stream cannot be looked through before: its blocks are compared one by one, and it is no set of arrays
             run.checkpointer.check_data({"kind of data": "stream"})
-        model = OnlineModel(self._codec(**options), self._settings())
-        source = StreamSource(stream, model, self._read, run.n_shards, checked=run.checkpointer is not None)
-        found = run.earlier("model")
-        if found is not None:
-            values, arrays = found
-            model.unpack(values["source"]["model"], arrays, Unpacker(arrays, _users_own(self)))
+            found = run.checkpointer.earlier("model")
+            if found is not None:
+                values, arrays = found
+                model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
         source.open()
         meter = ProgressiveValidation()
-        callbacks = [*self._companions(model, run.make_pass), *(self.callbacks or ()), meter]
-        history = run.train("model", model.trainer, source, self.epochs, callbacks, self.verbose)
-        meter.close(model.trainer, len(history))
-        self._adopt(model)
-        self.history_, self.n_iter_ = meter.records, len(history)
-        return self
 
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
-        """One pass over a stream, or over examples that are at hand, in their order."""
-        stream = self._stream(X, y)
-        if stream is not None:
-            refuse_for_stream(sample_weight=sample_weight)
-        else:
-            stream = one_block(X, y, sample_weight)
+        def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            meter.close(model.trainer, len(history))
+            return meter.records
+
+        return source, [*companions(model, run.make_pass), *(self.callbacks or ()), meter], conclude
+
+    def _partial_fit(
+        self, codec: Any, read: Callable, X: Any, y: Any, sample_weight: Any, *, classes: Any = None,
+        companions: Callable = no_companions,
+    ) -> Any:  # fmt: skip
+        """One pass over a stream, or over examples that are at hand, in their order; parameters as of :meth:`_fit`.
+
+        ``classes`` are what the user declares; ``codec`` is for a model that has not started.
+        """
+        stream = as_stream(X, y, sample_weight)
+        blocks = [TrainingBlock(X, y, sample_weight)] if stream is None else stream
         settings, started = self._settings(), hasattr(self, "model_")
         if getattr(self, "early_stopping", False):
             raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
-        if started and options.get("classes") is not None:
-            self.model_.codec.check_declared(options["classes"])
-        model = self.model_ if started else OnlineModel(self._codec(**options), settings)
+        if started and classes is not None:
+            self.model_.codec.check_declared(classes)
+        model = self.model_ if started else OnlineModel(codec, settings)
         model.settings = settings
-        source = StreamSource(stream, model, self._read)
+        source = StreamSource(blocks, model, read)
         source.open()
         if not started:
             self._adopt(model)
             self.history_, self.n_iter_ = [], 1
         done = self.history_[-1]["epoch"] if self.history_ else 0
         progress = TrainingProgress(epoch=done + 1, history=self.history_)
-        callbacks = [*self._companions(model, serial_pass), *(self.callbacks or ())]
+        callbacks = [*companions(model, serial_pass), *(self.callbacks or ())]
         try:
             TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress).run(done + 1)
         finally:
@@ -188,41 +308,10 @@ class OnlineEstimator(BaseEstimator):
         self.history_ = thinned(self.history_)
         return self
 
-    def _companions(self, model: OnlineModel, make_pass: Callable) -> list[Any]:
-        """Callbacks that learn from the blocks of a stream beside the model."""
-        return []
-
-    def _stream(self, X: Any, y: Any) -> Stream | None:
-        """The stream that ``X`` is, if it is one."""
-        return as_stream(X, y)
-
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""
         self.model_ = model
         self.__dict__.update(model.codec.learned())
-
-    def _held_out(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
-        """Indices of ``(training, validation)`` examples; the latter None without early stopping."""
-        if not self.early_stopping:
-            return np.arange(n), None
-        n_held_out = max(1, round(self.validation_fraction * n))
-        if n_held_out >= n:
-            raise InputError(f"Early stopping cannot hold out {n_held_out} of {n} examples: give more of them.")
-        shuffled = rng.permutation(n)
-        return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
-
-    def _validation_score(self, predictor: Predictor, examples: Sequence) -> float:
-        """How good a frozen model is on held-out examples, the larger the better: the share of labels it has right."""
-        right = total = 0
-        for x, y, _ in examples:
-            right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-            total += len(x)
-        return right / total
-
-    def _loss_at_zero(self, model: OnlineModel, training: Any) -> float:
-        """Mean loss where all parameters are zero."""
-        trainer = model.trainer
-        return training.mean(lambda n: trainer.loss.at_zero(trainer.structure, n))
 
     # ---- what is learned ----------------------------------------------------------------------------------------
 
@@ -274,65 +363,32 @@ class OnlineEstimator(BaseEstimator):
         """
         return self.model_.codec.top_features(self.predictor_, n, group)
 
-    def memory_usage(self) -> dict[str, int]:
-        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+    def memory_usage(self) -> dict[str, float]:
+        """Megabytes of the parameters, the unit of all that is said of memory, 10^6 bytes.
+
+        Returns
+        -------
+        dict
+            ``"training"``: what training goes on from; ``"prediction"``: what predicts.
+        """
         check_is_fitted(self)
         return self.model_.memory_usage()
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    #: Learned attributes beside the model's own, which a model file keeps where they are set.
     _plain_attributes = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
 
-    def save(self, path: str | PathLike) -> None:
-        """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
-
-        The file holds the whole training state, so that a loaded estimator can go on with ``partial_fit``. A random
-        generator and callbacks are not saved, a seed is.
-
-        Raises
-        ------
-        omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved. A previous file of this name is left as it was.
-        """
-        check_is_fitted(self)
-        packer = Packer()
-        attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
-        # equal models are equal files, however long they took
-        attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in self.history_]
-        if "feature_names_in_" in attributes:
-            attributes["feature_names_in_"] = attributes["feature_names_in_"].tolist()
-        values, arrays = self._pack(packer)
-        parameters = self._saved_parameters()
-        manifest = {
-            "class": type(self).__name__,
-            "version": version("omkl"),
-            "parameters": {name: packer.pack(value, name) for name, value in parameters.items()},
-            "attributes": packer.pack(attributes, "attributes"),
-            **values,
-        }
-        write_archive(path, manifest, {**packer.arrays, **arrays})
-
     def _saved_parameters(self) -> dict[str, Any]:
-        """Parameters as a model file can hold them."""
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
 
-    def _pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` of what is learned."""
+    def _describe(self, packer: Packer) -> dict[str, Any]:
         values, arrays = self.model_.describe(packer)
-        return values, {**arrays, **self.model_.trainer.state()}
+        packer.arrays.update({**arrays, **self.model_.trainer.state()})
+        return values
 
-    def _unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
-        self._adopt(OnlineModel(self._codec(), self._settings()).unpack(values, arrays, unpacker))
-
-    @classmethod
-    def _from_model(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Any:
-        estimator = cls(**{name: unpacker.unpack(value) for name, value in manifest["parameters"].items()})
-        estimator._unpack(manifest, arrays, unpacker)
-        for name, value in unpacker.unpack(manifest["attributes"]).items():
-            setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
-        return estimator
+    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+        self._adopt(OnlineModel(self._codec(), self._settings()).unpack(manifest, unpacker.arrays, unpacker))
 
 
 def needs_probabilities(estimator: OnlineEstimator) -> bool:
@@ -342,31 +398,3 @@ def needs_probabilities(estimator: OnlineEstimator) -> bool:
     raise AttributeError(
         f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={estimator.loss!r}.'
     )
-
-
-def generator(random_state: Any) -> np.random.Generator:
-    """The generator that ``random_state`` asks for."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31 - 1))
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise InputError(f"random_state must be None, an integer >= 0 or a generator, not {random_state!r}.") from None
-
-
-def _users_own(estimator: OnlineEstimator) -> dict[str, Any]:
-    """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
-    found: dict[str, Any] = {}
-    waiting = list(estimator.get_params(deep=False).values())
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, (list, tuple)):
-            waiting += value
-        elif hasattr(value, "parameters"):
-            found[type(value).__name__] = type(value)
-            waiting += value.parameters().values()
-        elif callable(value):
-            found[getattr(value, "__name__", "function")] = value
-    return found

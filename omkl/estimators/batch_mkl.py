@@ -17,7 +17,6 @@ from omkl._components import resolve
 from omkl.batch import Expansion, Problem, Solution, Solver, regularization_path, smallest_c
 from omkl.batch.mkl.precision import rounding_of_storage
 from omkl.estimators.certified import CertifiedEstimator
-from omkl.estimators.examples import check_sample_weight
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -25,6 +24,7 @@ from omkl.estimators.kernel_sources import (
     default_kernels,
     unpack_source,
 )
+from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
 from omkl.kernels import KernelStack, LazyStack
@@ -126,32 +126,34 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         n, automatic = source.n_samples, str(self.dtype) == "auto"
         small = packed_bytes(len(source.names), n, np.float64) <= SMALL
         dtype = np.dtype(np.float64 if small else np.float32) if automatic else np.dtype(self.dtype)
+        loss, regularizer, _ = self._resolve()
+        regularizer = regularizer.bind(source.names)
         while True:
-            stack, results = self._stack(source, dtype, client), []
-            loss, regularizer, _ = self._resolve()
-            regularizer = regularizer.bind(source.names)
+            stack, results, errors = self._stack(source, dtype, client), [], [0.0]
             for rows, target in targets:
                 kernels, own = (stack, weights) if rows is None else (_restricted(stack, rows), weights[rows])
                 problem = Problem(kernels, target, loss, regularizer, float(self.C), bool(self.fit_intercept), own)
                 results.append(solve(problem, None))
                 if dtype == np.float32 and source.rounds:
                     found = solutions_of(results[-1])
-                    error = max((rounding_of_storage(problem, solution) for solution in found), default=0.0)
-                    failed = automatic and not all(solution.certificate.proves(self.tol) for solution in found)
-                    if failed or error > ROUNDING_SHARE * self.tol:
+                    errors += [rounding_of_storage(problem, solution) for solution in found]
+                    rounded = max(errors) > ROUNDING_SHARE * self.tol
+                    if automatic and (rounded or not all(solution.certificate.proves(self.tol) for solution in found)):
                         break
+                    if rounded:
+                        for solution, error in zip(found, errors[-len(found) :]):
+                            solution.certificate = solution.certificate.lowered(error)
             else:
-                return results
-            if not automatic:
-                warnings.warn(
-                    f"In single precision kernels are rounded so that the duality gap may be off by {error:.1g}: it is "
-                    'that of the rounded kernels. Choose dtype="float64".',
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-                source.rounds = False
-                continue
+                break
             dtype = np.dtype(np.float64)
+        if max(errors) > ROUNDING_SHARE * self.tol:
+            warnings.warn(
+                "In single precision kernels are rounded, which may change the relative duality gap by"
+                f' {max(errors):.1g}: as much has been added to it. Choose dtype="float64".',
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return results
 
     def _learn(self, source: Any, targets: list, solutions: list[Solution]) -> None:
         """Set what is learned from the solutions of all binary problems."""

@@ -1,20 +1,14 @@
-"""What all batch estimators share: parameters that are checked alike, and a model file."""
+"""What all batch estimators share: parameters that are checked alike."""
 
-import os
-from importlib.metadata import version
-
-import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassifierMixin
 
 from omkl._components import check_flags, check_number, resolve
-from omkl._files import write_archive
+from omkl.estimators.saving import SavedEstimator
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.persistence import Packer
 
 
-class CertifiedEstimator(BaseEstimator):
+class CertifiedEstimator(SavedEstimator):
     """An estimator that solves a convex problem to a duality gap: it has ``loss``, ``tol`` and ``max_iter``."""
 
     #: The parameter that weighs losses against the regularizer.
@@ -34,42 +28,3 @@ class CertifiedEstimator(BaseEstimator):
             kind = "classification" if loss.classifies else "regression"
             raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
         return loss
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
-
-        It holds what prediction needs; ``history_`` is not saved.
-
-        Raises
-        ------
-        omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved. A previous file of this name is left as it was.
-        """
-        check_is_fitted(self)
-        packer = Packer()
-        attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
-        if hasattr(self, "feature_names_in_"):
-            attributes["feature_names_in_"] = self.feature_names_in_.tolist()
-        manifest = {
-            "class": type(self).__name__,
-            "version": version("omkl"),
-            "parameters": {name: packer.pack(value, name) for name, value in self.get_params(deep=False).items()},
-            "attributes": packer.pack(attributes, "attributes"),
-            **self._describe(packer),
-        }
-        write_archive(path, manifest, packer.arrays)
-
-    def _describe(self, packer):
-        """Manifest entries of what the estimator knows beside its plain attributes; arrays go to the packer."""
-        return {}
-
-    def _restore(self, manifest, unpacker):
-        """The inverse."""
-
-    @classmethod
-    def _from_model(cls, manifest, arrays, unpacker):
-        estimator = cls(**{name: unpacker.unpack(value) for name, value in manifest["parameters"].items()})
-        estimator._restore(manifest, unpacker)
-        for name, value in unpacker.unpack(manifest["attributes"]).items():
-            setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
-        return estimator

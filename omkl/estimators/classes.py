@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import resolve
-from omkl.estimators.labels import checked_classes
+from omkl.estimators.inputs import checked_classes
 from omkl.exceptions import InputError
 from omkl.losses import Logistic, PointwiseLoss
 

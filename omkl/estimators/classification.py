@@ -1,5 +1,7 @@
 """OnlineMKLClassifier: one label for one input, on the same trainer as the sequence labeler."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,10 @@ from sklearn.utils.metaestimators import available_if
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.encoding import takes_sparse
-from omkl.estimators.labels import checked_classes
+from omkl.estimators.inputs import checked_classes, read_rows, row_potentials
 from omkl.estimators.outputs import ClassOutputs
-from omkl.estimators.rows import read_rows, row_potentials
-from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
-from omkl.estimators.token_codec import TokenCodec, TokenData
+from omkl.estimators.sources import blocks_of
+from omkl.estimators.token_codec import TokenCodec
 
 
 class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
@@ -130,7 +131,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
-        return self._fit(X, y, sample_weight, running, classes=_declared(classes))
+        return self._fit(self._codec(classes), self._reader(), X, y, sample_weight, running)
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
@@ -151,7 +152,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         -------
         self
         """
-        return self._partial_fit(X, y, sample_weight, classes=_declared(classes))
+        return self._partial_fit(self._codec(classes), self._reader(), X, y, sample_weight, classes=_declared(classes))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
@@ -169,7 +170,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy in [0, 1]; of a stream, which brings its labels along, without holding it."""
         right = total = 0.0
-        for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
+        for block in blocks_of(X, y, sample_weight):
             predicted = self.predict(block.X)
             size = float(len(predicted) if block.sample_weight is None else np.sum(block.sample_weight))
             right += size * accuracy_score(block.y, predicted, sample_weight=block.sample_weight)
@@ -177,10 +178,10 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         return right / total
 
     def _codec(self, classes: Any = None) -> TokenCodec:
-        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, classes), self)
+        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self)
 
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        return read_rows(self, block, checked_classes, first, whole, self.class_weight)
+    def _reader(self) -> Callable:
+        return partial(read_rows, self, checked_classes, self.class_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from omkl.estimators.encoding import KernelSpecs, named_kernels
+from omkl.estimators.encoding import KernelSpecs, named_kernels, warn_of_units
 from omkl.estimators.representations import represent
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.checks import check_kernels
-from omkl.kernels.inputs import Vectors, row_blocks, take_columns
+from omkl.kernels.inputs import Vectors, median_distance, row_blocks, take_columns
 from omkl.kernels.stack import KernelStack
 
 
@@ -256,7 +256,16 @@ def _refuse_dense(names, kernels):
 
 
 def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
-    """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none."""
-    width = float(Gaussian().fit(X).width_)
-    scales = {f"gaussian:{factor:g} x median": Gaussian(factor * width) for factor in (0.1, 0.3, 1.0, 3.0, 10.0)}
-    return {"linear": "linear", "quadratic": "quadratic", **scales}
+    """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none.
+
+    Widths are those of quantiles of the distances in the data. A kernel that is near 0 between almost all samples
+    learns these by heart, at so little cost that the objective chooses it: in many dimensions, where all distances are
+    alike, a tenth of the median is such a width.
+    """
+    if not sparse.issparse(X):
+        warn_of_units(X, stacklevel=4)
+    narrowest, narrow, median = (0.5 * median_distance(X, "squared_distances", q) for q in (0.1, 0.25, 0.5))
+    widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
+    wide = {f"{factor} x median": factor * median for factor in (3, 10)}
+    gaussians = {f"gaussian:{name}": Gaussian(width) for name, width in {**widths, **wide}.items()}
+    return {"linear": "linear", "quadratic": "quadratic", **gaussians}

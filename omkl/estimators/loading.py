@@ -44,7 +44,7 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     manifest, arrays = read_archive(path)
     try:
         cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
-        return cls._from_model(manifest, arrays, Unpacker(arrays, parts or {}))
+        return cls._from_model(manifest, Unpacker(arrays, parts or {}))
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         if isinstance(error, ModelFileError):
             raise

@@ -1,20 +1,240 @@
-"""What a model predicts for tokens: their structure, the codes of outputs, and the groups that do not see the input."""
+"""What a model predicts: the codes of outputs, their structure, and the groups that do not see the input."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from omkl.estimators.labels import Labels, Targets
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank, TransitionBank
+from omkl.persistence import Packer, Unpacker, check_labels
 from omkl.structures import Binary, Chain, Multiclass, Scalar
 
 #: What ``classes`` is where labels are taken in as they come.
 GROWING = "growing"
 
 
-class ChainOutputs:
+class Labels:
+    """The label set of a model, in sorted order where its members can be compared, else as they first appeared.
+
+    Parameters
+    ----------
+    seen : iterable of hashable
+        Labels, repeated or not.
+    grows : bool
+        Whether labels may be added later; they come after the others.
+    """
+
+    def __init__(self, seen: Iterable, grows: bool = False) -> None:
+        try:
+            distinct = list(dict.fromkeys(seen))
+        except TypeError:
+            raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+        for label in distinct:
+            if is_missing(label):
+                raise InputError(f"A label is {label!r}: give every example a label, or leave it out.")
+        if not grows:
+            with suppress(TypeError):
+                distinct.sort()
+        self.grows = grows
+        self.members = distinct
+        self._index = {label: k for k, label in enumerate(distinct)}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def add(self, labels: Iterable) -> int:
+        """Take in labels that are not known yet; returns how many there are."""
+        new = [label for label in Labels(labels).members if label not in self._index]
+        self._index.update({label: len(self.members) + k for k, label in enumerate(new)})
+        self.members += new
+        return len(new)
+
+    def as_array(self) -> np.ndarray:
+        """The labels as an array: of their own kind where they share one, of objects otherwise."""
+        if len({type(label) for label in self.members}) == 1 and isinstance(self.members[0], (str, int, float, bool)):
+            return np.array(self.members)
+        array = np.empty(len(self.members), dtype=object)
+        array[:] = self.members
+        return array
+
+    def encode(self, labels: Iterable, advice: str) -> np.ndarray:
+        """Index of each label; an unknown one is an error that ends with ``advice``."""
+        try:
+            return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
+        except KeyError as unknown:
+            raise InputError(f"The label {unknown.args[0]!r} is not one of the model's {len(self)}: {advice}") from None
+        except TypeError:
+            raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+
+    def learned(self) -> dict[str, Any]:
+        """What an estimator shows of it, by name."""
+        return {"classes_": self.as_array()}
+
+    def columns(self, n_outputs: int) -> list[dict[str, Any]]:
+        """What each column of potentials stands for, as an entry of a record; a single one scores the second label."""
+        return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
+
+    def pack(self, packer: Packer) -> dict[str, Any]:
+        """Entries of a model file's manifest."""
+        check_labels(self.members)
+        return {"labels": packer.pack(self.members, "y"), "labels_grow": self.grows}
+
+    @classmethod
+    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
+        """The inverse of :meth:`pack`."""
+        return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
+
+
+class Targets:
+    """Real targets, and the level that they are counted from.
+
+    Parameters
+    ----------
+    level : float
+        What the model adds to: it learns ``y - level``.
+    """
+
+    grows = False
+
+    def __init__(self, level: float) -> None:
+        self.level = float(level)
+
+    @classmethod
+    def around_median(cls, y: Any, weights: np.ndarray | None = None) -> "Targets":
+        """Counted from the (weighted) median: in the middle of the targets, and no outlier moves it."""
+        order = np.argsort(y, kind="stable")
+        masses = np.cumsum(np.ones(len(y)) if weights is None else weights[order])
+        return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
+
+    def encode(self, y: Sequence, advice: str) -> np.ndarray:
+        """Targets as the trainer takes them."""
+        return np.asarray(y, dtype=np.float64) - self.level
+
+    def learned(self) -> dict[str, Any]:
+        """What an estimator shows of it, by name."""
+        return {"level_": self.level}
+
+    def columns(self, n_outputs: int) -> list[dict[str, Any]]:
+        """The one column of potentials needs no name."""
+        return [{}]
+
+    def pack(self, packer: Packer) -> dict[str, Any]:
+        """Entries of a model file's manifest."""
+        return {"level": self.level}
+
+    @classmethod
+    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
+        """The inverse of :meth:`pack`."""
+        return cls(manifest["level"])
+
+
+def is_missing(label: Any) -> bool:
+    """Whether something stands for no label: None, a nan of any kind, pandas' NA and NaT."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
+
+
+def flat_labels(y: Any, lengths: np.ndarray) -> list:
+    """Labels of all tokens in one list, checked against the lengths of the sequences they belong to."""
+    if not hasattr(y, "__len__") or isinstance(y, (str, bytes, dict)):
+        raise InputError("y must be a list of sequences of labels, one for each sequence of X.")
+    if len(y) != len(lengths):
+        raise InputError(f"X has {len(lengths)} sequences but y has {len(y)}: give one label sequence for each.")
+    flat = []
+    for i, (labels, length) in enumerate(zip(y, lengths)):
+        if not hasattr(labels, "__len__"):
+            raise InputError(f"Sequence {i} of y is {labels!r}: give one label for each token, as a list or an array.")
+        if len(labels) != length:
+            raise InputError(f"Sequence {i} has {length} tokens in X but {len(labels)} labels in y.")
+        flat += labels.tolist() if isinstance(labels, np.ndarray) else labels
+    return flat
+
+
+def class_weights(
+    class_weight: Any, labels: Sequence, offsets: np.ndarray, sample_weight: np.ndarray | None, whole: bool
+) -> np.ndarray | None:
+    """Sample weights times the weights of the classes, as scikit-learn's ``class_weight`` means it.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        A dict gives the weights of classes, 1 by default; "balanced" is n / (K n_k) for the n_k of n tokens that are
+        of class k, each counted as often as its sample weight says.
+    labels : sequence of n labels
+    offsets : int array
+        Sequence s has the labels ``offsets[s] : offsets[s + 1]``; its weight is the mean over them.
+    sample_weight : array, optional
+    whole : bool
+        Whether these are all the examples that there are, which "balanced" needs.
+    """
+    if class_weight is None:
+        return sample_weight
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        if not whole:
+            raise InputError(
+                'class_weight="balanced" counts all examples, which partial_fit and streams do not have: give a dict.'
+            )
+        counts: Counter = Counter()
+        lengths = np.diff(offsets)
+        copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths).tolist()
+        for label, n in zip(labels, copies):
+            counts[label] += n
+        total, present = sum(copies), sum(n > 0 for n in counts.values())
+        weight_of = {label: total / (present * n) for label, n in counts.items() if n > 0}
+    elif isinstance(class_weight, dict):
+        weight_of, classes = class_weight, set(labels)
+        if whole and not classes <= weight_of.keys() and not weight_of.keys() <= classes:
+            unknown = next(label for label in weight_of if label not in classes)
+            raise InputError(f"class_weight has a weight for {unknown!r}, which is no label of y.")
+    else:
+        raise InputError(f'class_weight must be None, "balanced" or a dict, not {class_weight!r}.')
+    each = np.array([weight_of.get(label, 1.0) for label in labels], dtype=np.float64)
+    if not np.isfinite(each).all() or (each < 0).any():
+        raise InputError("class_weight must hold finite numbers >= 0.")
+    means = np.add.reduceat(each, offsets[:-1]) / np.diff(offsets)
+    return means if sample_weight is None else means * sample_weight
+
+
+def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:
+    """Weights as an array of n numbers >= 0, not all 0; None stays None, and one number is that of all."""
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must hold numbers.") from None
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
+    if weights.shape != (n,):
+        raise InputError(f"sample_weight has shape {weights.shape}, but there are {n} examples: give one weight each.")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError("sample_weight must hold finite numbers >= 0.")
+    if not weights.any():
+        raise InputError("sample_weight is zero for every example: nothing is left to train on.")
+    return weights
+
+
+class LabelOutputs:
+    """Outputs that are labels: how their codes are learned."""
+
+    codes: Any = Labels
+    _cost: Any
+    _classes: Any
+
+    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Any:
+        """The codes of training labels: all that were seen, or the declared ones."""
+        classes = self._classes
+        if not isinstance(classes, str):
+            return Labels(labels if classes is None else classes)
+        if classes != GROWING:
+            raise InputError(f'classes must be labels, or "{GROWING}" to take in what comes, not {classes!r}.')
+        if self._cost is not None:
+            raise InputError(f'cost= is for labels that are known: declare them, instead of classes="{GROWING}".')
+        return Labels(labels, grows=True)
+
+
+class ChainOutputs(LabelOutputs):
     """A label for every token of a sequence.
 
     Parameters
@@ -25,7 +245,6 @@ class ChainOutputs:
     classes : sequence, "growing" or None
     """
 
-    codes = Labels
     single = False
 
     def __init__(self, transitions: Any, by_position: bool, cost: Any = None, classes: Any = None) -> None:
@@ -37,10 +256,6 @@ class ChainOutputs:
         self._by_position = by_position
         self._cost = cost
         self._classes = classes
-
-    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
-        """The codes of training labels."""
-        return learned_labels(labels, self._classes, self._cost)
 
     def structure(self, known: Labels) -> Chain:
         """The chain over these labels."""
@@ -54,7 +269,7 @@ class ChainOutputs:
         return ([bank], []) if self._transitions == "regularized" else ([], [bank])
 
 
-class ClassOutputs:
+class ClassOutputs(LabelOutputs):
     """One class for an input.
 
     Parameters
@@ -64,17 +279,12 @@ class ClassOutputs:
     classes : sequence, "growing" or None
     """
 
-    codes = Labels
     single = True
 
     def __init__(self, fit_intercept: bool, cost: Any = None, classes: Any = None) -> None:
         self._fit_intercept = fit_intercept
         self._cost = cost
         self._classes = classes
-
-    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
-        """The codes of training labels."""
-        return learned_labels(labels, self._classes, self._cost)
 
     def structure(self, known: Labels) -> Binary | Multiclass:
         """A single potential for two classes, else one for each."""
@@ -89,23 +299,12 @@ class ClassOutputs:
 class NumberOutputs(ClassOutputs):
     """One number for an input, counted from the median of the targets where there is an intercept."""
 
-    codes = Targets  # type: ignore[assignment]
+    codes = Targets
 
-    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Targets:  # type: ignore[override]
+    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Targets:
         """The level that targets are counted from."""
         return Targets.around_median(labels, weights) if self._fit_intercept else Targets(0.0)
 
     def structure(self, known: Targets) -> Scalar:  # type: ignore[override]
         """One potential."""
         return Scalar()
-
-
-def learned_labels(labels: Sequence, classes: Any, cost: Any) -> Labels:
-    """The label set of training data, or the declared one."""
-    if not isinstance(classes, str):
-        return Labels(labels if classes is None else classes)
-    if classes != GROWING:
-        raise InputError(f'classes must be labels, or "{GROWING}" to take in what comes, not {classes!r}.')
-    if cost is not None:
-        raise InputError(f'cost= is for labels that are known: declare them, instead of classes="{GROWING}".')
-    return Labels(labels, grows=True)

@@ -1,30 +1,29 @@
 """Dependency parsing."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._components import check_number, resolve
-from omkl.data import Stream, Strings, Treebank
-from omkl.estimators.arc_examples import encode, strongest_features
+from omkl._components import check_number
+from omkl.data import Strings, Treebank
 from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.examples import check_sample_weight
-from omkl.estimators.runs import Run
-from omkl.estimators.streaming import TrainingBlock
-from omkl.estimators.treebank_codec import TreebankCodec, TreeData
-from omkl.estimators.treebanks import as_treebank, check_trees, only_projective
+from omkl.estimators.treebank_codec import (
+    TreebankCodec,
+    learn_relations,
+    read_trees,
+    relations_beside,
+    tree_rates,
+)
+from omkl.estimators.treebanks import check_trees, encode, sentences_of, treebanks_of
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
-from omkl.losses import CRF, StructuredLoss
-from omkl.online import MeanPolyak, OnlineModel, OnlineSettings
-
-#: Features of each template that a parser remembers by name.
-TOP = 10
+from omkl.online import OnlineModel
 
 
 class DependencyParser(OnlineEstimator):
@@ -57,6 +56,9 @@ class DependencyParser(OnlineEstimator):
         refused.
     labeled : bool
         Whether relations are learned and predicted.
+    ignore : {None, "upos", "xpos", "form"} or callable
+        Words whose wrong heads cost nothing in the margin of the hinge loss, as those of punctuation do in most
+        evaluations: a rule of :meth:`evaluate`. They are parsed all the same. Not for losses without a margin.
     memory : float
         Megabytes for parameters: weights, their averages and the frozen weights that predict take a third each.
         Templates share what there is by the number of their features in the training data; what does not fit is
@@ -107,9 +109,9 @@ class DependencyParser(OnlineEstimator):
         self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0,
         epochs: int = 10, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
-        memory: float = 140.0, exact: bool = False, dtype: Any = "float32", radius: float | str | None = None,
-        shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5, n_examples: float | None = None,
+        ignore: Any = None, memory: float = 140.0, exact: bool = False, dtype: Any = "float32",
+        radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
+        validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0, callbacks: Any = None, verbose: bool = False,
         random_state: Any = None,
     ) -> None:  # fmt: skip
@@ -125,6 +127,7 @@ class DependencyParser(OnlineEstimator):
         self.projective = projective
         self.single_root = single_root
         self.labeled = labeled
+        self.ignore = ignore
         self.memory = memory
         self.exact = exact
         self.dtype = dtype
@@ -171,7 +174,10 @@ class DependencyParser(OnlineEstimator):
             If a parameter or a sentence is not as described; the parser stays what it was.
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-        return self._fit(X, None, sample_weight, {**running, "client": client, "shards": shards})
+        running |= {"client": client, "shards": shards}
+        beyond = {"companions": relations_beside, "finish": learn_relations}
+        read = partial(read_trees, self)
+        return self._fit(self._codec(), read, sentences_of(X), None, sample_weight, running, **beyond)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DependencyParser":
         """One round of training for each sentence, in the given order.
@@ -188,54 +194,13 @@ class DependencyParser(OnlineEstimator):
         -------
         self
         """
-        return self._partial_fit(X, None, sample_weight)
+        read = partial(read_trees, self)
+        return self._partial_fit(self._codec(), read, sentences_of(X), None, sample_weight, companions=relations_beside)
 
-    def _settings(self) -> OnlineSettings:
-        check_number("memory", self.memory, above=0)
-        if self.dtype not in ("float32", "float64", np.float32, np.float64):
-            raise InputError(f'dtype must be "float32" or "float64", not {self.dtype!r}.')
-        return super()._settings()
-
-    def _automatic_schedule(self) -> Any:
-        # trees are learned by heart, whatever the rate: what generalises is how they are approached (see MeanPolyak);
-        # dual averaging starts afresh in every round, and asks how far it has to go
-        if self.method != "fobos":
-            return super()._automatic_schedule()
-        # the gradient of a CRF is spread over all arcs: the step that just mends a sentence is three times as long as
-        # this mean says (measured on English: 87.0 against 86.5 attached)
-        return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, self.loss, "loss"), CRF) else 1.0)
+    _automatic_schedule = staticmethod(tree_rates)
 
     def _codec(self) -> TreebankCodec:
         return TreebankCodec(self)
-
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TreeData:
-        """The sentences to train on, which the structure can produce."""
-        treebank = as_treebank(block.X, trees=True, single_root=self.single_root)
-        check_trees(treebank, self.single_root)
-        weights = check_sample_weight(block.sample_weight, len(treebank))
-        kept = only_projective(treebank) if self.projective else np.ones(len(treebank), dtype=bool)
-        if whole and weights is not None:
-            kept = kept & (weights > 0)
-        if not kept.all():
-            if not kept.any():
-                raise InputError("sample_weight is zero for every projective sentence: nothing is left to train on.")
-            treebank, weights = treebank[kept], None if weights is None else weights[kept]
-        return TreeData(treebank, weights, whole)
-
-    def _stream(self, X: Any, y: Any) -> Stream | None:
-        return X if isinstance(X, Stream) else None
-
-    def _finish(
-        self, model: OnlineModel, data: TreeData, examples: Any, chosen: np.ndarray, run: Run, epochs: int
-    ) -> None:
-        codec = model.codec
-        if codec.relations is not None:
-            weights = None if data.weights is None else data.weights[chosen]
-            codec.relations.fit(data.treebank[chosen], weights, self.C, epochs, run, self.verbose)
-        codec.features = strongest_features(model.trainer.banks[0], data.treebank, examples, TOP)
-
-    def _companions(self, model: OnlineModel, make_pass: Callable) -> list[Any]:
-        return [] if model.codec.relations is None else [_Relations(model.codec, make_pass)]
 
     # ---- parsing ------------------------------------------------------------------------------------------------
 
@@ -244,7 +209,7 @@ class DependencyParser(OnlineEstimator):
 
         Parameters
         ----------
-        X : path, list of paths, Treebank, Sentence or iterable of Sentence
+        X : path, list of paths, Treebank, Sentence, iterable of Sentence, or Stream
             Heads and relations in it are not looked at.
 
         Returns
@@ -253,21 +218,23 @@ class DependencyParser(OnlineEstimator):
             The same sentences with the best tree of each, and the relations if the parser is labeled. Iterate it for
             sentences, or write it with :func:`omkl.data.write_treebank`.
         """
-        predictor = self.predictor_
-        treebank = as_treebank(X, trees=False)
-        codec = self.model_.codec
-        tokens = encode(treebank, codec.templates)
+        check_is_fitted(self)
+        relations = self.model_.codec.relations
+        strings = Strings() if relations is None else relations.strings
+        return Treebank.concatenate([self._parsed(block, strings) for block in treebanks_of(X, trees=False)])
+
+    def _parsed(self, treebank: Treebank, strings: Strings) -> Treebank:
+        """The best tree of each sentence; ``strings`` are the relations."""
+        predictor, codec = self.predictor_, self.model_.codec
         heads = [np.zeros(0, np.int64)]
-        for sentences in tokens.blocks():
+        for sentences in encode(treebank, codec.templates).blocks():
             heads += map(predictor.structure.decode, predictor.banks[0].potentials_of(sentences))
         heads = np.concatenate(heads)
-        relations, strings = np.zeros(len(heads), np.int32), Strings()
+        relations = np.zeros(len(heads), np.int32)
         if codec.relations is not None:
             relations = codec.relations.predict(codec.relations.encode(treebank), heads, treebank.offsets)
-            strings = codec.relations.strings
-        return replace(
-            treebank, heads=heads.astype(np.int32), deprels=relations, strings={**treebank.strings, "deprels": strings}
-        )
+        strings = {**treebank.strings, "deprels": strings}
+        return replace(treebank, heads=heads.astype(np.int32), deprels=relations, strings=strings)
 
     def predict(self, X: Any) -> list[np.ndarray]:
         """Heads of each sentence: a list of int arrays; 0 is the root."""
@@ -280,6 +247,7 @@ class DependencyParser(OnlineEstimator):
         Parameters
         ----------
         X : as for :meth:`fit`
+            A stream is not held whole.
         ignore : {None, "upos", "xpos", "form"} or callable
             Which words do not count: none; those with UPOS ``PUNCT``; those with a tag of punctuation in the Penn
             treebank; those made of punctuation characters alone, as in the CoNLL-X shared task; or those for which
@@ -291,9 +259,13 @@ class DependencyParser(OnlineEstimator):
             ``uas`` and ``las`` (None for an unlabeled parser) in [0, 1], ``words`` counted, ``sentences``, and
             ``whole`` (the share of sentences with every head right).
         """
-        gold = as_treebank(X, trees=True, single_root=self.single_root)
-        check_trees(gold, single_root=False)
-        return attachment_scores(gold, self.parse(gold), self.model_.codec.relations is not None, ignore)
+        return attachment_scores(self._compared(X), self.model_.codec.relations is not None, ignore)
+
+    def _compared(self, X: Any) -> Iterator[tuple[Treebank, Treebank]]:
+        """Gold trees, and what the parser makes of their sentences, block by block."""
+        for gold in treebanks_of(X, trees=True, single_root=self.single_root):
+            check_trees(gold, single_root=False)
+            yield gold, self.parse(gold)
 
     def score(self, X: Any, y: Any = None, ignore: Any = None) -> float:
         """Unlabeled attachment score in [0, 1]; see :meth:`evaluate`."""
@@ -376,14 +348,3 @@ class DependencyParser(OnlineEstimator):
         if not isinstance(templates, str):
             templates = str(TemplateSet.resolve(templates)).splitlines()
         return {**super()._saved_parameters(), "templates": templates}
-
-
-class _Relations:
-    """Callback that learns the relations of each block beside the trees."""
-
-    def __init__(self, codec: TreebankCodec, make_pass: Callable) -> None:
-        self._codec = codec
-        self._make_pass = make_pass
-
-    def on_block(self, trainer: Any, block: Any) -> None:
-        self._codec.relations.learn(block.examples, trainer, self._make_pass)

@@ -1,22 +1,24 @@
 """OnlineMKLRegressor: one number for one input, on the same trainer as the sequence labeler."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.classes import finite_targets
 from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.inputs import read_rows, row_potentials
 from omkl.estimators.outputs import NumberOutputs
-from omkl.estimators.rows import read_rows, row_potentials
-from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
-from omkl.estimators.token_codec import TokenCodec, TokenData
+from omkl.estimators.sources import blocks_of
+from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.online import OnlineModel, OnlineSettings, Predictor
+from omkl.online import Predictor
 
 
 class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
@@ -143,7 +145,9 @@ cache_size, dtype, callbacks, verbose
             If a parameter or the data is not as described; the model stays what it was.
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-        return self._fit(X, y, sample_weight, {**running, "client": client, "shards": shards})
+        running |= {"client": client, "shards": shards}
+        read = partial(read_rows, self, finite_targets, None)
+        return self._fit(self._codec(), read, X, y, sample_weight, running, held_out_score=held_out_r2)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "OnlineMKLRegressor":
         """One round of training for each example, in the given order.
@@ -159,7 +163,7 @@ cache_size, dtype, callbacks, verbose
         -------
         self
         """
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(self._codec(), partial(read_rows, self, finite_targets, None), X, y, sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted target of each row of X, (n,)."""
@@ -167,34 +171,26 @@ cache_size, dtype, callbacks, verbose
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2; of a stream, which brings its targets along, without holding it."""
-        blocks = blocks_to_score(X, y, sample_weight, as_stream(X, y))
         found = [
-            (np.asarray(block.y, dtype=np.float64), self.predict(block.X), block.sample_weight) for block in blocks
+            (np.asarray(block.y, dtype=np.float64), self.predict(block.X), block.sample_weight)
+            for block in blocks_of(X, y, sample_weight)
         ]
         gold, predicted = (np.concatenate(parts) for parts in list(zip(*found))[:2])
         return float(r2_score(gold, predicted, sample_weight=found[0][2]))
 
-    def _settings(self) -> OnlineSettings:
-        settings = super()._settings()
-        if settings.loss.classifies:
-            raise InputError(f"{settings.loss!r} is a loss of classification: choose one of regression.")
-        return settings
-
     def _codec(self) -> TokenCodec:
+        loss = resolve(PointwiseLoss, self.loss, "loss")
+        if loss.classifies:
+            raise InputError(f"{loss!r} is a loss of classification: choose one of regression.")
         return TokenCodec(NumberOutputs(self.fit_intercept), self)
-
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        return read_rows(self, block, finite_targets, first, whole)
-
-    def _validation_score(self, predictor: Predictor, examples: Sequence) -> float:
-        """R^2 on held-out examples."""
-        gold = [y for _, y, _ in examples]
-        return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
-
-    def _loss_at_zero(self, model: OnlineModel, training: Any) -> float:
-        return model.trainer.mean_loss(training)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
         return tags
+
+
+def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
+    """R^2 of a frozen model on held-out examples."""
+    gold = [y for _, y, _ in examples]
+    return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Strings, Treebank
-from omkl.estimators.arc_examples import ArcExamples, encode
-from omkl.estimators.runs import Run
-from omkl.estimators.treebanks import absent_fields
+from omkl.estimators.base import Run
+from omkl.estimators.treebanks import ArcExamples, absent_fields, encode
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge
 from omkl.online import (
@@ -71,13 +70,11 @@ class RelationLabeler:
         """An untrained labeler that knows no relation yet, with all templates."""
         return cls(Strings(), TemplateSet(RELATION_TEMPLATES))
 
-    def fit(
-        self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run, verbose: bool
-    ) -> None:
+    def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
         """Train on gold trees."""
         arcs = _Arcs.of(self, treebank, treebank.deprels, weights)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
-        run.train("relations", self.trainer, ArraySource(arcs, run.rng), epochs, verbose=verbose)
+        run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
     def learn(self, examples: ArcExamples, trees: OnlineTrainer, make_pass: Callable) -> None:
         """One round for each sentence, regularized as the trainer of the trees is; new relations join the others."""

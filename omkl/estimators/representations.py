@@ -11,7 +11,7 @@ from omkl.kernels import FactoredStack, KernelStack, LazyStack, MixedStack, Nyst
 from omkl.kernels.base import Kernel
 from omkl.kernels.checks import affordable_rank, packed_bytes, packed_bytes_fit
 from omkl.kernels.inputs import Vectors, count_columns
-from omkl.kernels.lazy import BUDGET
+from omkl.kernels.packed import BUDGET
 
 #: A finite feature map of at most this part of the samples is held as a factor, unless a kernel says otherwise: to
 #: build it and to solve with it takes no longer than with the Gram matrix.

@@ -1,20 +1,17 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
-from omkl.estimators.columns import keep_names
-from omkl.estimators.encoding import flatten, names_in
-from omkl.estimators.examples import check_sample_weight, class_weights
-from omkl.estimators.labels import flat_labels
+from omkl.estimators.inputs import flatten, labeled_sequences, read_labeled
 from omkl.estimators.outputs import ChainOutputs
-from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
-from omkl.estimators.token_codec import TokenCodec, TokenData
-from omkl.exceptions import InputError
+from omkl.estimators.sources import as_stream, blocks_of
+from omkl.estimators.token_codec import TokenCodec
 from omkl.groups import TransitionBank
 
 
@@ -213,7 +210,8 @@ class SequenceLabeler(OnlineEstimator):
             If a parameter or the data is not as described; the model stays what it was.
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-        return self._fit(X, y, sample_weight, {**running, "client": client, "shards": shards}, classes=classes)
+        running |= {"client": client, "shards": shards}
+        return self._fit(self._codec(classes), partial(read_labeled, self), X, y, sample_weight, running)
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "SequenceLabeler":
         """One round of training for each sequence, in the given order.
@@ -232,7 +230,9 @@ class SequenceLabeler(OnlineEstimator):
         -------
         self
         """
-        return self._partial_fit(X, y, sample_weight, classes=classes)
+        return self._partial_fit(
+            self._codec(classes), partial(read_labeled, self), X, y, sample_weight, classes=classes
+        )
 
     def predict(self, X: Any) -> list[np.ndarray]:
         """Best labels of each sequence, also of a stream of them: a list of arrays of labels."""
@@ -280,8 +280,8 @@ class SequenceLabeler(OnlineEstimator):
         """
         predictor, codec = self.predictor_, self.model_.codec
         right = total = 0.0
-        for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
-            data = _read_pair(block, self._column_names)
+        for block in blocks_of(X, y, sample_weight):
+            data = labeled_sequences(block, self._column_names)
             gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets))
@@ -305,27 +305,3 @@ class SequenceLabeler(OnlineEstimator):
     def _codec(self, classes: Any = None) -> TokenCodec:
         outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes)
         return TokenCodec(outputs, self)
-
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        keep_names(self, names_in(block.X), reset=first)
-        data = _read_pair(block, self._column_names)
-        if whole and data.weights is not None and not data.weights.all():
-            # what does not count is as if it were not there: its labels and features are not learned either
-            chosen = np.flatnonzero(data.weights).tolist()
-            X, y = [block.X[i] for i in chosen], [block.y[i] for i in chosen]
-            data = _read_pair(TrainingBlock(X, y, data.weights[chosen]), self._column_names)
-        weights = class_weights(self.class_weight, data.labels, data.offsets, data.weights, whole)
-        return data._replace(weights=weights)
-
-
-def _read_pair(block: TrainingBlock, names: Sequence[str] | None) -> TokenData:
-    """Sequences and their labels, which must fit each other and not be empty."""
-    if block.y is None:
-        raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
-    tokens, offsets = flatten(block.X, names=names)
-    lengths = np.diff(offsets)
-    if not lengths.all():
-        raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
-    labels = flat_labels(block.y, lengths)
-    weights = check_sample_weight(block.sample_weight, len(lengths))
-    return TokenData(tokens, offsets, labels, weights, names=names)

@@ -24,7 +24,7 @@ from omkl.batch import (
     regularization_path,
 )
 from omkl.estimators.certified import CertifiedEstimator
-from omkl.estimators.examples import check_sample_weight
+from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
@@ -131,7 +131,7 @@ class SparseLinear(CertifiedEstimator):
             if 0 < largest <= self.alpha:
                 warnings.warn(
                     f"No column is in the model: with these data alpha must be below {largest:.3g}, and is"
-                    f" {self.alpha:g}.",
+                    f" {self.alpha:g}; a tenth of that, {0.1 * largest:.2g}, is a place to begin.",
                     UserWarning,
                     stacklevel=4,
                 )

@@ -1,7 +1,7 @@
 """StructuredPredictor: a structure and groups of one's own, trained as the labeler and the parser are."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,9 +9,8 @@ import numpy as np
 
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.examples import check_sample_weight, presentations
-from omkl.estimators.runs import fingerprint
-from omkl.estimators.streaming import TrainingBlock, as_stream, blocks_to_score
+from omkl.estimators.outputs import check_sample_weight
+from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
 from omkl.exceptions import InputError, ModelFileError
 from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
@@ -104,25 +103,27 @@ callbacks, verbose, random_state
             If a parameter or the data is not as described; the model stays what it was.
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-        return self._fit(X, y, sample_weight, {**running, "client": client, "shards": shards})
+        running |= {"client": client, "shards": shards}
+        return self._fit(self._codec(), read_examples, X, y, sample_weight, running)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "StructuredPredictor":
         """One round of training for each example, in the given order; a stream is passed over once."""
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(self._codec(), read_examples, X, y, sample_weight)
 
-    def predict(self, X: Sequence) -> list[Any]:
-        """The best output of each input."""
+    def predict(self, X: Any) -> list[Any]:
+        """The best output of each input, also of a stream of them."""
         predictor = self.predictor_
-        return [predictor.structure.decode(predictor.potentials(x)) for x in X]
+        return [predictor.structure.decode(predictor.potentials(x)) for block in blocks_of(X) for x in block.X]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the predictions: 0 where all are right."""
+        """Minus the mean cost of the predictions, 0 where all are right; of a stream, which brings its outputs along,
+        without holding it."""
         total = weights = 0.0
-        for block in blocks_to_score(X, y, sample_weight, as_stream(X, y)):
-            each = [1.0] * len(block.X) if block.sample_weight is None else block.sample_weight
-            for gold, predicted, weight in zip(block.y, self.predict(block.X), each):
-                total += weight * self.structure.cost(gold, predicted)
-                weights += weight
+        for block in blocks_of(X, y, sample_weight):
+            data = read_examples(block)
+            each = np.ones(data.n_inputs) if data.given is None else data.given
+            costs = [self.structure.cost(gold, predicted) for gold, predicted in zip(data.y, self.predict(data.X))]
+            total, weights = total + float(each @ costs), weights + float(each.sum())
         return -total / weights
 
     #: Nothing is held out.
@@ -131,47 +132,26 @@ callbacks, verbose, random_state
     def _codec(self) -> "PlainCodec":
         return PlainCodec(self.structure, self.groups)
 
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> "PlainExamples":
-        if block.y is None:
-            raise InputError("There are no outputs y: give them, or, in a stream, pairs (x, y).")
-        X, y = list(block.X), list(block.y)
-        if len(X) != len(y):
-            raise InputError(f"X has {len(X)} inputs, but y has {len(y)} outputs: give one for each.")
-        return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
-
     def _saved_parameters(self) -> dict[str, Any]:
         parameters = super()._saved_parameters()
         return {**parameters, "groups": [_packable(bank) for bank in self.groups]}
 
     @classmethod
-    def _from_model(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Any:
-        groups = unpacker.unpack(manifest["parameters"]["groups"])
-        return super()._from_model(manifest, arrays, _WithGroups(unpacker, manifest, [_bank(bank) for bank in groups]))
+    def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
+        parameters = super()._loaded_parameters(packed, unpacker)
+        return {**parameters, "groups": [_bank(bank) for bank in parameters["groups"]]}
 
 
-class PlainExamples:
-    """Inputs and outputs as they are, as a sequence of Example.
+class PlainExamples(WeightedExamples):
+    """Inputs and outputs as they are, lists, as often as they count; ``chosen`` and ``weights`` say how often."""
 
-    Parameters
-    ----------
-    X, y : list
-    chosen : int array
-        Those that take part.
-    weights : array, optional
-        A sample weight for each of them; see :func:`~omkl.estimators.examples.presentations`.
-    """
-
-    def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None = None) -> None:
+    def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None) -> None:
+        super().__init__(chosen, weights)
         self.X = X
         self.y = y
-        self.given = weights
-        self._chosen, self._weights = presentations(chosen, weights)
-
-    def __len__(self) -> int:
-        return len(self._chosen)
 
     def __getitem__(self, i: int) -> Example:
-        j = self._chosen[i]
+        j = self.chosen[i]
         return Example(self.X[j], self.y[j], 1.0 if self._weights is None else self._weights[i])
 
     @property
@@ -179,26 +159,21 @@ class PlainExamples:
         """How many inputs there are, presented or not."""
         return len(self.X)
 
-    def only(self, chosen: np.ndarray, weighted: bool = True) -> "PlainExamples":
-        """Some of the inputs, where all take part here."""
-        weights = None if self.given is None or not weighted else self.given[chosen]
+    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "PlainExamples":
         return PlainExamples(self.X, self.y, chosen, weights)
 
-    def part(self, indices: np.ndarray) -> "PlainExamples":
-        """Some of the presentations, by their indices, as a sequence of its own."""
-        chosen = self._chosen[indices].tolist()
-        part = PlainExamples([self.X[j] for j in chosen], [self.y[j] for j in chosen], np.arange(len(chosen)))
-        part._weights = None if self._weights is None else self._weights[indices]
-        return part
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "PlainExamples":
+        return PlainExamples([self.X[j] for j in inputs], [self.y[j] for j in inputs], chosen, None)
 
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights, the m of the objective's mean."""
-        return float(len(self)) if self._weights is None else float(self._weights.sum())
 
-    def mean(self, function: Callable[[int], float]) -> float:
-        """Weighted mean over the examples of a function of their length."""
-        return float(np.average([function(len(self.X[j])) for j in self._chosen], weights=self._weights))
+def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
+    """Inputs and outputs, one for each; it makes no difference whether they are the first or all."""
+    if block.y is None:
+        raise InputError("There are no outputs y: give them, or, in a stream, pairs (x, y).")
+    X, y = list(block.X), list(block.y)
+    if len(X) != len(y):
+        raise InputError(f"X has {len(X)} inputs, but y has {len(y)} outputs: give one for each.")
+    return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
 
 
 class PlainCodec:
@@ -249,18 +224,6 @@ class PlainCodec:
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse."""
-
-
-class _WithGroups:
-    """An unpacker that knows the groups already."""
-
-    def __init__(self, unpacker: Unpacker, manifest: dict[str, Any], groups: list) -> None:
-        self._unpacker = unpacker
-        self._packed = manifest["parameters"]["groups"]
-        self._groups = groups
-
-    def unpack(self, value: Any) -> Any:
-        return self._groups if value is self._packed else self._unpacker.unpack(value)
 
 
 def _packable(bank: Any) -> dict[str, Any]:

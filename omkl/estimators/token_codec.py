@@ -1,15 +1,14 @@
 """The codec of all models that see tokens: inputs through an encoder, outputs through their codes, banks for both."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from omkl._components import check_number
 from omkl.estimators.encoding import Encoder
-from omkl.estimators.examples import Examples
+from omkl.estimators.inputs import TokenData
 from omkl.estimators.outputs import GROWING
-from omkl.estimators.runs import fingerprint
+from omkl.estimators.sources import WeightedExamples, fingerprint
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
@@ -22,7 +21,7 @@ from omkl.groups import (
     Tokens,
 )
 from omkl.kernels import Precomputed
-from omkl.online import OnlineTrainer, Predictor
+from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
@@ -31,16 +30,45 @@ DOUBLE_UP_TO = 2**26
 BUDGETED = {"removal": RemovalExpansion, "projection": ProjectionExpansion}
 
 
-class TokenData(NamedTuple):
-    """Tokens as they were read: one flat collection, the offsets of the sequences, labels of all tokens, weights of
-    the sequences, the inputs that kernels learn their widths from (all of them by default), and names of columns."""
+class Examples(WeightedExamples):
+    """Sequences of encoded tokens as often as they count.
 
-    inputs: Any
-    offsets: np.ndarray
-    labels: Sequence
-    weights: np.ndarray | None = None
-    distinct: Any = None
-    names: Sequence[str] | None = None
+    Parameters
+    ----------
+    tokens : Tokens
+    gold : array
+        A code for every token.
+    chosen, weights
+        The sequences that take part; see :class:`~omkl.estimators.sources.WeightedExamples`.
+    single : bool
+        Whether an output is a single code instead of an array of codes.
+    """
+
+    def __init__(
+        self, tokens: Tokens, gold: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None, single: bool
+    ) -> None:
+        super().__init__(chosen, weights)
+        self.tokens = tokens
+        self.gold = gold
+        self.single = single
+
+    def __getitem__(self, i: int) -> Example:
+        x = self.tokens.sequence(self.chosen.item(i))
+        y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
+        return Example(x, y, 1.0 if self._weights is None else self._weights[i])
+
+    @property
+    def n_inputs(self) -> int:
+        """How many sequences there are, presented or not."""
+        return len(self.tokens)
+
+    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "Examples":
+        return Examples(self.tokens, self.gold, chosen, weights, self.single)
+
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "Examples":
+        tokens = self.tokens.only(inputs)
+        shifts = np.repeat(self.tokens.offsets[inputs] - tokens.offsets[:-1], np.diff(tokens.offsets))
+        return Examples(tokens, self.gold[shifts + np.arange(tokens.n_tokens)], chosen, None, self.single)
 
 
 class TokenCodec:
@@ -87,10 +115,11 @@ class TokenCodec:
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
         gold = self.known.encode(data.labels, "declare all classes, with classes=.")
-        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, single=self._outputs.single)
+        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
         """Encode later data; the trainer gains the labels, features and keys new to it."""
+        trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
             trainer.grow_outputs(self.structure)
@@ -101,7 +130,7 @@ class TokenCodec:
         finally:
             # also when a bad token stops the encoding half-way: no feature may be known that has no parameters
             self._grow(trainer)
-        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, single=self._outputs.single)
+        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def check_declared(self, classes: Any) -> None:
         """Raise where labels are declared that a model which has started does not have."""
@@ -120,7 +149,7 @@ class TokenCodec:
             new_names = self.encoder.explicit_names[len(bank.names) :]
             if new_names:
                 bank.add_groups(new_names)
-                trainer.regroup(self.order)
+                trainer.regroup([*trainer.order, *self.order])
             bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:

@@ -1,16 +1,32 @@
-"""What a parser accepts: treebanks from paths or sentences, checked, and the templates that fit them."""
+"""From treebanks to what a parser trains on: sentences and templates that fit each other, codes of the fields of
+tokens, and gold heads."""
 
+import hashlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from omkl.data import Sentence, Treebank, read_treebank
-from omkl.estimators.arc_examples import column_of
+from omkl.data import Sentence, Stream, Treebank, read_treebank
+from omkl.estimators.attachment import is_punctuation
+from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
-from omkl.groups import TemplateSet
+from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
+from omkl.online import Example
+
+
+def sentences_of(X: Any) -> Any:
+    """An iterator of sentences as a list of them, all else as it is: no iterator is a stream of pairs here."""
+    is_iterator = hasattr(X, "__iter__") and not hasattr(X, "__len__") and not isinstance(X, Stream)
+    return list(X) if is_iterator else X
+
+
+def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Treebank]:
+    """The treebanks of a stream, or the one that X is, as :func:`as_treebank` reads it."""
+    blocks = (block.X for block in X.blocks()) if isinstance(X, Stream) else [X]
+    return (as_treebank(block, trees, single_root) for block in blocks)
 
 
 def as_treebank(X: Any, trees: bool, single_root: bool = False) -> Treebank:
@@ -85,3 +101,181 @@ def usable_templates(templates: Any, treebank: Treebank) -> TemplateSet:
 def absent_fields(treebank: Treebank, fields: Iterable[str]) -> list[str]:
     """The fields whose column is ``_`` for every word."""
     return [field for field in fields if not getattr(treebank, column_of(field)).any()]
+
+
+def column_of(field: str) -> str:
+    """The column of a treebank that a field of the template language is read from."""
+    if field.startswith(("form", "lower", "prefix", "suffix")):
+        return "forms"
+    return {"lemma": "lemmas"}.get(field, field if field in ("upos", "xpos") else "feats")
+
+
+def value_of(field: str, string: str) -> str:
+    """A field of a token, from the string in its column.
+
+    >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("Case", "_")
+    ('ing', 'Nom', '_')
+    """
+    if field == "lower":
+        return string.lower()
+    if field.startswith("prefix"):
+        return string[: int(field[-1])]
+    if field.startswith("suffix"):
+        return string[-int(field[-1]) :]
+    if field[0].isupper():
+        attributes = (attribute.partition("=") for attribute in string.split("|"))
+        return next((value for name, _, value in attributes if name == field), "_")
+    return string
+
+
+def code_of(string: str) -> int:
+    """64 bits that stand for a string, on every machine."""
+    digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+#: Strings that no field has: what templates see at the root, and outside of the sentence.
+ROOT, OUTSIDE = "\troot", "\toutside"
+
+
+def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
+    """The sentences of a treebank as the templates look at them.
+
+    Parameters
+    ----------
+    treebank : omkl.data.Treebank
+    templates : TemplateSet
+
+    Returns
+    -------
+    ArcTokens
+    """
+    fields, reach = templates.fields, templates.reach
+    starts, lengths = treebank.offsets[:-1], treebank.lengths
+    roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
+    indices = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
+    columns = np.full(
+        (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
+    )
+    columns[:, roots] = code_of(ROOT)
+    for row, field in zip(columns, fields):
+        codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
+        hashes = np.zeros(len(strings), dtype=np.uint64)
+        for code in np.flatnonzero(np.bincount(codes, minlength=1)).tolist():
+            hashes[code] = code_of(value_of(field, strings[code]))
+        row[indices] = hashes[codes]
+    return ArcTokens(fields, columns, roots, lengths)
+
+
+class CostedHeads(np.ndarray):
+    """Right heads, each with what a wrong one in its place costs: ``costs`` is an array (n,)."""
+
+    costs: np.ndarray
+
+
+def arc_costs(gold: CostedHeads) -> np.ndarray:
+    """The ``cost`` of a tree structure, (n + 1, n + 1), that these heads know."""
+    costs = np.tile(np.append(0.0, gold.costs), (len(gold) + 1, 1))
+    costs[gold, np.arange(1, len(gold) + 1)] = 0.0
+    return costs
+
+
+class ArcExamples(WeightedExamples):
+    """Sentences and their gold heads as often as they count.
+
+    Parameters
+    ----------
+    tokens : ArcTokens
+    heads : int array (number of tokens,)
+    offsets : int array (number of sentences + 1,)
+    chosen, weights
+        The sentences that take part; see :class:`~omkl.estimators.sources.WeightedExamples`.
+    treebank : Treebank, optional
+        Where the sentences come from.
+    costs : array (number of tokens,), optional
+        What wrong heads cost, where it is not 1 each: outputs are then :class:`CostedHeads`.
+    """
+
+    def __init__(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, chosen: np.ndarray,
+        weights: np.ndarray | None = None, treebank: Treebank | None = None, costs: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(chosen, weights)
+        self.tokens = tokens
+        self.heads = heads
+        self.offsets = offsets
+        self.treebank = treebank
+        self.costs = costs
+
+    @classmethod
+    def of(
+        cls, treebank: Treebank, templates: TemplateSet, weights: np.ndarray | None = None, ignore: Any = None
+    ) -> "ArcExamples":
+        """All sentences of a treebank; a wrong head costs nothing where the rule ``ignore`` leaves a word out."""
+        tokens, everything = encode(treebank, templates), np.arange(len(treebank))
+        costs = None if ignore is None else np.where(is_punctuation(treebank, ignore), 0.0, 1.0)
+        return cls(tokens, treebank.heads.astype(np.int64), treebank.offsets, everything, weights, treebank, costs)
+
+    def __getitem__(self, i: int) -> Example:
+        s = self.chosen[i]
+        weight = 1.0 if self._weights is None else self._weights[i]
+        words = slice(self.offsets[s], self.offsets[s + 1])
+        heads = self.heads[words]
+        if self.costs is not None:
+            heads = heads.view(CostedHeads)
+            heads.costs = self.costs[words]
+        return Example(self.tokens.sentence(s), heads, weight)
+
+    @property
+    def n_inputs(self) -> int:
+        """How many sentences there are, presented or not."""
+        return len(self.tokens)
+
+    def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "ArcExamples":
+        return ArcExamples(self.tokens, self.heads, self.offsets, chosen, weights, self.treebank, self.costs)
+
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
+        lengths = self.tokens.lengths[inputs]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        words = np.repeat(self.offsets[inputs] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        costs = None if self.costs is None else self.costs[words]
+        return ArcExamples(self.tokens.only(inputs), self.heads[words], offsets, chosen, costs=costs)
+
+
+def strongest_features(
+    bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
+) -> dict[str, list[tuple[str, float]]]:
+    """The ``n`` strongest features of each template, as ``{template: [(feature, weight), ...]}``."""
+    arrays = examples.tokens, examples.heads, examples.offsets
+    return {
+        template.name: [
+            (_feature(template, treebank, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)
+        ]
+        for k, template in enumerate(bank.templates)
+    }  # fmt: skip
+
+
+def _feature(template: Template, treebank: Treebank, sentence: int, modifier: int, between: int) -> str:
+    """What a template sees in an arc: ``h.form=dog m-1.upos=DET right 2``."""
+    head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
+
+    def seen(field, place):
+        if place == 0:
+            return "ROOT"
+        if not 0 < place <= treebank.lengths[sentence]:
+            return "OUTSIDE"
+        column = column_of(field)
+        code = getattr(treebank, column)[treebank.offsets[sentence] + place - 1]
+        return value_of(field, treebank.strings[column][code])
+
+    parts = [f"h{o:+}.{f}={seen(f, head + o)}" if o else f"h.{f}={seen(f, head)}" for o, f in template.head]
+    parts += [
+        f"m{o:+}.{f}={seen(f, modifier + o)}" if o else f"m.{f}={seen(f, modifier)}" for o, f in template.modifier
+    ]
+    if template.between:
+        parts.append(f"between.{template.between}={seen(template.between, between)}")
+    if template.variant != "arc":
+        parts.append("left" if modifier < head else "right")
+    if template.variant == "distance":
+        parts.append(distance_name(abs(head - modifier)))
+    return " ".join(parts) or "arc"

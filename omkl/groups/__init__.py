@@ -1,7 +1,6 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
-from omkl.groups.arc_features import ArcFeatureHasher
-from omkl.groups.arc_layout import ArcTokens
+from omkl.groups.arc_layout import ArcFeatureHasher, ArcTokens
 from omkl.groups.base import Bank, GroupBank, Growable, HasCoordinates, Mixable, check_ability
 from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank

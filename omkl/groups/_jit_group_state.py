@@ -36,21 +36,8 @@ def measure(bases, square_norms, norms):
 
 
 @njit(cache=True, nogil=True)
-def rescale(
-    before,
-    after,
-    radius,
-    forgets,
-    bases,
-    scales,
-    square_norms,
-    empty,
-    activated,
-    deactivated,
-    total_shrinkage,
-    low,
-    high,
-):
+def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, activated, deactivated,
+            total_shrinkage, low, high):  # fmt: skip
     """Proximal and projection step on the scales; returns which events the banks must apply, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. Where ``forgets`` (forward-

@@ -1,4 +1,4 @@
-"""Templates and sentences as the jitted functions take them."""
+"""Templates and sentences as the jitted functions take them, and the hashed features of the arcs of given trees."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_templates as jit
+from omkl.groups._jit_arcs import list_features
 from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
+from omkl.groups.tokens import Features, Tokens
 
 #: Arcs that are scored at a time when nothing is learned in between.
 BLOCK = 2**17
@@ -167,3 +169,35 @@ class TemplateLayout:
             sizes[pair] = int(min(wanted[pair], left / (n_pairs - before)))
             left -= sizes[pair]
         return sizes
+
+
+class ArcFeatureHasher:
+    """Lists the hashed features of the arcs of a tree, for classifiers of arcs: each template is a group.
+
+    Parameters
+    ----------
+    templates : TemplateSet
+    rows : int
+        Features of each template are hashed to this many rows.
+    """
+
+    def __init__(self, templates: TemplateSet, rows: int) -> None:
+        self._layout = layout = TemplateLayout(templates)
+        p, variant = np.nonzero(layout.groups >= 0)
+        order = np.argsort(layout.groups[p, variant])
+        p, self._variants = p[order], variant[order]
+        self._pairs, self._between = layout.pairs[p], layout.between[p]
+        self._bases = np.arange(len(p) + 1) * rows
+        self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
+
+    def tokens(self, x: ArcSentence, heads: np.ndarray) -> Tokens:
+        """The arc into each token of a sentence as a token with features, the sentence as one sequence."""
+        n = len(x)
+        keys = self._layout.keys(x)
+        most = n * (len(self._pairs) + n * int(np.count_nonzero(self._between >= 0)))
+        starts, ids = np.zeros(n + 1, np.int64), np.empty(most, np.int32)
+        count = list_features(
+            *keys, self._pairs, self._between, self._variants, self._bases, self._layout.bins(n), heads, starts, ids
+        )
+        features = Features(starts, ids[:count], np.ones(count))
+        return Tokens(np.array([0, n]), features, n_features=int(self._bases[-1]))

@@ -24,18 +24,10 @@ class CachedKernelBank(KernelBank):
 
     Parameters
     ----------
-    names : list of str
-        Names of the groups, one a kernel.
-    kernels : list of Kernel
-        Fitted kernels.
-    views : list of str
-        The view of the tokens that each kernel reads.
+    names, kernels, views, n_outputs, averaging
+        See :class:`KernelBank`.
     tokens : Tokens
         The training set, N tokens.
-    n_outputs : int
-        Labels K.
-    averaging : bool
-        Whether the averaged coefficients are kept.
     dtype : float32 or float64
         Precision of Gram matrices and cached potentials; coefficients and norms are float64 always.
     memory : int
@@ -152,12 +144,10 @@ class CachedKernelBank(KernelBank):
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))
         used = np.flatnonzero(used)
-        expansion = KernelExpansion(
-            self.names, self.kernels, self.views, self.n_outputs, averaging=self.averaging, dtype=self.dtype
-        )
-        supports = {
-            view: kernel.as_support(self.tokens.views[view])[used] for kernel, view in zip(self.kernels, self.views)
-        }
+        arguments = self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
+        expansion = KernelExpansion(*arguments)
+        inputs = self.tokens.views
+        supports = {view: kernel.as_support(inputs[view])[used] for kernel, view in zip(self.kernels, self.views)}
         expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
         return expansion
 

@@ -95,13 +95,13 @@ class GroupState:
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
     def begin_forward_backward(self, rate: float, decay: float = 1.0) -> None:
-        """Open a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
+        """Open a round of forward-backward splitting; see :class:`omkl.online.rounds.ForwardBackward`."""
         jit.begin_forward_backward(
             self.scales, self.empty, self.averages, self.pending_weight, rate, decay, self.bases, self.rates
         )
 
     def begin_dual_averaging(self, weight: float, base: float) -> None:
-        """Open a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
+        """Open a round of dual averaging; see :class:`omkl.online.rounds.DualAveraging`."""
         jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
 
     def measure(self) -> np.ndarray:

@@ -121,16 +121,7 @@ def mix_table(
 def with_rows_moved(
     changes: dict[str, np.ndarray], n_rows: int, rows: np.ndarray, indices: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Changes of a table whose ``rows`` belong to other ``indices``, which no shard has used for anything else.
-
-    Parameters
-    ----------
-    changes : dict
-        As :func:`table_changes` made it.
-    n_rows : int
-        Rows of the table.
-    rows, indices : int arrays of the same length
-    """
+    """Changes of a table with ``n_rows``, whose ``rows`` belong to ``indices``, used by no shard for anything else."""
     bits = np.unpackbits(changes["moved"], bitorder="little").reshape(n_rows, -1)
     counts = np.append(bits.sum(axis=1, dtype=np.int64), 0)
     source = np.arange(n_rows)

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.exceptions import InputError
-from omkl.groups import _jit_arc_tables as tables
+from omkl.groups import _jit_arcs as arcs
 from omkl.groups import _jit_templates as jit
-from omkl.groups._jit_arc_features import find_examples, gradient_arcs
 from omkl.groups.arc_layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.groups.base import Bank
 from omkl.groups.mixing import Mixture, TableLayout, mix_table, table_changes, with_rows_moved
@@ -165,21 +164,21 @@ class ArcTemplateBank(Bank):
         """What the arcs with a gradient are, for the jitted functions."""
         layout = self._layout
         parts = layout.pairs, layout.between, self._bases, self._groups, self._keys, layout.bins(len(x))
-        return *layout.keys(x), *parts, gradient_arcs(gradient)
+        return *layout.keys(x), *parts, arcs.gradient_arcs(gradient)
 
     def _scale_group(self, k: int, factor: float) -> None:
         if not self._stored[k]:  # nothing was kept of it
             return
         p, variant = self._layout.pair_of(k)
         first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
-        self.group_state.square_norms[k] = tables.scale_group(
+        self.group_state.square_norms[k] = arcs.scale_group(
             self._bases[p], self._bases[p + 1], first, last, factor, self.table, self._sums, self.averaging,
             self.group_state.averages[k],
         )  # fmt: skip
         self._stored[k] = factor != 0.0
 
     def recompute_norms(self) -> None:
-        tables.squared_norms(self._bases, self._groups, EDGES, self.table, self.group_state.square_norms)
+        arcs.squared_norms(self._bases, self._groups, EDGES, self.table, self.group_state.square_norms)
 
     def averaged(self) -> "ArcTemplateBank":
         """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
@@ -188,14 +187,11 @@ class ArcTemplateBank(Bank):
         averages, total = self.group_state.average_weights()
         sums = self._sums
         if not self.averaging or total == 0:
-            averages, total, sums = (
-                self.group_state.scales,
-                1.0,
-                np.broadcast_to(np.zeros(1, self._dtype), self.table.shape),
-            )
-        tables.combine(self._bases, self._groups, EDGES, averages, total, self.table, sums, frozen.table)
+            averages, total = self.group_state.scales, 1.0
+            sums = np.broadcast_to(np.zeros(1, self._dtype), self.table.shape)
+        arcs.combine(self._bases, self._groups, EDGES, averages, total, self.table, sums, frozen.table)
         norms = np.empty(len(self.names))
-        tables.squared_norms(self._bases, self._groups, EDGES, frozen.table, norms)
+        arcs.squared_norms(self._bases, self._groups, EDGES, frozen.table, norms)
         frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
         return frozen
 
@@ -237,7 +233,7 @@ class ArcTemplateBank(Bank):
         rows, buckets = np.unravel_index(order, weights.shape)
         wanted[rows, buckets + first] = np.arange(len(order))
         found = np.full((len(order), 3), -1, dtype=np.int64)
-        find_examples(
+        arcs.find_examples(
             tokens.columns, tokens.roots, offsets, heads, layout.view(p, 0), layout.view(p, 1), layout.between_field(p),
             self._keys[self._bases[p] : self._bases[p + 1]], layout.bins(int(tokens.lengths.max())), variant, wanted,
             found,

@@ -18,9 +18,9 @@ from omkl.kernels.functions import (
 from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Pair
-from omkl.kernels.lazy import LazyStack
-from omkl.kernels.low_rank import FactoredStack, MixedStack, compact_stack
-from omkl.kernels.stack import DenseStack, KernelStack, PackedStack
+from omkl.kernels.low_rank import FactoredStack, compact_stack
+from omkl.kernels.packed import LazyStack, PackedStack
+from omkl.kernels.stack import DenseStack, KernelStack, MixedStack
 from omkl.kernels.support_buffer import SupportBuffer
 
 __all__ = [

@@ -9,82 +9,48 @@ import numpy as np
 from numba import njit
 
 TILE = 512
+PRODUCTS, SQUARED, MANHATTAN = range(3)
 
 
 @njit(cache=True, nogil=True)
-def products(X, columns):
-    """Inner products ``X columns``, (n, C)."""
+def compare(kind, X, columns):
+    """Inner products ``X columns``, or distances of the rows of X (n, d) from the columns: (n, C).
+
+    Squared distances are sums of squared differences, exact also far from the origin.
+    """
     n, d = X.shape
     out = np.zeros((n, columns.shape[1]), X.dtype)
+    n_even = d // 4 * 4
     for low in range(0, columns.shape[1], TILE):
         high = min(low + TILE, columns.shape[1])
         for i in range(n):
             total = out[i, low:high]
-            j = 0
-            while j + 4 <= d:
+            for j in range(0, n_even, 4):
                 x0, x1, x2, x3 = X[i, j], X[i, j + 1], X[i, j + 2], X[i, j + 3]
                 y0, y1 = columns[j, low:high], columns[j + 1, low:high]
                 y2, y3 = columns[j + 2, low:high], columns[j + 3, low:high]
-                for c in range(high - low):
-                    total[c] += (x0 * y0[c] + x1 * y1[c]) + (x2 * y2[c] + x3 * y3[c])
-                j += 4
-            while j < d:
-                x0, y0 = X[i, j], columns[j, low:high]
-                for c in range(high - low):
-                    total[c] += x0 * y0[c]
-                j += 1
-    return out
-
-
-@njit(cache=True, nogil=True)
-def squared_distances(X, columns):
-    """Squared Euclidean distances, (n, C): sums of squared differences, exact also far from the origin."""
-    n, d = X.shape
-    out = np.zeros((n, columns.shape[1]), X.dtype)
-    for low in range(0, columns.shape[1], TILE):
-        high = min(low + TILE, columns.shape[1])
-        for i in range(n):
-            total = out[i, low:high]
-            j = 0
-            while j + 4 <= d:
-                x0, x1, x2, x3 = X[i, j], X[i, j + 1], X[i, j + 2], X[i, j + 3]
-                y0, y1 = columns[j, low:high], columns[j + 1, low:high]
-                y2, y3 = columns[j + 2, low:high], columns[j + 3, low:high]
-                for c in range(high - low):
-                    d0, d1, d2, d3 = x0 - y0[c], x1 - y1[c], x2 - y2[c], x3 - y3[c]
-                    total[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
-                j += 4
-            while j < d:
-                x0, y0 = X[i, j], columns[j, low:high]
-                for c in range(high - low):
-                    d0 = x0 - y0[c]
-                    total[c] += d0 * d0
-                j += 1
-    return out
-
-
-@njit(cache=True, nogil=True)
-def manhattan_distances(X, columns):
-    """City-block distances, (n, C)."""
-    n, d = X.shape
-    out = np.zeros((n, columns.shape[1]), X.dtype)
-    for low in range(0, columns.shape[1], TILE):
-        high = min(low + TILE, columns.shape[1])
-        for i in range(n):
-            total = out[i, low:high]
-            j = 0
-            while j + 4 <= d:
-                x0, x1, x2, x3 = X[i, j], X[i, j + 1], X[i, j + 2], X[i, j + 3]
-                y0, y1 = columns[j, low:high], columns[j + 1, low:high]
-                y2, y3 = columns[j + 2, low:high], columns[j + 3, low:high]
-                for c in range(high - low):
-                    total[c] += (abs(x0 - y0[c]) + abs(x1 - y1[c])) + (abs(x2 - y2[c]) + abs(x3 - y3[c]))
-                j += 4
-            while j < d:
-                x0, y0 = X[i, j], columns[j, low:high]
-                for c in range(high - low):
-                    total[c] += abs(x0 - y0[c])
-                j += 1
+                if kind == PRODUCTS:
+                    for c in range(high - low):
+                        total[c] += (x0 * y0[c] + x1 * y1[c]) + (x2 * y2[c] + x3 * y3[c])
+                elif kind == SQUARED:
+                    for c in range(high - low):
+                        d0, d1, d2, d3 = x0 - y0[c], x1 - y1[c], x2 - y2[c], x3 - y3[c]
+                        total[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
+                else:
+                    for c in range(high - low):
+                        total[c] += (abs(x0 - y0[c]) + abs(x1 - y1[c])) + (abs(x2 - y2[c]) + abs(x3 - y3[c]))
+            for j in range(n_even, d):
+                x, y = X[i, j], columns[j, low:high]
+                if kind == PRODUCTS:
+                    for c in range(high - low):
+                        total[c] += x * y[c]
+                elif kind == SQUARED:
+                    for c in range(high - low):
+                        difference = x - y[c]
+                        total[c] += difference * difference
+                else:
+                    for c in range(high - low):
+                        total[c] += abs(x - y[c])
     return out
 
 

@@ -86,13 +86,7 @@ class Kernel(Component):
         return find_columns(self.on, n_columns, names, self)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        """This kernel with its columns by position, for inputs of so many columns that are called ``names``.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If there is no such column.
-        """
+        """This kernel with its columns by position; an InputError says that there is no such column."""
         return self.restricted(self.columns(n_columns, names))
 
     def restricted(self, on: On | list) -> Self:

@@ -10,7 +10,6 @@ from scipy.linalg import eigvalsh
 from scipy.linalg.lapack import dpotrf
 
 from omkl.exceptions import InputError
-from omkl.kernels.inputs import find_columns, take_columns
 
 #: Most that a matrix may differ from its transpose, and lack in positive semidefiniteness, in units of its largest
 #: diagonal entry: what single precision and a sum over many samples leave.
@@ -65,22 +64,13 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
 def check_kernels(names: Sequence[str], kernels: Sequence[Any], X: Any) -> None:
     """Refuse kernel functions that are no kernels on these samples, as :func:`checked_gram` refuses matrices.
 
-    They are checked on at most :data:`MOST_CHECKED` samples, evenly spread; those that are known to be positive
-    semidefinite are not.
-
-    Parameters
-    ----------
-    names : sequence of str
-        What the kernels are called in messages.
-    kernels : sequence of Kernel
-        Fitted.
-    X : array or CSR matrix of shape (N, d)
+    The kernels are fitted, and called by these names in messages. They are checked on at most :data:`MOST_CHECKED`
+    samples, evenly spread; those that are known to be positive semidefinite are not.
     """
     few = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))] if X.shape[0] > MOST_CHECKED else X
     for name, kernel in zip(names, kernels):
         if not kernel.semidefinite:
-            own = take_columns(few, find_columns(kernel.on, few.shape[1], kernel=name))
-            checked_gram(kernel(own), repr(name), few.shape[0])
+            checked_gram(kernel(few), repr(name), few.shape[0])
 
 
 def _semidefinite(gram, scale):

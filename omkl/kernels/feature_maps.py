@@ -241,16 +241,7 @@ def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -
 
 
 def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
-    """The approximation that a string's settings ask for.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    features : int
-    map : {None, "fourier", "nystrom"}
-        None takes Fourier features where the kernel has them.
-    seed : int
-    """
+    """The approximation that a string's settings ask for; without ``map``, by Fourier features where there are some."""
     if features is None:
         raise InputError(f"The kernel {kernel.name} is to be approximated: say by how many features=.")
     if map not in (None, *MAPS):

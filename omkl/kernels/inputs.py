@@ -79,21 +79,8 @@ def format_on(on: On) -> str:
 def find_columns(on: On, n_columns: int, names: Sequence[str] | None = None, kernel: Any = "") -> Positions:
     """Columns of an input by position: None for all, a slice where they follow one another, else a tuple.
 
-    Parameters
-    ----------
-    on : int, str, slice, tuple or None
-        As :func:`parse_on` returns it.
-    n_columns : int
-        Columns of the input.
-    names : sequence of str, optional
-        What they are called.
-    kernel : Kernel or str
-        Whose columns they are, for messages.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If there is no such column, or none at all.
+    ``on`` is as :func:`parse_on` returns it; the input has ``n_columns``, which are called ``names``. An InputError
+    says that there is no such column, or none at all; ``kernel`` (or its name) is whose they are, for its message.
     """
     if on is None:
         return None
@@ -174,11 +161,8 @@ class Pair:
             return self
         key = repr(columns)
         if key not in self._on_columns:
-            self._on_columns[key] = self._part(columns)
+            self._on_columns[key] = Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
         return self._on_columns[key]
-
-    def _part(self, columns: Positions) -> "Pair":
-        return Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
 
     @cached_property
     def products(self) -> np.ndarray:
@@ -246,14 +230,8 @@ def median_distance(X: Vectors, distances: str, quantile: float = 0.5) -> float:
 
     The rows are a sample that does not depend on a random state nor, where X is small, on the order or the number of
     copies of its rows. Multiplying X by a number multiplies the result by it (by its square, for squared distances),
-    from 1e-150 to 1e150. Where all rows are the same it is 1.
-
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d)
-    distances : str
-        The attribute of :class:`~omkl.kernels.Pair` that has them.
-    quantile : float in [0, 1]
+    from 1e-150 to 1e150. Where all rows are the same it is 1. ``distances`` is the attribute of :class:`Pair` that has
+    them.
     """
     if sparse.issparse(X):
         X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]

@@ -1,4 +1,4 @@
-"""Kernels as low-rank factors, and stacks that are partly that: smaller and faster where kernels have low rank."""
+"""Kernels as low-rank factors: smaller and faster where kernels have low rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
 from omkl.kernels.checks import checked_gram, require_bytes
 from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
-from omkl.kernels.stack import PackedStack, WeightedSum, Which
+from omkl.kernels.packed import PackedStack
+from omkl.kernels.stack import MixedStack, WeightedSum, Which
 
 #: Rows of factors that one block of a sum holds in float64.
 BLOCK_ROWS = 4096
@@ -133,100 +134,6 @@ class FactoredStack:
         which, rows, owners = self._chosen(which)
         squares = np.einsum("ri,ri->r", self.rows, self.rows, dtype=np.float64)[rows]
         return np.bincount(owners, weights=squares, minlength=len(which))
-
-
-class MixedStack:
-    """Several stacks of the same samples as one.
-
-    Parameters
-    ----------
-    stacks : sequence of KernelStack
-    indices : int array of shape (M,), optional
-        Where the kernels of the stacks, one stack after the other, come in the whole; in this order by default.
-    """
-
-    def __init__(self, stacks: Sequence[Any], indices: Any = None) -> None:
-        self.stacks = list(stacks)
-        if len({stack.n_samples for stack in self.stacks}) != 1:
-            raise InputError("All stacks must be of the same samples.")
-        self.n_samples = self.stacks[0].n_samples
-        sizes = [stack.n_kernels for stack in self.stacks]
-        self.n_kernels = sum(sizes)
-        self.sums_entries = any(stack.sums_entries for stack in self.stacks)
-        self.indices = indices = np.arange(self.n_kernels) if indices is None else np.asarray(indices)
-        self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
-        self._owner[indices] = np.repeat(np.arange(len(sizes)), sizes)
-        self._local[indices] = np.concatenate([np.arange(size) for size in sizes])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all kernels."""
-        return sum(stack.nbytes for stack in self.stacks)
-
-    def restricted(self, samples: np.ndarray) -> MixedStack:
-        """The same kernels on some of the samples, given by increasing indices."""
-        return MixedStack([stack.restricted(samples) for stack in self.stacks], self.indices)
-
-    def _parts(self, which):
-        """Each stack, the positions in ``which`` that are its own, and their kernels' indices in it."""
-        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
-        owners = self._owner[which]
-        found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
-        return len(which), [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
-
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        size, parts = self._parts(which)
-        values = np.empty(size)
-        for stack, at, local in parts:
-            values[at] = stack.quadratics(vector, local)
-        return values
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        size, parts = self._parts(which)
-        result = np.empty((size, self.n_samples))
-        for stack, at, local in parts:
-            result[at] = stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
-        return result
-
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
-        for stack, at, local in self._parts(which)[1]:
-            total += stack.combine(np.asarray(weights)[at], local, samples)
-        return total
-
-    def summed(self, weights: ArrayLike, which: Which = None) -> Any:
-        sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._parts(which)[1]]
-        return _SumOfSums(self.n_samples, sums)
-
-    def diagonals(self, which: Which = None) -> np.ndarray:
-        size, parts = self._parts(which)
-        result = np.empty((size, self.n_samples))
-        for stack, at, local in parts:
-            result[at] = stack.diagonals(local)
-        return result
-
-    def traces(self, which: Which = None) -> np.ndarray:
-        size, parts = self._parts(which)
-        values = np.empty(size)
-        for stack, at, local in parts:
-            values[at] = stack.traces(local)
-        return values
-
-
-class _SumOfSums:
-    """Several :class:`WeightedSum` as one."""
-
-    def __init__(self, n_samples: int, sums: Sequence[Any]) -> None:
-        self.n_samples, self.sums = n_samples, sums
-
-    def product(self, vector: np.ndarray) -> np.ndarray:
-        return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
-
-    def rows(self, samples: np.ndarray | None) -> np.ndarray:
-        return sum((part.rows(samples) for part in self.sums), np.zeros((len(samples), self.n_samples)))
-
-    def diagonal(self) -> np.ndarray:
-        return sum((part.diagonal() for part in self.sums), np.zeros(self.n_samples))
 
 
 def compact_stack(grams: Any, dtype: DTypeLike = np.float32) -> Any:

@@ -6,23 +6,11 @@ A stack answers a few questions, each in one pass over the kernels it is asked a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
-from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
-from omkl.kernels.checks import checked_gram, require_memory
-from omkl.kernels.functions import KernelSpec
-from omkl.kernels.inputs import Vectors
-from omkl.kernels.packing import packed_kernels
-
-#: Entries of kernels that are worth a thread.
-ENTRIES = 2**22
-
 
 #: Indices of kernels, (k,), or None for all of them.
 Which: TypeAlias = Sequence[int] | np.ndarray | None
@@ -126,174 +114,99 @@ class DenseStack:
         return self.diagonals(which).sum(axis=1)
 
 
-class PackedStack:
-    """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
+class _Parted:
+    """A stack that consists of others; a subclass says of which."""
+
+    n_kernels: int
+    n_samples: int
+
+    def _parts(self, which: Which) -> Iterable[tuple[Any, Any, Any]]:
+        """Each stack that has some of the kernels, their positions in ``which``, and their indices in that stack."""
+        raise NotImplementedError
+
+    def _gather(self, which, ask, *shape):
+        """What ``ask(stack, positions, indices)`` returns of every part, in the order of ``which``: (k, ...)."""
+        values = np.empty((self.n_kernels if which is None else len(which), *shape))
+        for stack, at, local in self._parts(which):
+            values[at] = ask(stack, at, local)
+        return values
+
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
+        return self._gather(which, lambda stack, at, local: stack.quadratics(vector, local))
+
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        def multiply(stack, at, local):
+            return stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
+
+        return self._gather(which, multiply, self.n_samples)
+
+    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+        total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
+        for stack, at, local in self._parts(which):
+            total += stack.combine(np.asarray(weights)[at], local, samples)
+        return total
+
+    def diagonals(self, which: Which = None) -> np.ndarray:
+        return self._gather(which, lambda stack, at, local: stack.diagonals(local), self.n_samples)
+
+    def traces(self, which: Which = None) -> np.ndarray:
+        return self._gather(which, lambda stack, at, local: stack.traces(local))
+
+
+class MixedStack(_Parted):
+    """Several stacks of the same samples as one.
 
     Parameters
     ----------
-    rows : array of shape (M, N (N + 1) / 2), float32 or float64
-        One packed kernel a row.
-    n_jobs : int >= 1
-        Most threads for norms, products and sums; a few megabytes keep one busy. Each kernel, or each entry of a sum,
-        is one thread's alone: any number of them gives the same bits.
+    stacks : sequence of KernelStack
+    indices : int array of shape (M,), optional
+        Where the kernels of the stacks, one stack after the other, come in the whole; in this order by default.
     """
 
-    sums_entries = True
-
-    def __init__(self, rows: np.ndarray, n_jobs: int = 1) -> None:
-        if n_jobs < 1:
-            raise InputError(f"n_jobs is a number of threads, at least 1, not {n_jobs!r}.")
-        self.rows, self.n_jobs = rows, n_jobs
-        self.n_kernels, self.length = rows.shape
-        self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
-
-    @classmethod
-    def from_grams(
-        cls,
-        grams: Sequence[np.ndarray] | np.ndarray,
-        dtype: DTypeLike = np.float32,
-        normalize: str | None = None,
-        n_jobs: int = 1,
-    ) -> Self:
-        """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
-
-        Parameters
-        ----------
-        grams : array of shape (M, N, N), or iterable of arrays of shape (N, N)
-            Checked one by one: see :func:`~omkl.kernels.checked_gram`.
-        dtype : {numpy.float32, numpy.float64}
-            Of the storage. Single precision errs by less than 1e-7 of an entry.
-        normalize : {None, "trace"}
-            "trace" divides each kernel by its trace.
-        n_jobs : int >= 1
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a matrix is no kernel, or not of the first one's size, or there is not enough memory.
-        """
-        rows, count = None, 0
-        for count, gram in enumerate(grams, start=1):
-            if rows is None:
-                n = len(gram)
-                expected = len(grams) if hasattr(grams, "__len__") else 64
-                require_memory(expected, n, dtype)
-                rows = np.empty((expected, n * (n + 1) // 2), dtype=dtype)
-            elif count > len(rows):
-                require_memory(len(rows), n, dtype)
-                # in place, where the operating system can move pages: what is not written yet takes no memory
-                rows.resize((2 * len(rows), rows.shape[1]), refcheck=False)
-            pack(checked_gram(gram, count - 1, n), 0, rows[count - 1])
-        if rows is None:
-            raise InputError("There are no kernels: give at least one Gram matrix.")
-        rows.resize((count, rows.shape[1]), refcheck=False)
-        stack = cls(rows, n_jobs)
-        stack.normalize(normalize)
-        return stack
-
-    @classmethod
-    def from_kernels(
-        cls, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, n_jobs: int = 1
-    ) -> Self:
-        """Compute kernels on data straight into packed storage.
-
-        Parameters
-        ----------
-        kernels : iterable of Kernel or str
-            They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
-        X : array of shape (N, d)
-        dtype : {numpy.float32, numpy.float64}
-        n_jobs : int >= 1
-        """
-        return cls(packed_kernels(kernels, X, dtype), n_jobs)
-
-    def restricted(self, samples: np.ndarray) -> PackedStack:
-        """The same kernels on some of the samples, given by increasing indices."""
-        i, j = np.tril_indices(len(samples))
-        # by take, as an index in brackets would leave the entries of a kernel apart in memory
-        return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
-
-    def normalize(self, how: str | None) -> None:
-        """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
-        if how is None:
-            return
-        if how != "trace":
-            raise InputError(f'normalize must be None or "trace", not {how!r}.')
-        traces = self.traces()
-        for row, trace in zip(self.rows, traces):
-            row /= trace if trace > 0 else 1.0
+    def __init__(self, stacks: Sequence[Any], indices: Any = None) -> None:
+        self.stacks = list(stacks)
+        if len({stack.n_samples for stack in self.stacks}) != 1:
+            raise InputError("All stacks must be of the same samples.")
+        self.n_samples = self.stacks[0].n_samples
+        sizes = [stack.n_kernels for stack in self.stacks]
+        self.n_kernels = sum(sizes)
+        self.sums_entries = any(stack.sums_entries for stack in self.stacks)
+        self.indices = indices = np.arange(self.n_kernels) if indices is None else np.asarray(indices)
+        self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
+        self._owner[indices] = np.repeat(np.arange(len(sizes)), sizes)
+        self._local[indices] = np.concatenate([np.arange(size) for size in sizes])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the kernels."""
-        return self.rows.nbytes
+        """Bytes of all kernels."""
+        return sum(stack.nbytes for stack in self.stacks)
 
-    def _indices(self, which):
-        return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+    def restricted(self, samples: np.ndarray) -> MixedStack:
+        """The same kernels on some of the samples, given by increasing indices."""
+        return MixedStack([stack.restricted(samples) for stack in self.stacks], self.indices)
 
-    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        square, values = np.empty(self.length), np.empty(len(which))
-        packed_square(vector, square)
-        self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
-        return np.maximum(values, 0.0)
-
-    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        result = np.zeros((len(which), self.n_samples))
-        vectors = np.atleast_2d(vectors)
-
-        def multiply(part):
-            own = vectors if len(vectors) == 1 else vectors[part]
-            packed_products(self.rows, which[part], own, result[part])
-
-        self._in_threads(len(which), self.length, multiply)
-        return result
-
-    def _in_threads(self, size, entries, work):
-        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
-        n_threads = max(1, min(self.n_jobs, size * entries // ENTRIES))
-        bounds = np.linspace(0, size, n_threads + 1).astype(int)
-        parts = [slice(low, high) for low, high in pairwise(bounds) if low < high]
-        if len(parts) <= 1:
-            for part in parts:
-                work(part)
-            return
-        with ThreadPoolExecutor(len(parts)) as pool:
-            # to the end of the list, as an error in a thread is raised only where its result is asked for
-            list(pool.map(work, parts))
-
-    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        if samples is not None:
-            return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
-        matrix = np.empty((self.n_samples, self.n_samples))
-        unpack(self._packed_sum(weights, which), matrix)
-        return matrix
-
-    def _packed_sum(self, weights, which):
-        which, weights, total = self._indices(which), np.asarray(weights, dtype=np.float64), np.empty(self.length)
-        self._in_threads(
-            self.length, len(which), lambda part: weighted_sum(self.rows, which, weights, part.start, total[part])
-        )
-        return total
-
-    def _rows_of(self, weights, which, samples):
-        everyone = np.arange(self.n_samples)
-        result = np.empty((len(samples), self.n_samples))
-        for row, sample in zip(result, samples):
-            later = np.maximum(everyone, sample)
-            indices = later * (later + 1) // 2 + np.minimum(everyone, sample)
-            row[:] = weights @ self.rows[which[:, None], indices]
-        return result
+    def _parts(self, which):
+        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        owners = self._owner[which]
+        found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
+        return [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
 
     def summed(self, weights: Any, which: Which = None) -> Any:
-        return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
+        sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._parts(which)]
+        return _SumOfSums(self.n_samples, sums)
 
-    def diagonals(self, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        result = np.empty((len(which), self.n_samples))
-        diagonals(self.rows, which, result)
-        return result
 
-    def traces(self, which: Which = None) -> np.ndarray:
-        return self.diagonals(which).sum(axis=1)
+class _SumOfSums:
+    """Several :class:`WeightedSum` as one."""
+
+    def __init__(self, n_samples: int, sums: Sequence[Any]) -> None:
+        self.n_samples, self.sums = n_samples, sums
+
+    def product(self, vector: np.ndarray) -> np.ndarray:
+        return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
+
+    def rows(self, samples: np.ndarray | None) -> np.ndarray:
+        return sum((part.rows(samples) for part in self.sums), np.zeros((len(samples), self.n_samples)))
+
+    def diagonal(self) -> np.ndarray:
+        return sum((part.diagonal() for part in self.sums), np.zeros(self.n_samples))

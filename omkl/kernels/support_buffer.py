@@ -109,15 +109,15 @@ class BufferPair(Pair):
 
     @cached_property
     def products(self) -> np.ndarray:
-        return jit.products(self.X, self._right)
+        return jit.compare(jit.PRODUCTS, self.X, self._right)
 
     @cached_property
     def squared_distances(self) -> np.ndarray:
-        return jit.squared_distances(self.X, self._right)
+        return jit.compare(jit.SQUARED, self.X, self._right)
 
     @cached_property
     def manhattan_distances(self) -> np.ndarray:
-        return jit.manhattan_distances(self.X, self._right)
+        return jit.compare(jit.MANHATTAN, self.X, self._right)
 
     @cached_property
     def chi_squared_distances(self) -> np.ndarray:

@@ -25,6 +25,8 @@ class PointwiseLoss(Component):
     classifies: bool = False
     #: Whether the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
     has_kink: ClassVar[bool] = False
+    #: Whether predictions of a whole interval are best, so that the conjugate has a kink at 0 inside its domain.
+    has_dead_zone: bool = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: float = np.inf
 
@@ -239,6 +241,7 @@ class EpsilonInsensitive(PointwiseLoss):
         if not 0 <= epsilon < np.inf:
             raise InputError(f"epsilon must be a finite number >= 0, not {epsilon!r}.")
         self.epsilon = float(epsilon)
+        self.has_dead_zone = self.epsilon > 0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.maximum(0.0, np.abs(y - z) - self.epsilon)

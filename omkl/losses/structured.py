@@ -35,10 +35,6 @@ class StructuredLoss(Component):
         """
         raise NotImplementedError
 
-    def at_zero(self, structure: Any, size: int) -> float:
-        """Value of the loss where all potentials are zero, for an input of this size; 0 if that says nothing."""
-        return 0.0
-
 
 class StructuredHinge(StructuredLoss):
     r"""Structured hinge loss, the max-margin loss of structured SVMs (Martins et al. 2011, Eq. 4).
@@ -64,9 +60,6 @@ class StructuredHinge(StructuredLoss):
         value = gap + self.cost_weight * structure.cost(gold, predicted)
         return (0.0, None) if value <= 0.0 else (value, gradient)
 
-    def at_zero(self, structure: Any, size: int) -> float:
-        return self.cost_weight * structure.largest_cost(size)
-
 
 class CRF(StructuredLoss):
     r"""Negative conditional log-likelihood of a conditional random field (Martins et al. 2011, Eq. 3).
@@ -82,9 +75,6 @@ class CRF(StructuredLoss):
         log_partition, gradient = structure.marginals(potentials)
         structure.subtract_indicator(gradient, gold)
         return max(log_partition - gold_score, 0.0), gradient
-
-    def at_zero(self, structure: Any, size: int) -> float:
-        return structure.log_count(size)
 
 
 class Perceptron(StructuredLoss):

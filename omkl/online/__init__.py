@@ -1,10 +1,19 @@
 """Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
 
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
-from omkl.online.callbacks import EarlyStopping, ProgressBar, ProgressiveValidation, thinned, to_frame, values_of
+from omkl.online.callbacks import (
+    EarlyStopping,
+    ProgressBar,
+    ProgressiveValidation,
+    TrainingProgress,
+    thinned,
+    to_frame,
+    values_of,
+)
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.model import OnlineModel, OnlineSettings
+from omkl.online.rounds import Example, Step
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -14,8 +23,8 @@ from omkl.online.schedules import (
     MeanPolyak,
     Schedule,
 )
-from omkl.online.trainer import Example, OnlineTrainer, Step
-from omkl.online.training_loop import ArraySource, TrainingLoop, TrainingProgress, serial_pass
+from omkl.online.trainer import OnlineTrainer, below
+from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [
     "ArraySource",
@@ -44,6 +53,7 @@ __all__ = [
     "TrainingLoop",
     "TrainingProgress",
     "UniformAverage",
+    "below",
     "lipschitz_constant",
     "optimal_eta0",
     "regret_bound",

@@ -1,7 +1,8 @@
-"""What listens to the training loop: flat records, progressive validation, early stopping and the progress bar."""
+"""How far training has come, its flat records, and what listens to it: validation, early stopping, a progress bar."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,81 @@ RECORDS = 1000
 #: Rounds between two looks of the progress bar at the clock.
 STRIDE = 100
 _MEANS = ("loss", "error")
+
+
+@dataclass
+class TrainingProgress:
+    """How far a loop has come: what is neither in the trainer's state nor in the source's.
+
+    Attributes
+    ----------
+    epoch : int
+        The epoch that is running, from 1.
+    block : int
+        Blocks of it that are learned.
+    block_examples, block_loss, block_weight : int, float, float
+        Examples of the block at hand that are learned, the sum of their weighted losses, each before its update, and
+        that of their weights.
+    examples, loss, weight : int, float, float
+        The same for the epoch.
+    seconds : float
+        What the epoch had taken before :meth:`start_clock`.
+    history : list of dict
+        Records of the epochs before.
+    finished : bool
+        Whether a callback has ended training.
+    """
+
+    epoch: int = 1
+    block: int = 0
+    block_examples: int = 0
+    block_loss: float = 0.0
+    block_weight: float = 0.0
+    examples: int = 0
+    loss: float = 0.0
+    weight: float = 0.0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """The epoch goes on now."""
+        self._began = time.perf_counter() - self.seconds
+
+    def elapsed(self) -> float:
+        """Seconds that the epoch has taken so far."""
+        return time.perf_counter() - self._began
+
+    def add(self, n_examples: int, loss: float, weight: float) -> None:
+        """Count learned examples, the sum of their weighted losses, and that of their weights."""
+        self.block_examples += n_examples
+        self.block_loss += loss
+        self.block_weight += weight
+        self.examples += n_examples
+        self.loss += loss
+        self.weight += weight
+
+    def next_block(self) -> None:
+        """The block is over."""
+        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
+
+    def next_epoch(self) -> None:
+        """The epoch is over."""
+        self.epoch, self.block, self.examples, self.loss, self.seconds = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.weight = 0.0
+        self.start_clock()
+
+    def state(self) -> dict[str, Any]:
+        """JSON values for a checkpoint."""
+        return {**asdict(self), "seconds": self.elapsed()}
+
+    def load_state(self, values: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        vars(self).update(values)
+        self.start_clock()
 
 
 def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds: float) -> dict[str, Any]:

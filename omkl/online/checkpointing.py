@@ -16,6 +16,7 @@ import numpy as np
 
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
+from omkl.online.trainer import below
 from omkl.persistence import Packer, Unpacker
 
 #: Seconds in the units that ``every="5m"`` may have.
@@ -229,11 +230,6 @@ class StageCheckpointer:
         callbacks, arrays = states_of(loop.callbacks)
         values = {"source": source, "progress": loop.progress.state(), "callbacks": callbacks}
         self._run.keep(self._name, values, {**loop.trainer.state(), **own, **arrays})
-
-
-def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def states_of(callbacks: Sequence[Any]) -> tuple[list, dict[str, np.ndarray]]:

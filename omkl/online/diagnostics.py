@@ -11,8 +11,9 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.losses import StructuredLoss
+from omkl.online.rounds import Step
 from omkl.online.schedules import Constant, InverseSqrt, InverseTime, Schedule
-from omkl.online.trainer import OnlineTrainer, Step
+from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers import Regularizer
 from omkl.structures import Potentials, Structure
 

@@ -1,7 +1,7 @@
 """The model that every online estimator holds: what encodes its data, and the trainer that learns from them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -174,10 +174,10 @@ class OnlineModel:
         if m is not None:
             trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
 
-    def set_objective(self, training: Any, loss_at_zero: Callable[[], float]) -> None:
+    def set_objective(self, training: Any) -> None:
         """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.
 
-        ``loss_at_zero()`` is their mean loss where all parameters are zero, which ``radius="auto"`` asks for.
+        All parameters are zero: ``radius="auto"`` asks for the mean loss there.
         """
         trainer, settings = self.trainer, self.settings
         m = training.total_weight if settings.n_examples is None else settings.n_examples
@@ -187,11 +187,11 @@ class OnlineModel:
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
             raise InputError('radius="auto" needs every group regularized, transitions among them.')
-        largest_loss = loss_at_zero()
+        largest_loss = trainer.mean_loss(training)
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, which {trainer.loss!r} is not.')
         # no minimiser is farther from the origin, where the objective is the mean loss (Martins et al. 2011, Prop. 8)
-        trainer.radius = trainer.norm_bound(largest_loss)
+        trainer.radius = trainer.bound.norm_bound(largest_loss / trainer.lambda_, len(trainer.group_names))
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
@@ -208,23 +208,23 @@ class OnlineModel:
         """Weight of each regularized group by name, in [0, 1], summing to one."""
         return self.trainer.kernel_weights()
 
-    def memory_usage(self) -> dict[str, int]:
-        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
-        return {
-            "training": int(sum(bank.nbytes for bank in self.trainer.banks)),
-            "prediction": int(self.predictor().nbytes),
-        }
+    def memory_usage(self) -> dict[str, float]:
+        """Megabytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+        training = sum(bank.nbytes for bank in self.trainer.banks)
+        return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` of all but the trainer's state."""
         values, arrays = self.codec.pack(packer)
         lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
-        return {**values, "lambda_": lambda_, "radius": packer.pack(self.trainer.radius, "radius")}, arrays
+        radius = packer.pack(self.trainer.radius, "radius")
+        return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
         """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
         self.codec.unpack(values, arrays, unpacker)
         trainer = self.start()
+        trainer.regroup(values["order"])
         trainer.load_state(arrays)
         if values["lambda_"] is not None:
             trainer.lambda_ = values["lambda_"]

@@ -124,7 +124,7 @@ class _Measured:
 
     The rate of a round is due before its gradient is known. Where weights are alike the sum over the rounds before
     does; but an example of the weight w, a thousand times that of the ones before, would take a step a thousand times
-    too long. So the sum counts as no less than the ``w^2 G^2`` that its own gradient may have.
+    too long. So the sum counts as no less than the ``w^2 G^2`` that its own gradient may have, in a step on it.
     """
 
     _total = _largest = 0.0
@@ -137,10 +137,6 @@ class _Measured:
         if largest > self._largest:
             self._largest = largest
         return first
-
-    def _with_weight(self, weight: float) -> float:
-        """The sum, for a step on an example of this weight."""
-        return max(self._total, self._largest * weight**2)
 
     def _take_in(self, shard: Sequence[float], before: float, weight: float) -> None:
         """Add what a shard has added to the sum ``before`` it, times the weight of the shard."""
@@ -177,7 +173,7 @@ class MeanPolyak(_Measured, LinearDecay):
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._total == 0.0:
             return 1.0
-        return self.eta0 * self._losses / self._with_weight(weight) * self._left(t)
+        return self.eta0 * self._losses / max(self._total, self._largest * weight**2) * self._left(t)
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
@@ -228,7 +224,7 @@ class DistanceOverGradients(_Measured, Schedule):
     def __call__(self, t: int, weight: float = 1.0) -> float:
         if self._total == 0.0:
             return 1.0
-        return self.eta0 * self._distance / math.sqrt(self._with_weight(weight))
+        return self.eta0 * self._distance / math.sqrt(max(self._total, self._largest * weight**2))
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,37 +10,13 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.methods import as_method
+from omkl.online.rounds import Example, Step, as_method
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
-
-
-class Example(NamedTuple):
-    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
-
-    x: object
-    y: object
-    weight: float = 1.0
-
-
-class Step(NamedTuple):
-    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
-    squared norm of its gradient, the potentials before it, the gold output, how many examples it has learned, the sum
-    of their weights, and whether shards have learned them elsewhere."""
-
-    loss: float
-    norms: np.ndarray
-    rate: float
-    square_gradient: float
-    potentials: object = None
-    gold: object = None
-    n_examples: int = 1
-    weight: float = 1.0
-    in_shards: bool = False
 
 
 class OnlineTrainer:
@@ -101,7 +77,7 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
-        #: Whether :meth:`update_batch` tells the square of its gradient, which costs two more passes over it.
+        #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
         self.round = 0
         self.presented = 0.0
@@ -109,12 +85,18 @@ class OnlineTrainer:
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
-        self._n_penalized = sum(len(bank.names) for bank in banks)
+        self.n_penalized = sum(len(bank.names) for bank in banks)
         self.penalized_banks: list[Any] = list(banks)
-        self._coordinate_step = 0.0
+        self.coordinate_step = 0.0
         self._decay = 1.0  # what the L2 part shrinks the model by in this round
         self._bind_regularizer()
-        self._check_coordinates()
+        if self.coordinate_terms:
+            check_ability(
+                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
+                "hold kernels as explicit features, or choose a regularizer on group norms",
+            )  # fmt: skip
+            if not self.method.forgets:
+                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
         if self.l2 and (self.schedule.adaptive or not self.method.forgets):
             raise InputError(
                 f"l2={l2:g} is a part of the gradient step of forward-backward splitting with given rates, such as "
@@ -124,22 +106,22 @@ class OnlineTrainer:
     @property
     def group_names(self) -> list[str]:
         """Names of the regularized groups."""
-        return self.group_state.names[: self._n_penalized]
+        return self.group_state.names[: self.n_penalized]
 
     @property
     def norms(self) -> np.ndarray:
         """Norms of the regularized groups."""
-        return self.group_state.norms[: self._n_penalized]
+        return self.group_state.norms[: self.n_penalized]
 
     def _bind_regularizer(self):
         names = self.group_names
         known = set(names)
         # what is not in the user's order, as transitions, comes after
-        self._given_order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
-        self._bound = None if self.regularizer is None else self.regularizer.bind(names, self._given_order)
-        steps = () if self._bound is None else self._bound.terms()
-        self._on_norms = [term for term in steps if not term.on_coordinates]
-        self._on_coordinates = [term for term in steps if term.on_coordinates]
+        self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
+        self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
+        steps = () if self.bound is None else self.bound.terms()
+        self.terms = [term for term in steps if not term.on_coordinates]
+        self.coordinate_terms = [term for term in steps if term.on_coordinates]
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -178,14 +160,13 @@ class OnlineTrainer:
             return Step(0.0, self.norms, 0.0, 0.0, [], [], len(examples), 0.0)
         weight = sum(example.weight for example in examples)
         rate = self._open_round(weight, 1.0)
-        potentials = [self._potentials(x) for x, _, _ in examples]
-        losses = [self._loss(own, y) for own, (_, y, _) in zip(potentials, examples)]  # all before the first step
-        total = sum(w * loss for (_, _, w), (loss, _) in zip(examples, losses))
-        moving = [
-            (x, own, gradient, w)
-            for (x, _, w), own, (_, gradient) in zip(examples, potentials, losses)
-            if gradient is not None and w
-        ]
+        total, potentials, moving = 0.0, [], []
+        for x, y, w in examples:  # all losses before the first step
+            potentials.append(self._potentials(x))
+            loss, gradient = self._loss(potentials[-1], y)
+            total += w * loss
+            if gradient is not None and w:
+                moving.append((x, potentials[-1], gradient, w))
         square_gradient = 0.0
         if moving:
             square_gradient = self._step_together(moving, rate)
@@ -237,7 +218,8 @@ class OnlineTrainer:
         schedule = self.schedule
         rate = schedule(self.round, weight / self.batch_size) if schedule.adaptive else schedule(self.round)
         rate /= self.batch_size
-        self._decay = 1.0 - rate * weight * self.l2
+        if self.l2:
+            self._decay = 1.0 - rate * weight * self.l2
         if self._decay <= 0.0 and not self.group_state.empty.all():
             raise InputError(
                 f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates 1 / (l2 t), "
@@ -268,10 +250,10 @@ class OnlineTrainer:
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
         self.shrinkage += step
-        if self._on_coordinates:
+        if self.coordinate_terms:
             self._shrink_coordinates(step)
-        norms = group_state.measure()[: self._n_penalized]
-        for term in self._on_norms:
+        norms = group_state.measure()[: self.n_penalized]
+        for term in self.terms:
             norms = term.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
         if self.schedule.adaptive:
@@ -309,23 +291,14 @@ class OnlineTrainer:
         return first_rate
 
     def _shrink_coordinates(self, step):
-        self._coordinate_step += step
+        self.coordinate_step += step
         if self.round % self.coordinates_every == 0:
             for bank in self.penalized_banks:
                 values = bank.coordinates()
-                for term in self._on_coordinates:
-                    values = term.prox(values, self._coordinate_step)
+                for term in self.coordinate_terms:
+                    values = term.prox(values, self.coordinate_step)
                 bank.set_coordinates(values)
-            self._coordinate_step = 0.0
-
-    def _check_coordinates(self):
-        if self._on_coordinates:
-            check_ability(
-                self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
-                "hold kernels as explicit features, or choose a regularizer on group norms",
-            )  # fmt: skip
-            if not self.method.forgets:
-                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
+            self.coordinate_step = 0.0
 
     def grow_outputs(self, structure: Any) -> None:
         """Go on with a structure that has more labels; their weights are zero."""
@@ -353,14 +326,10 @@ class OnlineTrainer:
 
     def penalty(self) -> float:
         r""":math:`R(\theta)` of the current model."""
-        total = sum(term.value(self.norms) for term in self._on_norms)
-        for term in self._on_coordinates:
+        total = sum(term.value(self.norms) for term in self.terms)
+        for term in self.coordinate_terms:
             total += sum(term.value(bank.coordinates()) for bank in self.penalized_banks)
         return total
-
-    def norm_bound(self, loss_at_zero: float) -> float:
-        """How far from the origin a minimiser of the objective can be, where the mean loss there is this."""
-        return self._bound.norm_bound(loss_at_zero / self.current_lambda, len(self.group_names))
 
     def recompute_norms(self) -> None:
         """Set every group norm from scratch: the recursion drifts by rounding."""
@@ -371,72 +340,41 @@ class OnlineTrainer:
     def kernel_weights(self) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned)."""
-        weights = (L21() if self._bound is None else self._bound).normalized_kernel_weights(self.norms)
+        weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(self.norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
-        return {name: weight_of[name] for name in self._given_order}
+        return {name: weight_of[name] for name in self.order}
+
+    def check_new_groups(self, names: Iterable[str]) -> None:
+        """Raise an InputError where the regularizer has no place for groups of these names beside those there are."""
+        if self.regularizer is not None and self.bound is not self.regularizer:
+            new = [name for name in names if name not in self.order]
+            self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
-        """Make room in the group state for groups that banks have gained; ``order`` is that of all groups."""
+        """Make room in the group state for groups that banks have gained; in ``order`` they are after those known."""
         self.order = list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
         if not self.method.forgets:
             self.group_state.empty[:] = False
-        self._n_penalized += len(self.group_state.names) - n_known
+        self.n_penalized += len(self.group_state.names) - n_known
         self._bind_regularizer()
 
     def take(self, other: "OnlineTrainer") -> None:
         """Go on from another trainer's rounds, with groups that are some of its own; their banks hold their weights."""
-        self._predictor = None
-        indices = [other.group_state.names.index(name) for name in self.group_state.names]
-        for name, array in other.group_state.state().items():
-            if name != "weights":
-                getattr(self.group_state, name)[:] = array[indices]
-        self.group_state.total_weight, self.group_state.pending_weight = (
-            other.group_state.total_weight,
-            other.group_state.pending_weight,
+        state, known = other.group_state.state(), other.group_state.names
+        indices = [known.index(name) for name in self.group_state.names]
+        self.group_state.load_state(
+            {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
-        self.round, self.presented = other.round, other.presented
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
+        self.go_on(other.round, other.presented)
 
-    def changes(self, since: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What has changed since a fresh trainer took the state ``since``, for :meth:`mix`: named arrays."""
-        arrays = {f"groups/{key}": value for key, value in self.group_state.changes().items()}
-        for index, bank in enumerate(self.banks):
-            own = bank.changes(_below(since, f"bank{index}/"))
-            arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
-        counters = [self.round, self.presented, self._coordinate_step, self.shrinkage, *self.schedule.state()]
-        return {**arrays, "counters": np.array(counters, dtype=np.float64)}
-
-    def mix(self, changes: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-        """Take the mix of what shards have changed since they had this trainer's state (McDonald et al. 2010).
-
-        See :mod:`omkl.distributed.mixing`. With the mixed norms comes one proximal step, which restores group sparsity.
-        """
+    def go_on(self, rounds: int, presented: float, coordinate_step: float = 0.0) -> None:
+        """Go on after so many rounds, on examples of this total weight."""
         self._predictor = None
-        group_state = self.group_state
-        parts = self.method.mixed_part(np.array([change["groups/scales"] for change in changes]))
-        mixture = group_state.mix([_below(change, "groups/") for change in changes], weights, parts)
-        for index, bank in enumerate(self.banks):
-            bank.mix([_below(change, f"bank{index}/") for change in changes], mixture.of(bank.group_state.groups))
-
-        counters = np.array([change["counters"] for change in changes])
-        self.round, self.presented = int(counters[:, 0].max()), float(counters[:, 1].max())
-        self._coordinate_step, taken = (weights[:, None] * counters[:, 2:4]).sum(axis=0).tolist()
-        self.schedule.mix(counters[:, 4:], weights)
-
-        rate = self.schedule(self.round)
-        shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
-        step, returned = self.method.open_mix(group_state, rate, self.presented, self.current_lambda, taken, shrinkage)
-        before = group_state.measure()[: self._n_penalized]
-        norms = np.where(before > 0, before + returned[: self._n_penalized], 0.0)
-        for term in self._on_norms:
-            norms = term.prox(norms, step)
-        events, _ = group_state.rescale(np.minimum(norms, before), self.radius, self.method.forgets)
-        if events:
-            for bank in self.banks:
-                bank.apply_events(None, None)
+        self.round, self.presented, self.coordinate_step = int(rounds), float(presented), float(coordinate_step)
 
     def release(self) -> None:
         """Turn kernel groups that are cached over a training set into expansions that score any input."""
@@ -451,19 +389,19 @@ class OnlineTrainer:
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        arrays["counters"] = np.array([self.round, self.presented, self._coordinate_step, *self.schedule.state()])
+        arrays["counters"] = np.array([self.round, self.presented, self.coordinate_step, *self.schedule.state()])
         return arrays
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
-        self._predictor = None
-        self.group_state.load_state(_below(state, "groups/"))
+        self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
-            bank.load_state(_below(state, f"bank{index}/"))
+            bank.load_state(below(state, f"bank{index}/"))
         counters = state["counters"].tolist()
-        self.round, self.presented, self._coordinate_step = int(counters[0]), counters[1], counters[2]
+        self.go_on(*counters[:3])
         self.schedule.load_state(counters[3:])
 
 
-def _below(state, prefix):
-    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -9,10 +9,8 @@ from omkl.regularizers.group_norms import (
     LqNorm,
     Ridge,
     ScalarPenalty,
-    SquaredL21,
-    WeightedSquaredL21,
 )
-from omkl.regularizers.squared_norms import ElasticNetWeights, SquaredLq
+from omkl.regularizers.squared_norms import ElasticNetWeights, SquaredL21, SquaredLq, WeightedSquaredL21
 
 __all__ = [
     "L1",

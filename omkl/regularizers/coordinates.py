@@ -16,8 +16,12 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
-from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.convex import OVERSHOOT, as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
+
+#: Relative accuracy, of its square, at which the dual norm of unions is good enough, and rounds that it may take.
+SPLIT_WELL, MOST_SPLITS = 1e-6, 500
 
 
 class L1(LinearQuadratic):
@@ -109,19 +113,37 @@ class _UnionOfGroups(Regularizer):
         return self._summed(ratios, len(as_vector(norms)))
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
-        # the conjugate of a norm is the indicator of its dual ball, where the unit proximal step gives zero; on the
-        # boundary the ascent for it converges slowly
-        scale = np.abs(dual_norms).max(initial=0.0)
-        return 0.0 if np.abs(self._exact_prox(dual_norms, 1.0)).max(initial=0.0) <= 1e-4 * scale else math.inf
+        # the dual ball of a norm
+        return 0.0 if self._gauge(dual_norms) <= 1.0 + SPLIT_WELL else math.inf
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        # each group's share of the dual vector goes to the unions that hold it, in proportion to their weights
+        return 1.0 / max(1.0, self._gauge(dual_norms))
+
+    def _gauge(self, dual_norms: ArrayLike) -> float:
+        r"""The dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, from above, or a bound below 1.
+
+        With multipliers :math:`\lambda` in the simplex the best parts of :math:`y_i` are in proportion to
+        :math:`w_g^2 / \lambda_g`, and :math:`\sum_g \lambda_g \|u_g\|^2 / w_g^2` bounds the square from below.
+        """
         dual_norms = self._checked(dual_norms)
-        total = self._summed(self._ordered_weights, len(dual_norms))
-        if np.any(dual_norms[total == 0] != 0):
-            return 0.0
-        parts = self._union_norms(np.divide(dual_norms, total, out=np.zeros_like(dual_norms), where=total > 0))
-        return 1.0 / max(1.0, float(parts.max(initial=0.0)))
+        sizes = np.diff(self._starts)
+        squares = np.repeat(self._ordered_weights**2, sizes)
+        if np.any(dual_norms[self._summed(self._ordered_weights, len(dual_norms)) == 0] != 0):
+            return math.inf
+        multipliers, gauge = np.full(len(sizes), 1.0 / len(sizes)), math.inf
+        for _ in range(MOST_SPLITS):
+            shares = squares / np.repeat(multipliers, sizes)
+            total = np.bincount(self._members, shares, minlength=len(dual_norms))[self._members]
+            parts = dual_norms[self._members] * ratio_or_zero(shares, total)
+            lengths = ratio_or_zero(np.sqrt(np.add.reduceat(parts**2, self._starts[:-1])), self._ordered_weights)
+            gauge = min(gauge, float(lengths.max()))
+            bound = multipliers @ lengths**2
+            if gauge <= 1.0 + OVERSHOOT or gauge**2 <= (1.0 + SPLIT_WELL) * bound:
+                break
+            # between the powers 1, which is slow, and 2, which may oscillate
+            multipliers = np.maximum(multipliers * (lengths / gauge) ** 1.5, 1e-100)
+            multipliers /= multipliers.sum()
+        return gauge
 
     def _exact_prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = self._checked(norms)
@@ -207,12 +229,12 @@ class TreeGroups(_UnionOfGroups):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
 
-    def dual_scale(self, dual_norms: ArrayLike) -> float:
+    def _gauge(self, dual_norms: ArrayLike) -> float:
         # the prox is exact, and 0 inside the dual ball only
-        dual_norms, low, high = np.abs(as_vector(dual_norms)), super().dual_scale(dual_norms), 1.0
+        dual_norms, low, high = np.abs(as_vector(dual_norms)), 1.0 / max(1.0, super()._gauge(dual_norms)), 1.0
         while 0.0 < low < (middle := 0.5 * (low + high)) < high - 1e-12:
             low, high = (low, middle) if self.prox(middle * dual_norms, 1.0).any() else (middle, high)
-        return low
+        return 1.0 / low if low > 0.0 else math.inf
 
 
 class SparseGroup(Regularizer):
@@ -269,8 +291,9 @@ class SparseGroup(Regularizer):
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
         return np.array([norm])
 
-    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        return np.abs(as_vector(norms))
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        # of the model's groups, each penalized by its norm, as both terms are for a single coordinate
+        return ratio_or_zero(1.0, np.abs(norms), np.inf)
 
     def terms(self) -> tuple[Regularizer, ...]:
         steps: list[Regularizer] = []

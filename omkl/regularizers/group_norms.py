@@ -4,8 +4,7 @@ Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011,
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,11 +13,10 @@ from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import (
     project_l1_ball,
     prox_lq,
-    prox_squared_l1,
-    prox_weighted_squared_l1,
     soft_threshold,
 )
-from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
+from omkl.regularizers.base import Regularizer
+from omkl.regularizers.convex import OVERSHOOT, as_vector
 
 
 class LinearQuadratic(Regularizer):
@@ -117,112 +115,6 @@ class Ridge(LinearQuadratic):
 
     def __init__(self) -> None:
         super().__init__(0.0, 1.0)
-
-
-class SquaredL21(Regularizer):
-    r"""Squared mixed norm, the MKL penalty: :math:`\frac12 (\sum_k b_k)^2`.
-
-    Its proximity operator is not separable: Algorithm 2 of Martins et al. (2011), O(p log p) by sorting for few
-    groups and expected O(p) by randomised pivoting for many.
-
-    >>> SquaredL21().prox([3.0, 0.5], step=1.0)
-    array([1.5, 0. ])
-    """
-
-    aliases = {"mkl": {}, "squared-l21": {}}
-    weight_set = "simplex"
-    is_sparse = True
-    differentiable_prox = True
-    least_at_one_group = True
-
-    def value(self, norms: ArrayLike) -> float:
-        return 0.5 * float(np.abs(norms).sum()) ** 2
-
-    def slopes(self, norms: ArrayLike) -> np.ndarray:
-        norms = as_vector(norms)
-        return np.full_like(norms, np.abs(norms).sum())
-
-    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return prox_squared_l1(as_vector(norms), step)
-
-    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return (self.prox(norms, step) > 0).astype(np.float64)
-
-    def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray:
-        # p = b - t s on the active set, and s = sum p = sum b / (1 + t |active|)
-        active = self.prox_slope(norms, step)
-        return np.sqrt(step / (1.0 + step * active.sum())) * active
-
-    def conjugate(self, dual_norms: ArrayLike) -> float:
-        return 0.5 * float(np.abs(dual_norms).max(initial=0.0)) ** 2
-
-
-class WeightedSquaredL21(Regularizer):
-    r"""Weighted squared mixed norm :math:`\frac12 (\sum_k w_k b_k)^2` (Algorithm 4 of Martins et al. 2011).
-
-    Parameters
-    ----------
-    weights : mapping of str to float, or array of shape (p,)
-        Weights ``w_k >= 0`` by the name of a group, or in the order in which the groups were given to the model. A
-        group with weight 0 is not penalized and keeps its norm.
-
-    >>> WeightedSquaredL21([1.0, 0.0]).prox([3.0, 0.5], step=1.0)
-    array([1.5, 0.5])
-    """
-
-    aliases = {"weighted-mkl": {}}
-    is_sparse = True
-    least_at_one_group = True
-
-    def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
-        self._by_name = dict(weights) if isinstance(weights, Mapping) else None
-        self.weights = np.array(weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64)
-        if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)) or np.any(self.weights < 0):
-            raise InputError(f"weights must be finite numbers >= 0, one a group, not {weights!r}.")
-        self.dual_radius = math.inf if np.all(self.weights > 0) else 0.0
-
-    def parameters(self) -> dict[str, Any]:
-        return {"weights": self._by_name or self.weights.tolist()}
-
-    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "WeightedSquaredL21":
-        given = names if order is None else order
-        if self._by_name is None and len(given) != len(self.weights):
-            raise InputError(f"There are {len(given)} groups but {len(self.weights)} weights: give one weight a group.")
-        by_name = self._by_name or dict(zip(given, self.weights.tolist()))
-        if unknown := by_name.keys() - set(names):
-            raise InputError(f"weights has no use for {min(unknown)!r}: the groups are {', '.join(names)}.")
-        if missing := [name for name in names if name not in by_name]:
-            raise InputError(f"weights has none for the group {missing[0]!r}: give one weight a group.")
-        return WeightedSquaredL21([by_name[name] for name in names])
-
-    def _checked(self, norms: ArrayLike) -> np.ndarray:
-        norms = as_vector(norms)
-        if self._by_name is not None:
-            raise InputError("These weights are by name: bind(names) says which group has which place in the vector.")
-        if norms.shape != self.weights.shape:
-            raise InputError(f"There are {norms.size} groups but {self.weights.size} weights: give one weight a group.")
-        return norms
-
-    def value(self, norms: ArrayLike) -> float:
-        return 0.5 * float(self.weights @ np.abs(self._checked(norms))) ** 2
-
-    def slopes(self, norms: ArrayLike) -> np.ndarray:
-        return float(self.weights @ np.abs(self._checked(norms))) * self.weights
-
-    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return prox_weighted_squared_l1(self._checked(norms), self.weights, step)
-
-    def conjugate(self, dual_norms: ArrayLike) -> float:
-        magnitudes, free = np.abs(self._checked(dual_norms)), self.weights == 0
-        if np.any(magnitudes[free] > 0):
-            return math.inf
-        return 0.5 * float(np.max(magnitudes[~free] / self.weights[~free], initial=0.0)) ** 2
-
-    def dual_scale(self, dual_norms: ArrayLike) -> float:
-        return 0.0 if np.any(self._checked(dual_norms)[self.weights == 0] != 0) else 1.0
-
-    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        return 0.5 * (self.weights * norm) ** 2
 
 
 class LqNorm(Regularizer):

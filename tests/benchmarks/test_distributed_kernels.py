@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import read_uci
-from omkl.data.uci import standardized_split
+from omkl.data.datasets import standardized_split
 from omkl.distributed import DistributedStack
 from omkl.kernels import PackedStack, random_subset_gaussians
 from omkl.losses import Hinge, Logistic

@@ -8,8 +8,8 @@ from distributed import Client, LocalCluster
 
 from omkl import DependencyParser
 from omkl.data import read_treebank
-from omkl.distributed.mixing import blueprint, pass_over_shard
-from omkl.estimators.arc_examples import ArcExamples
+from omkl.distributed.mixing import blueprint, changes_since, mix, pass_over_shard
+from omkl.estimators.treebanks import ArcExamples
 from omkl.online import values_of
 
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
@@ -77,9 +77,9 @@ def test_mixing_beside_copying(benchmark, treebank):
     worker.load_state(state)
     for i in range(1000):
         worker.update(*shards[0][i])
-    finding = cpu_seconds(lambda: worker.changes(state))
-    mixing = cpu_seconds(lambda: trainer.mix(changes, weights))
-    benchmark.pedantic(lambda: trainer.mix(changes, weights), rounds=3)
+    finding = cpu_seconds(lambda: changes_since(worker, state))
+    mixing = cpu_seconds(lambda: mix(trainer, changes, weights))
+    benchmark.pedantic(lambda: mix(trainer, changes, weights), rounds=3)
     n_tables = sum(array.nbytes for name, array in state.items() if "table" in name or "sums" in name)
     n_changes = sum(array.nbytes for change in changes for array in change.values())
     source = np.ones(n_tables // 8)

@@ -9,7 +9,7 @@ from numba import njit
 
 from omkl import DependencyParser
 from omkl.data import read_treebank
-from omkl.estimators.arc_examples import encode
+from omkl.estimators.treebanks import encode
 
 SENTENCES = 2000
 PEERS = "TurboParser: 34-51 s an epoch, 4-12 k words/s, 228 MB"

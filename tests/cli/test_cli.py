@@ -117,7 +117,7 @@ def test_vectors_and_kernels_from_json_lines(tmp_path, rng):
         (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
         (["predict", "{model}", "{empty}", "-o", "{out}"], "holds no sequence"),
         (["evaluate", "{model}", "{unseen}"], "label 'X' is not one of the model's"),
-        (["evaluate", "{model}", "{unlabelled}"], "holds no labels to compare"),
+        (["evaluate", "{model}", "{unlabelled}"], "holds no labels: give every line a"),
         (["inspect", "{model}", "--group", "zzz"], "No group of features is called 'zzz'"),
         (["demo", "-o", "{out_folder}", "--n-train", "0"], "at least one date"),
     ],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omkl.data import handwritten_dates, read_ocr, read_sequences, tagging_features
-from omkl.data.dates import FIRST_DAY, LAST_DAY
+from omkl.data.datasets import FIRST_DAY, LAST_DAY
 from omkl.exceptions import DataFileError, InputError
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from omkl.distributed import ParameterMixing
+from omkl.distributed import ParameterMixing, mixing
 from omkl.distributed.mixing import blueprint, pass_over_shard
 from omkl.exceptions import InputError
 from omkl.groups import (
@@ -45,11 +45,12 @@ KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-
 
 
 class Sequences:
-    """Short sequences as examples, of which the first kernel tells the labels."""
+    """Short sequences as examples, of which the first kernel tells the labels; of weight 1, or of random ones."""
 
-    def __init__(self, explicit, seed=0, n_sequences=11):
+    def __init__(self, explicit, seed=0, n_sequences=11, weighted=False):
         rng = np.random.default_rng(seed)
         lengths = rng.integers(1, 5, size=n_sequences)
+        self.weights = np.random.default_rng(seed).uniform(0.1, 3.0, n_sequences) if weighted else np.ones(n_sequences)
         self.offsets = np.concatenate([[0], np.cumsum(lengths)])
         self.X = rng.normal(size=(self.offsets[-1], D)) * (rng.random((self.offsets[-1], D)) < 0.7)
         self.gold = (self.X @ rng.normal(size=(D, K))).argmax(axis=1)
@@ -63,11 +64,11 @@ class Sequences:
 
     def __getitem__(self, s):
         x = self.tokens.sequence(s)
-        return Example(x, self.gold[x.low : x.high])
+        return Example(x, self.gold[x.low : x.high], self.weights.item(s))
 
     def part(self, chosen):
         part = copy.copy(self)
-        part.tokens = self.tokens.only(chosen)
+        part.tokens, part.weights = self.tokens.only(chosen), self.weights[chosen]
         part.gold = np.concatenate([self.gold[self.offsets[s] : self.offsets[s + 1]] for s in chosen])
         part.offsets = part.tokens.offsets
         return part
@@ -125,12 +126,13 @@ def naive_mix(start, shards, weights, options):
 
     mixed.theta, mixed.gradients, mixed.sums = mean("theta"), mean("gradients"), mean("sums")
     mixed.weight = sum(w * shard.weight for w, shard in zip(weights, shards))
-    mixed.round = mixed.presented = max(shard.round for shard in shards)
+    mixed.round = max(shard.round for shard in shards)
+    mixed.presented = sum(w * shard.presented for w, shard in zip(weights, shards))
     removed, step = 0.0, 0.0
     if mixed.method == "rda":
         rate = mixed.rate(mixed.round)
         mixed.theta = [-rate * total for total in mixed.gradients]
-        step = rate * mixed.round * mixed.lambda_
+        step = rate * mixed.presented * mixed.lambda_
     elif options["regularizer"] is not None:
         removed = sum(w * shard.regularizer.removed for w, shard in zip(weights, shards))
         step = sum(w * shard.regularizer.weight for w, shard in zip(weights, shards))
@@ -155,7 +157,7 @@ def naive_epoch(naive, data, n_shards, weights, options):
             shard.regularizer = Recorded(options["regularizer"])
         for s in range(j, len(data), n_shards):
             low, high = data.offsets[s], data.offsets[s + 1]
-            shard.update(low, high, data.gold[low:high])
+            shard.update_batch([(low, high, data.gold[low:high], data.weights[s])])
         shards.append(shard)
     return naive_mix(naive, shards, weights, options)
 
@@ -181,13 +183,13 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
 @settings(max_examples=6)
 @given(
     n_shards=st.integers(2, 4), seed=st.integers(0, 99), average=st.sampled_from([None, PolynomialAverage(2.0)]),
-    weighting=st.sampled_from(["size", "uniform"]), narrow=st.booleans(),
+    weighting=st.sampled_from(["size", "uniform"]), narrow=st.booleans(), weighted=st.booleans(),
 )  # fmt: skip
 def test_mixing_is_the_dense_average_with_one_proximal_step(
-    naive_model, explicit, setting, n_shards, seed, average, weighting, narrow
+    naive_model, explicit, setting, n_shards, seed, average, weighting, narrow, weighted
 ):
     """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and rebirths."""
-    options, data = SETTINGS[setting], Sequences(explicit, seed)
+    options, data = SETTINGS[setting], Sequences(explicit, seed, weighted=weighted)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
             patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
@@ -196,13 +198,14 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
             data.maps, K, Chain(K), trainer.loss, options["regularizer"], options["lambda_"], trainer.schedule,
             trainer.method.name, trainer.radius, average, options.get("free", False),
         )  # fmt: skip
-        sizes = np.array([len(range(j, len(data), n_shards)) for j in range(n_shards)])
+        sizes = np.array([data.weights[j::n_shards].sum() for j in range(n_shards)])
         weights = sizes / sizes.sum() if weighting == "size" else np.full(n_shards, 1 / n_shards)
         for _ in range(3):
             fit(trainer, data, make_pass=ParameterMixing(n_shards, weighting=weighting))
             naive = naive_epoch(naive, data, n_shards, weights, options)
             check_against_naive(trainer, naive, data)
             assert trainer.round == naive.round
+            assert_allclose(trainer.presented, naive.presented)
 
 
 def test_what_travels_survives_folds_deaths_and_rebirths(monkeypatch):
@@ -307,14 +310,14 @@ def test_group_sparsity_survives_mixing(monkeypatch):
     data = Classification(200)
     trainer = data.trainer(L21(), 0.3, InverseSqrt(0.5))
     anywhere, mixed = [], []
-    mix = trainer.mix
+    mix = mixing.mix
 
-    def watch(changes, weights):
+    def watch(trainer, changes, weights):
         anywhere.append(np.any([change["groups/scales"] > 0 for change in changes], axis=0).sum())
-        mix(changes, weights)
+        mix(trainer, changes, weights)
         mixed.append(np.count_nonzero(trainer.norms))
 
-    monkeypatch.setattr(trainer, "mix", watch)
+    monkeypatch.setattr(mixing, "mix", watch)
     fit(trainer, data, epochs=20, rng=np.random.default_rng(0), make_pass=ParameterMixing(4))
     assert np.mean(mixed[5:]) < 0.5 * np.mean(anywhere[5:])
     dead = trainer.norms == 0

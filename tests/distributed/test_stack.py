@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn.datasets import load_iris
 
 import omkl
 from omkl import MKLClassifier, MKLRegressor
 from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
-from omkl.distributed import DistributedStack, worker_partitions, workers_of
+from omkl.distributed import DistributedStack, partitions, workers_of
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
     Custom,
@@ -26,7 +27,7 @@ from omkl.kernels import (
     random_subset_gaussians,
     variable_kernels,
 )
-from omkl.kernels.packing import packed_kernels
+from omkl.kernels.packed import packed_kernels
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
@@ -216,7 +217,7 @@ def kill(client, worker):
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
-    monkeypatch.setattr(worker_partitions, "GRACE", 60.0)
+    monkeypatch.setattr(partitions, "GRACE", 60.0)
     client.wait_for_workers(2, timeout=60)
     stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
     victim = sorted(client.nthreads())[0]
@@ -255,7 +256,7 @@ def slow_kernel(left, right):
 
 
 def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
-    monkeypatch.setattr(worker_partitions, "MOST_LOSSES", 0)
+    monkeypatch.setattr(partitions, "MOST_LOSSES", 0)
     refuse(DistributionError, r"lost with its worker 1 times.*memory", client, [Custom(deadly_kernel)])
 
 
@@ -277,8 +278,8 @@ def test_a_paused_worker_gets_no_partition(packed, monkeypatch):
         assert list(DistributedStack.from_kernels(KERNELS, X, client).bytes_by_worker()) == both[1:]
         # one that is paused after it was chosen, and before it has begun
         answers = iter([both])
-        monkeypatch.setattr(worker_partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
-        monkeypatch.setattr(worker_partitions, "GRACE", 0.0)
+        monkeypatch.setattr(partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
+        monkeypatch.setattr(partitions, "GRACE", 0.0)
         stack = DistributedStack.from_kernels(KERNELS, X, client)
         assert list(stack.bytes_by_worker()) == both[1:]
         assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))
@@ -371,6 +372,21 @@ def test_a_classifier_fitted_on_workers_is_the_one_fitted_here(client, tmp_path)
     there.save(tmp_path / "model.npz")
     assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), here.decision_function(X))
     assert "client" not in there.get_params()
+
+
+def test_sparse_inputs_are_learned_on_workers_as_they_are_here(client):
+    rows = sparse.random_array((60, 9), density=0.4, rng=np.random.default_rng(0), format="coo")
+    y = np.asarray(rows.sum(axis=1)).ravel()
+    kernels = {"l": "linear", "q": "polynomial:degree=2", "g": "gaussian:sigma2=2"}
+    here = MKLRegressor(kernels, C=10.0, tol=1e-4).fit(rows, y)
+    there = MKLRegressor(kernels, C=10.0, tol=1e-4).fit(rows, y, client=client)
+    assert_allclose(there.predict(rows), here.predict(rows), atol=1e-2)
+    for name, weight in there.kernel_weights_.items():
+        assert_allclose(weight, here.kernel_weights_[name], atol=2e-2)
+    stack = DistributedStack.from_kernels(kernels.values(), rows, client)
+    assert_array_equal(
+        stack.combine(np.ones(3)), PackedStack.from_kernels(kernels.values(), rows.tocsr()).combine(np.ones(3))
+    )
 
 
 def test_several_classes_share_the_kernels(client, monkeypatch):

@@ -196,7 +196,7 @@ def test_another_configuration_or_data_set_is_refused_by_the_field_that_differs(
 def test_a_checkpoint_of_another_version_is_refused(rng, tmp_path, monkeypatch):
     X, y = sequences(rng)
     with monkeypatch.context() as earlier:
-        earlier.setattr("omkl.estimators.runs.version", lambda name: "0.0.1")
+        earlier.setattr("omkl.estimators.base.version", lambda name: "0.0.1")
         interrupted(X, y, tmp_path)
     with pytest.raises(InputError, match=r"has omkl = '0\.0\.1', but this run has"):
         SequenceLabeler(epochs=2, random_state=0).fit(X, y, checkpoint=tmp_path, resume=True)

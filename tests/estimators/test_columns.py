@@ -1,13 +1,16 @@
 """Columns by name and position, data frames of either kind, sparse inputs: one model whatever holds the numbers."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.datasets import load_wine
 
 import omkl
-from omkl.exceptions import InputError
-from omkl.kernels import Average, Gaussian, Linear, as_kernel
+from omkl.exceptions import DataWarning, InputError
+from omkl.kernels import Average, Gaussian, Linear, as_kernel, per_column
 
 NAMES = ["age", "income", "hours per week"]
 MODELS = {
@@ -285,3 +288,21 @@ def test_a_model_of_a_stream_finds_its_columns_by_name(rng, tmp_path):
     assert model.score(turned) > 0.9
     with pytest.raises(InputError, match="no column 'income'"):
         model.predict(omkl.data.stream_csv(tmp_path / "b.csv", "y", columns=["age", "hours per week"]))
+
+
+# ---- units --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [lambda: omkl.OnlineMKLClassifier(epochs=1), lambda: omkl.MKLClassifier()])
+def test_default_kernels_on_columns_of_other_units_warn_once(make):
+    X, y = load_wine(return_X_y=True)
+    with pytest.warns(
+        DataWarning, match=r"(?s)Column 12 varies 2\.\d+e\+03 times as much as column 7.*per_column"
+    ) as told:
+        make().fit(X[:, :], y == 0)
+    assert sum(issubclass(warning.category, DataWarning) for warning in told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        make().fit((X - X.mean(axis=0)) / X.std(axis=0), y == 0)
+        make().fit(np.column_stack([X[:, 0], np.full(len(X), 1e6)]), y == 0)  # a constant has no unit
+        make().set_params(kernels=per_column("gaussian", X)).fit(X, y == 0)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, write_treebank
+from omkl.data import Sentence, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.treebank_codec import read_trees
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
 
@@ -104,6 +106,49 @@ def test_punctuation_counts_or_not():
         model.score(gold, ignore="commas")
     with pytest.raises(InputError, match="No word is left"):
         model.score(gold, ignore=lambda *_: True)
+
+
+def test_words_that_are_ignored_cost_nothing_in_training():
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(60):
+        n = int(rng.integers(3, 7))
+        forms = ["," if comma else "word" for comma in rng.random(n) < 0.4]
+        forms[0] = "word"
+        heads = [0, *(int(rng.integers(1, i + 1)) for i in range(1, n))]  # nothing tells where a word hangs
+        tags = ["PUNCT" if form == "," else "X" for form in forms]
+        sentences.append(Sentence(forms=forms, upos=tags, heads=heads, deprels=["dep"] * n))
+    settings = {"templates": ["h.form m.form"], "epochs": 2, "regularizer": None, "average": None, "labeled": False}
+    settings |= {"shuffle": False}
+    plain, ignoring = parser(**settings).fit(sentences), parser(ignore="upos", **settings).fit(sentences)
+    by_hand = parser(ignore=lambda form, upos, xpos: form == ",", **settings).fit(sentences)
+    assert by_hand.history_[0]["loss"] == ignoring.history_[0]["loss"] < plain.history_[0]["loss"]
+    codec = ignoring.model_.codec
+    examples = codec.start(read_trees(ignoring, TrainingBlock(sentences), first=True, whole=True))
+    for sentence, (_, gold, _) in zip(sentences, examples):
+        words = np.array(sentence.forms) != ","
+        predicted = np.arange(len(words))  # each word on the one before it
+        assert codec.structure.cost(gold, predicted) == np.count_nonzero((predicted != sentence.heads) & words)
+        margin = codec.structure.loss_augmented(codec.structure.zeros(len(words)), gold)
+        assert codec.structure.cost(gold, margin) <= np.count_nonzero(words)
+    with pytest.raises(InputError, match="ignore="):
+        parser(loss="crf", ignore="upos").fit(sentences)
+
+
+def test_streams_are_parsed_and_scored_as_treebanks_are(grammar, tmp_path):
+    train, test = grammar
+    model = parser(INFORMATIVE, epochs=1).fit(train[:100])
+    path = tmp_path / "test.conllu"
+    write_treebank(path, test[:50])
+    stream = stream_conllu(path, block_size=20)
+    parsed = model.parse(stream)
+    assert np.array_equal(parsed.heads, model.parse(path).heads)
+    assert [s.deprels for s in parsed] == [s.deprels for s in model.parse(path)]
+    assert model.evaluate(stream) == model.evaluate(path)
+    assert model.score(stream) == model.score(path)
+    assert len(model.predict(stream)) == 50
+    unlabeled = parser(INFORMATIVE, epochs=1, labeled=False).fit(stream)
+    assert unlabeled.evaluate(stream, ignore="form") == unlabeled.evaluate(path, ignore="form")
 
 
 def test_a_pruned_parser_keeps_the_best_templates_and_their_weights(grammar):

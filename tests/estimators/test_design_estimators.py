@@ -316,3 +316,10 @@ def test_losses_with_kinks_are_those_of_linear_programs(diabetes):
     optimum = linprog(cost, A, np.concatenate([y + 0.2, 0.2 - y]), bounds=bounds).fun
     reached = np.maximum(np.abs(y - model.predict(X)) - 0.2, 0).mean() + 0.05 * np.abs(model.coef_).sum()
     assert_allclose(reached, optimum, rtol=2e-6)
+
+
+@pytest.mark.parametrize("labels", [[0.0, np.nan, np.nan], ["a", None, "b"]])
+def test_columns_without_a_group_are_refused(labels):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(InputError, match="groups"):
+        GroupLasso(0.1, groups=np.array(labels, dtype=None if labels[0] == 0 else object)).fit(X, X[:, 0])

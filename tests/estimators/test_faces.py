@@ -18,9 +18,11 @@ from omkl import (
 )
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
+from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.kernels import Linear
 from omkl.online import to_frame, values_of
 from omkl.regularizers import WeightedSquaredL21
+from omkl.structures import Multiclass
 
 
 def rare(rng, n=400):
@@ -209,3 +211,17 @@ def test_a_users_class_that_is_defined_is_found(rng, tmp_path):
     model = OnlineMKLClassifier({"own": Scaled(2.0)}, epochs=2).fit(X, y)
     model.save(tmp_path / "model.npz")
     assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
+
+
+def test_a_structure_of_ones_own_predicts_and_scores_streams(rng):
+    y = rng.integers(0, 2, size=30).tolist()
+    inputs = [Tokens(np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))).everything()
+              for k in y]  # fmt: skip
+    bank = ExplicitBank(["identity"], groups=[0, 0], n_outputs=2, averaging=True)
+    model = omkl.StructuredPredictor(Multiclass(2), [bank], random_state=0).fit(inputs, y)
+    assert model.predict(iter([(x, None) for x in inputs])) == model.predict(inputs)
+    assert model.predict(Stream.from_iterable(lambda: zip(inputs, y), block_size=7)) == model.predict(inputs)
+    wrong = [1 - k for k in y]
+    assert model.score(zip(inputs, wrong)) == model.score(inputs, wrong) == -1.0
+    with pytest.raises(InputError, match="sample_weight"):
+        model.score(zip(inputs, y), sample_weight=np.ones(30))

@@ -25,7 +25,7 @@ from omkl.batch import Problem, certify
 from omkl.exceptions import InputError
 from omkl.kernels import DenseStack, Gaussian, GramMatrices, Linear
 from omkl.losses import Hinge
-from omkl.regularizers import L21
+from omkl.regularizers import L21, SquaredL21
 
 ITERATIVE = "solved to a tolerance; the columns of transform are the training samples"
 WEIGHT_CHECKS = dict.fromkeys(
@@ -343,6 +343,25 @@ def test_balanced_classes_find_the_few(few_positives):
     assert plain < 0.3
 
 
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_the_few_are_found_at_default_kernels_and_C(loss):
+    """Kernels so narrow that they learn samples by heart are not among the defaults, in four dimensions or in ten."""
+    svm, ours = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        for n_columns in (4, 10):
+            y = (rng.random(1600) < 0.03).astype(int)
+            X = rng.normal(size=(1600, n_columns))
+            X[:, :2] += 1.5 * y[:, None]
+            found = (
+                recall_score(y[400:], model.fit(X[:400], y[:400]).predict(X[400:]))
+                for model in (SVC(class_weight="balanced"), MKLClassifier(loss=loss, class_weight="balanced"))
+            )
+            for values, recall in zip((svm, ours), found):
+                values.append(recall)
+    assert np.mean(ours) > 0.7 * np.mean(svm)
+
+
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.5, 1: 3.0}, {1: 7.0}])
 def test_class_weights_are_those_of_scikit_learn(few_positives, class_weight):
     X, y, new, _ = few_positives
@@ -437,7 +456,21 @@ def test_a_gap_is_that_of_the_matrices_as_given(monkeypatch):
     assert true <= 1e-4
     with pytest.warns(ConvergenceWarning, match="In single precision"):
         model.set_params(dtype="float32").fit(grams, y)
-    assert certify(exact, model._models[0], model.dual_variables_[0]).gap > 100 * model.dual_gap_
+    true = certify(exact, model._models[0], model.dual_variables_[0]).gap
+    assert model.tol < true <= model.dual_gap_
+
+
+@pytest.mark.parametrize("scale", [1e3, 3e3, 1e4])
+def test_a_gap_in_single_precision_is_not_below_that_of_huge_kernels(scale):
+    rng = np.random.default_rng(0)
+    X = scale * rng.normal(size=(100, 5))
+    y = np.sign(X[:, 0] / scale + 0.5 * rng.normal(size=100))
+    grams = [np.outer(x, x) for x in X.T[:3]] + [X @ X.T]
+    exact = Problem(DenseStack(np.array(grams)), y, Hinge(), SquaredL21(), 1e4)
+    model = MKLClassifier("precomputed", loss="hinge", C=1e4, dtype="float32")
+    with pytest.warns(ConvergenceWarning):
+        model.fit(grams, y)
+    assert certify(exact, model._models[0], model.dual_variables_[0]).gap <= model.dual_gap_
 
 
 @pytest.mark.parametrize(("function", "message"), [
@@ -453,6 +486,20 @@ def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, funct
         MKLClassifier({"fine": "gaussian", "mine": function}).fit(X, y)
     with np.errstate(invalid="ignore"), pytest.raises(InputError, match=f"Kernel 1 .*{message}"):
         MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
+
+
+@pytest.mark.parametrize("on", [7, [4, 7], slice(3, 8)])
+def test_a_function_on_some_columns_is_checked_on_these(cancer, on):
+    X, y = cancer
+    own = X[:, [on]] if isinstance(on, int) else X[:, on]
+
+    def product(A, B):
+        assert A.shape[1] == own.shape[1]
+        assert np.isin(A, own).all()
+        return A @ B.T
+
+    model = MKLClassifier({"mine": omkl.kernels.Custom(product, on=on), "other": "gaussian:on=0"}).fit(X, y)
+    assert model.score(X, y) > 0.8
 
 
 def test_a_constant_target_is_the_model_only_where_it_is(cancer):

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.cli import main
 from omkl.data import Sentence, Stream
-from omkl.estimators.examples import class_weights
+from omkl.estimators.outputs import class_weights
 from omkl.exceptions import InputError
 from omkl.online import Constant
 from omkl.online.diagnostics import RegretMonitor

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from omkl.data import Sentence, Treebank
-from omkl.estimators.arc_examples import encode
+from omkl.estimators.treebanks import encode
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.losses import CRF, StructuredHinge

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
-from omkl.distributed.mixing import blueprint
-from omkl.estimators.arc_examples import ArcExamples
+from omkl.distributed.mixing import blueprint, changes_since, mix
+from omkl.estimators.treebanks import ArcExamples
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet, group_state
 from omkl.groups.mixing import with_rows_moved
@@ -60,14 +60,14 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, e
         shard.load_state(trainer.state())
         for x, y, _ in examples.part(np.arange(j, 30, n_shards)):
             shard.update(x, y)
-        changes.append({key: np.array(array) for key, array in shard.changes(trainer.state()).items()})
+        changes.append({key: np.array(array) for key, array in changes_since(shard, trainer.state()).items()})
         total += weight * shard.group_state.total_weight
         averages += weight * shard.group_state.total_weight * scores(shard.predictor().banks[0], examples)
         if name == "dual averaging":  # sums of gradients are mixed
             shard.group_state.scales[:] = 1.0
         means += weight * scores(shard.banks[0], examples)
-    monkeypatch.setattr(trainer, "_on_norms", [])  # the proximal step of the mix is tested with small models
-    trainer.mix(changes, weights)
+    monkeypatch.setattr(trainer, "terms", [])  # the proximal step of the mix is tested with small models
+    mix(trainer, changes, weights)
     if name == "dual averaging":
         trainer.group_state.scales[:] = 1.0
     elif narrow:

@@ -21,7 +21,7 @@ from omkl.kernels import (
     checks,
     compact_stack,
 )
-from omkl.kernels.packing import packed_kernels
+from omkl.kernels.packed import packed_kernels
 
 N = 67
 KERNELS = [
@@ -115,7 +115,7 @@ def test_rows_longer_than_a_block_are_summed_whole():
 
 @pytest.mark.parametrize("n_jobs", [2, 5, 20])
 def test_any_number_of_threads_gives_the_same_bits(n_jobs, monkeypatch):
-    monkeypatch.setattr("omkl.kernels.stack.ENTRIES", 1)
+    monkeypatch.setattr("omkl.kernels.packed.ENTRIES", 1)
     alone, together = (PackedStack.from_grams(GRAMS, n_jobs=jobs) for jobs in (1, n_jobs))
     rng = np.random.default_rng(9)
     for which in (None, np.array([4]), np.array([5, 0, 2]), np.arange(0)):

@@ -314,3 +314,16 @@ def test_the_dual_ball_of_a_tree_is_where_the_unit_prox_is_zero():
         assert 0 < scale < 1
         assert not tree.prox((1 - 1e-9) * scale * dual_norms, 1.0).any()
         assert tree.prox((1 + 1e-9) * scale * dual_norms, 1.0).any()
+
+
+def test_the_dual_scale_of_overlapping_groups_ends_at_the_boundary_of_the_dual_ball():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        groups = [rng.choice(12, 4, replace=False).tolist() for _ in range(8)] + [[k] for k in range(12)]
+        regularizer = OverlappingGroups(groups, rng.uniform(0.5, 2.0, size=20), exact=True)
+        dual_norms = rng.gamma(1.0, 9.0, size=12)
+        scale = regularizer.dual_scale(dual_norms)
+        assert 0 < scale < 1
+        # the exact prox is one of many sweeps
+        assert regularizer.prox((1 - 1e-3) * scale * dual_norms, 1.0).max() < 1e-4
+        assert regularizer.prox((1 + 1e-2) * scale * dual_norms, 1.0).max() > 1e-3

@@ -11,7 +11,7 @@ with predictions z linear in the model, and the norms :math:`b_g` of its groups.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -146,6 +146,10 @@ class Certificate:
     def proves(self, tol: float) -> bool:
         """Whether the gap is at most ``tol``; one below zero beyond rounding proves nothing."""
         return -ROUNDING <= self.gap <= tol
+
+    def lowered(self, error: float) -> "Certificate":
+        """The same with a bound that is lower by a part of the primal, as much as it may be off."""
+        return replace(self, dual=self.dual - error * abs(self.primal))
 
 
 def relative_gap(primal: float, dual: float) -> float:

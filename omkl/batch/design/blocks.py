@@ -118,7 +118,13 @@ def _labels(groups: Any, n_columns: int) -> np.ndarray | None:
         raise InputError(
             f"groups must hold one label for each of the {n_columns} columns; it has shape {labels.shape}."
         )
-    return np.unique(labels, return_inverse=True)[1]
+    try:
+        distinct, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise InputError("groups must hold labels of one kind: all numbers, or all strings.") from None
+    if np.any(distinct != distinct):
+        raise InputError("groups holds NaN: give every column a label, or a group of its own.")
+    return codes
 
 
 def _checked_weights(weights: ArrayLike, n_groups: int) -> np.ndarray:

@@ -13,6 +13,7 @@ straight or has kinks itself, get a barrier, as for kernels.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from omkl.batch.mkl.newton import interior_start, newton_step
 LARGEST_FACTOR = 5000
 #: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
 BARRIER_SHARE = 0.1
+#: Residual of a system, relative to its right side, above which the solution is refined; solutions at most.
+WELL_SOLVED, MOST_REFINED = 1e-10, 3
 
 
 class DesignTerm:
@@ -224,30 +227,49 @@ class NewtonSystem:
         b : float
             0 without the equality.
         """
-        rights = np.column_stack([right, np.ones_like(right)]) if equality else right[:, None]
-        if min(len(self.active), len(right)) > LARGEST_FACTOR:
-            solved = np.column_stack([self._by_conjugate_gradients(1.0 / diagonal, column) for column in rights.T])
-        elif len(self.active) <= len(right):
-            solved = self._by_columns(1.0 / diagonal, rights)
-        else:
-            solved = self._by_rows(diagonal, rights)
-        multiplier = float(solved[:, 0].sum() / solved[:, 1].sum()) if equality else 0.0
-        return solved[:, 0] - multiplier * solved[:, -1] if equality else solved[:, 0], multiplier
+        solve = self._solver(diagonal)
+        ones = solve(np.ones_like(right)) if equality else np.zeros_like(right)
+        x, multiplier, left = np.zeros_like(right), 0.0, right
+        # in the differences that Woodbury's identity takes digits are lost: those of what is left bring them back
+        for _ in range(MOST_REFINED):
+            found = solve(left)
+            change = float(found.sum() / ones.sum()) if equality else 0.0
+            x, multiplier = x + found - change * ones, multiplier + change
+            left = right - (self @ x + diagonal * x + multiplier)
+            if self._iterates or np.linalg.norm(left) <= WELL_SOLVED * np.linalg.norm(right):
+                break
+        return x, multiplier
 
-    def _by_columns(self, inverse: np.ndarray, rights: np.ndarray) -> np.ndarray:
+    @property
+    def _iterates(self) -> bool:
+        return min(self.B.shape) > LARGEST_FACTOR
+
+    def _solver(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Systems with this diagonal, on the smaller side: a function of the right side (m,)."""
+        if self._iterates:
+            return partial(self._by_conjugate_gradients, 1.0 / diagonal)
+        return self._by_columns(1.0 / diagonal) if len(self.active) <= len(diagonal) else self._by_rows(diagonal)
+
+    def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Woodbury's identity: a system of the order of the active columns."""
         gram = self.working_set.gram(self.active, inverse, self.B)
         M = self.jacobian.sqrt_times(self.jacobian.sqrt_times(gram).T)
         M[np.diag_indices_from(M)] += 1.0 / self.gamma
-        shared = inverse[:, None] * rights
-        return shared - inverse[:, None] * self._times(_solve(M, self._times_transposed(shared)))
+        factor = _factor(M)
 
-    def _by_rows(self, diagonal: np.ndarray, rights: np.ndarray) -> np.ndarray:
+        def solve(right: np.ndarray) -> np.ndarray:
+            shared = inverse * right
+            inner = cho_solve(factor, self._times_transposed(shared), check_finite=False)
+            return shared - inverse * self._times(inner)
+
+        return solve
+
+    def _by_rows(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The system itself, of the order of the samples."""
         Q = self.jacobian.sqrt_times((self.B.toarray() if sparse.issparse(self.B) else self.B).T)
         M = self.gamma * (Q.T @ Q)
         M[np.diag_indices_from(M)] += diagonal
-        return _solve(M, rights)
+        return partial(cho_solve, _factor(M), check_finite=False)
 
     def _by_conjugate_gradients(self, inverse: np.ndarray, right: np.ndarray) -> np.ndarray:
         """In the scaled variables in which the diagonal is 1."""
@@ -265,13 +287,13 @@ class NewtonSystem:
         return self.jacobian.sqrt_times(self.B.T @ t)
 
 
-def _solve(M: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solution of a positive definite system; a growing ridge stands by for one that rounding has made indefinite."""
+def _factor(M: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Cholesky factor of a positive definite matrix, and as much of a ridge as rounding has made necessary."""
     ridge = 0.0
     scale = np.trace(M) / max(len(M), 1)
     while True:
         try:
-            return cho_solve(cho_factor(M, lower=True, check_finite=False), right, check_finite=False)
+            return cho_factor(M, lower=True, check_finite=False)
         except LinAlgError:
             ridge = max(10.0 * ridge, 1e-14 * scale)
             M = M + ridge * np.eye(len(M))

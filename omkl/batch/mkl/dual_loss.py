@@ -26,7 +26,7 @@ class DualLoss:
     def __init__(self, loss: WeightedLoss) -> None:
         self.loss = loss
         low, high = loss.domain()
-        if _has_kink(loss, low, high):
+        if loss.loss.has_dead_zone:
             self.signs = np.array([[1.0], [-1.0]])
             self.low, self.high = np.zeros((2, len(low))), np.vstack([high, -low])
         else:
@@ -70,14 +70,3 @@ class DualLoss:
             # what is strictly inside stays so, as balancing only moves values towards 0
             rho = self.loss.balanced(rho)
         return rho[None] if len(self.signs) == 1 else np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
-
-
-def _has_kink(loss: WeightedLoss, low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether the conjugate's slope jumps at 0 strictly inside the domain."""
-    inside = (low < 0) & (high > 0)
-    if not inside.any():
-        return False
-    tiny = 1e-9 * loss.weights
-    jump = loss.conjugate_gradient(tiny) - loss.conjugate_gradient(-tiny)
-    curvature = loss.weights * np.maximum(loss.conjugate_curvature(tiny), loss.conjugate_curvature(-tiny))
-    return bool(np.any((jump > 1e-6 + 4e-9 * curvature)[inside]))

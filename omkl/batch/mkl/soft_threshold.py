@@ -17,7 +17,7 @@ from omkl.batch.core.problem import certify
 from omkl.batch.core.solver import Solution, Solver
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.exceptions import InputError
-from omkl.regularizers.base import ratio_or_zero
+from omkl.regularizers.convex import ratio_or_zero
 
 #: How much longer than the last step the next one may be, when accelerated.
 GROWTH = 1.2

@@ -207,7 +207,7 @@ def test_every_way_to_solve_newtons_system_is_that_of_the_matrix(side, equality,
     diagonal, right = rng.uniform(0.5, 2.0, 30), rng.normal(size=30)
     monkeypatch.setattr(newton, "LARGEST_FACTOR", 0 if side == "_by_conjugate_gradients" else 5000)
     if side == "_by_rows":
-        monkeypatch.setattr(system, "_by_columns", lambda inverse, rights: system._by_rows(1.0 / inverse, rights))
+        monkeypatch.setattr(system, "_by_columns", lambda inverse: system._by_rows(1.0 / inverse))
     x, b = system.solve(diagonal, right, equality)
     tol = 1e-2 if side == "_by_conjugate_gradients" else 1e-9
     assert_allclose(matrix @ x + diagonal * x + b, right, atol=tol)
@@ -409,3 +409,14 @@ def test_the_l1_norm_is_the_group_lasso_of_single_columns():
     single = DesignProblem(problem.design, problem.y, Squared(), L1(), problem.alpha, ColumnGroups(np.arange(20), 20))
     ours, theirs = DAL().solve(single, 1e-9), DAL().solve(problem, 1e-9)
     assert_allclose(ours.certificate.primal, theirs.certificate.primal, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
+def test_losses_with_kinks_are_certified_tightly(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 50))
+    y = X[:, :5].sum(axis=1) + 0.5 * rng.normal(size=200)
+    loss, y = (Hinge(), np.sign(y)) if loss == "hinge" else (EpsilonInsensitive(), y)
+    solution = DAL().solve(DesignProblem(as_design(X), y, loss, L21(), 0.05), 2e-8)
+    assert solution.converged
+    assert len(solution.history) < 10

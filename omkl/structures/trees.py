@@ -1,12 +1,14 @@
-"""What dependency trees have in common: scores, and costs, that are sums over arcs."""
+"""Dependency trees, with or without crossing arcs: scores, and costs, are sums over arcs."""
 
 from collections.abc import Callable
+from math import lgamma, log
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_arcs as jit
+from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective, _jit_tree
 
 
 class ArcFactored:
@@ -24,9 +26,9 @@ class ArcFactored:
     cost : sequence of float, or callable, optional
         What wrong heads cost, a sum over tokens that losses with a margin add to the scores. By default 1 each. A
         sequence has the cost of a head d tokens away from the right one at index d, and its last element is that of
-        all that are farther; the first is 0. A callable takes the n right heads and returns costs (n + 1, n + 1) of
-        all arcs, indexed like the scores, >= 0 and 0 for the right ones: tokens whose head does not matter have a
-        column of zeros.
+        all that are farther; the first is 0. A callable takes the n right heads, as they are given (an array of one's
+        own kind may know more of the tokens), and returns costs (n + 1, n + 1) of all arcs, indexed like the scores,
+        >= 0 and 0 for the right ones: tokens whose head does not matter have a column of zeros.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class ArcFactored:
             augmented = scores.copy()  # a right arc less is as good as each wrong one more
             jit.add_indicator(augmented, heads, -float(cost_weight))
         else:
-            augmented = scores + cost_weight * self.arc_costs(heads)
+            augmented = scores + cost_weight * self.arc_costs(np.asanyarray(gold))
         return self.decode(augmented)
 
     def arc_costs(self, gold: np.ndarray) -> np.ndarray:
@@ -123,7 +125,7 @@ class ArcFactored:
         heads = as_heads(predicted, len(right))
         if self._arc_costs is None and self._costs_by_distance is None:
             return float(jit.wrong_heads(right, heads))
-        return float(jit.score(self.arc_costs(right), heads))
+        return float(jit.score(self.arc_costs(np.asanyarray(gold)), heads))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
         """The error that says why no tree came of these scores."""
@@ -135,6 +137,114 @@ class ArcFactored:
         return InputError(
             f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose score is -inf."
         )
+
+
+class NonProjectiveTree(ArcFactored):
+    """All dependency trees over n tokens, crossing arcs allowed.
+
+    Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), also with a single root
+    child, which is exact (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form
+    that subtracts nothing (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
+
+    Potentials are one array (n + 1, n + 1), see :class:`ArcFactored`. Where the choice is free,
+    ties break towards the lower head.
+
+    Parameters
+    ----------
+    single_root : bool
+        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.0, 2.0, 5.0, 4.0], [0.0, 0.0, 1.0, 3.0], [0.0, 1.0, 0.0, 3.5], [0.0, 2.5, 0.0, 0.0]])
+    >>> NonProjectiveTree().decode(scores)
+    array([3, 0, 2])
+    >>> NonProjectiveTree(single_root=False).decode(scores)
+    array([3, 0, 0])
+    >>> log_partition, expected = NonProjectiveTree().marginals(np.zeros((4, 4)))
+    >>> round(float(np.exp(log_partition)))
+    9
+    """
+
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
+        scores = as_scores(potentials)
+        heads = np.empty(len(scores) - 1, np.int64)
+        if _jit_tree.decode(scores, self.single_root, heads) != _jit_tree.FOUND:
+            raise self._refusal(scores)
+        return heads
+
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
+        scores = as_scores(potentials)
+        expected = np.zeros(scores.shape)
+        log_partition = _jit_matrix_tree.marginals(scores, self.single_root, expected)
+        if np.isnan(log_partition):
+            log_partition = _jit_matrix_tree_logs.marginals(scores, self.single_root, expected)
+        if not np.isfinite(log_partition):
+            raise self._refusal(scores)
+        return log_partition, expected
+
+    def log_count(self, size: int) -> float:
+        """Logarithm of the number of trees: (n + 1)^(n - 1), or n^(n - 1) with one root child (Cayley 1889)."""
+        return (size - 1) * np.log(size if self.single_root else size + 1)
+
+
+class ProjectiveTree(ArcFactored):
+    """Projective dependency trees over n tokens: each head and its descendants are a range of tokens.
+
+    Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take O(n^3), and a single
+    root child is exact. A gold tree that is not projective is never decoded, so a loss of it need not reach 0.
+
+    Potentials are one array (n + 1, n + 1), see :class:`ArcFactored`. Where the choice is free,
+    the split of a span further to the left wins.
+
+    Parameters
+    ----------
+    single_root : bool
+        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.0, 2.0, 5.0, 4.0], [0.0, 0.0, 1.0, 3.0], [0.0, 1.0, 0.0, 3.5], [0.0, 2.5, 0.0, 0.0]])
+    >>> ProjectiveTree().decode(scores)
+    array([2, 0, 2])
+    >>> log_partition, expected = ProjectiveTree().marginals(np.zeros((4, 4)))
+    >>> round(float(np.exp(log_partition)))
+    7
+    """
+
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
+        scores = as_scores(potentials)
+        heads = np.empty(len(scores) - 1, np.int64)
+        if not _jit_projective.decode(scores, self.single_root, heads):
+            raise self._refusal(scores)
+        return heads
+
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
+        scores = as_scores(potentials)
+        expected = np.zeros(scores.shape)
+        log_partition = _jit_projective.marginals(scores, self.single_root, expected)
+        if not np.isfinite(log_partition):
+            raise self._refusal(scores)
+        return log_partition, expected
+
+    def log_count(self, size: int) -> float:
+        """Logarithm of the number of projective trees (as of noncrossing trees: Noy 1998; Deutsch and Noy 2002).
+
+        binom(3n, n) / (2n + 1) with any number of root children, binom(3n - 2, n - 1) / n with one.
+        """
+        if self.single_root:
+            return _log_binomial(3 * size - 2, size - 1) - log(size)
+        return _log_binomial(3 * size, size) - log(2 * size + 1)
+
+
+def _log_binomial(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _are_costs(costs: np.ndarray) -> bool:

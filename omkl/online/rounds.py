@@ -1,13 +1,39 @@
-"""The two online methods: forward-backward splitting (the paper's Algorithm 1) and regularized dual averaging.
+"""A round of training: what it takes, what it gives, and the two methods, which open it in different ways.
 
-Both open a round by telling the group state how far a gradient moves ``v`` and from which point the proximal step
-starts; everything else of a round is the same.
+Forward-backward splitting (the paper's Algorithm 1) and regularized dual averaging tell the group state how far a
+gradient moves ``v`` and from which point the proximal step starts; everything else of a round is the same.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups import GroupState
+
+
+class Example(NamedTuple):
+    """An input as the banks take it, its gold output as the structure takes it, and the weight of its loss."""
+
+    x: object
+    y: object
+    weight: float = 1.0
+
+
+class Step(NamedTuple):
+    """What one round did: the (weighted) loss before it, the regularized groups' norms after it, its rate, the
+    squared norm of its gradient, the potentials before it, the gold output, how many examples it has learned, the sum
+    of their weights, and whether shards have learned them elsewhere."""
+
+    loss: float
+    norms: np.ndarray
+    rate: float
+    square_gradient: float
+    potentials: object = None
+    gold: object = None
+    n_examples: int = 1
+    weight: float = 1.0
+    in_shards: bool = False
 
 
 class ForwardBackward:
@@ -38,8 +64,8 @@ class ForwardBackward:
         """Open the one proximal step of a mix; returns its weight, and what to give back to the norms before it.
 
         Proximal steps of the shards, of the weight ``taken``, have taken ``shrinkage`` from the norms already. It is
-        given back, else the regularizer would count twice: a group that is alive everywhere stays as it is, and one
-        that is alive in few shards pays what the others, where it was at zero, could not pay.
+        given back, else the regularizer would count twice: with the group lasso a group that is alive everywhere
+        stays as it is, and one that is alive in few shards pays what the others, where it was at zero, could not pay.
         """
         group_state.empty[:] = group_state.square_norms <= 0.0
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)

@@ -1,0 +1,321 @@
+"""From what users pass to flat tokens and their outputs, checked: rows with an output each, and sequences.
+
+Names of columns are kept by the first fit, and compared by every later call.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from omkl.data import Block
+from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
+from omkl.estimators.encoding import FlatTokens
+from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
+from omkl.estimators.sources import TrainingBlock, as_stream
+from omkl.exceptions import InputError
+
+
+class TokenData(NamedTuple):
+    """Tokens as they were read: one flat collection, the offsets of the sequences, labels of all tokens, weights of
+    the sequences, the inputs that kernels learn their widths from (all of them by default), and names of columns."""
+
+    inputs: FlatTokens
+    offsets: np.ndarray
+    labels: Sequence
+    weights: np.ndarray | None = None
+    distinct: Any = None
+    names: Sequence[str] | None = None
+
+
+# ---- rows with one output each ----------------------------------------------------------------------------------
+
+
+def read_rows(
+    estimator: BaseEstimator, check_targets: Callable, class_weight: Any, block: TrainingBlock, first: bool,
+    whole: bool = False,
+) -> TokenData:  # fmt: skip
+    """Rows and their outputs as tokens, each a sequence of its own.
+
+    Parameters
+    ----------
+    estimator : OnlineMKLClassifier or OnlineMKLRegressor
+        Notes the columns of X where a model starts, and compares them later.
+    check_targets : callable
+        ``check_targets(y)`` is the array of targets, if it can be learned.
+    class_weight : None, "balanced" or dict
+    block : TrainingBlock
+    first : bool
+        Whether a model starts with these rows.
+    whole : bool
+        Whether these are all the rows of a ``fit``: then those of weight 0 are left out, and the others brought into
+        an order that does not depend on that of the rows, if they are to be shuffled.
+    """
+    if block.y is None:
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: there are no labels y. "
+            "Give them, or, in a stream, pairs (x, y)."
+        )
+    X, y = _checked_rows(estimator, block.X, first, block.y)
+    y, names = check_targets(y), getattr(estimator, "feature_names_in_", None)
+    weights = check_sample_weight(block.sample_weight, len(y))
+    offsets = np.arange(len(y) + 1)
+    if class_weight is not None:
+        weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
+    if not whole:
+        return TokenData(X, offsets, y.tolist(), weights, names=names)
+    if weights is not None:
+        X, y, weights = _chosen(X, weights > 0), y[weights > 0], weights[weights > 0]
+    distinct = X
+    if estimator.shuffle and not isinstance(X, list):
+        order, first_of_run = _order_by_content(X, y)
+        X, y, weights = X[order], y[order], None if weights is None else weights[order]
+        distinct = X[first_of_run]
+    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
+
+
+def row_potentials(estimator: Any, X: Any) -> np.ndarray:
+    """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
+    predictor, stream = estimator.predictor_, as_stream(X)
+    if stream is not None:
+        return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
+    X = _checked_rows(estimator, X, reset=False)
+    encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
+    return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
+
+
+def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
+    """Rows as a list of dicts, or as scikit-learn checks arrays; names of columns are kept (``reset``) or compared.
+
+    Returns X, or the pair of X and ``y`` where that is given.
+    """
+    names = None
+    if isinstance(X, Block):
+        # columns of a block that knows their names come in the order in which the model knows them
+        known = None if reset else getattr(estimator, "feature_names_in_", None)
+        X, names = X.aligned(known, "A block of the stream").X, X.feature_names
+    X = _rows_of_frame(X, estimator, reset)
+    if isinstance(X, list) and X and isinstance(X[0], dict):
+        if y:
+            y = (column_or_1d(*y, warn=True),)
+            check_consistent_length(X, *y)
+        checked = (X, *y) if y else X
+    else:
+        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
+        if y:
+            checks["y_numeric"] = isinstance(estimator, RegressorMixin)
+        with warnings.catch_warnings():
+            if names is not None:  # they were compared
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+            checked = validate_data(estimator, X, *y, **checks)
+    if names is not None:
+        keep_names(estimator, names, reset)
+    return checked
+
+
+def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
+    """A data frame with text as a list of dicts, its names kept (``reset``) or compared; all else as it is.
+
+    Names of data frames of numbers are left to scikit-learn, which keeps and compares them as it checks arrays.
+    """
+    if not is_frame(X):
+        return X
+    learned_dicts = not reset and not hasattr(estimator, "n_features_in_")
+    rows = read_frame(X, True if learned_dicts else None)
+    if not isinstance(rows, list):
+        return X
+    names = column_names(X)
+    if reset:
+        vars(estimator).pop("n_features_in_", None)
+    else:
+        align_columns(X, names, getattr(estimator, "feature_names_in_", None), "The data frame")
+    keep_names(estimator, names, reset)
+    return rows
+
+
+def keep_names(estimator: Any, names: Sequence[str] | None, reset: bool) -> None:
+    """Set ``feature_names_in_`` where a model starts (``reset``), or take away what it was."""
+    if not reset:
+        return
+    vars(estimator).pop("feature_names_in_", None)
+    if names is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+@contextmanager
+def names_kept(estimator: Any) -> Iterator[None]:
+    """Where training fails, the columns are called what they were: the earlier model still knows these."""
+    names = ("n_features_in_", "feature_names_in_")
+    before = {name: value for name, value in vars(estimator).items() if name in names}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            vars(estimator).pop(name, None)
+        vars(estimator).update(before)
+        raise
+
+
+def checked_classes(y: np.ndarray) -> np.ndarray:
+    """Classes as they are, if none is missing, and they are no numbers of a regression."""
+    if y.dtype == object:
+        for i, label in enumerate(y):
+            if is_missing(label):
+                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
+    check_classification_targets(y)
+    return y
+
+
+def _chosen(X, kept):
+    return [x for x, is_kept in zip(X, kept) if is_kept] if isinstance(X, list) else X[kept]
+
+
+def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An order of the examples that depends on them alone, and the first of each run of equal rows in it.
+
+    Shuffling from here makes the model independent of the order of the rows, and a repeated row the same as a
+    weighted one.
+    """
+    if sparse.issparse(X):
+        X.sort_indices()
+        parts = zip(np.split(X.indices, X.indptr[1:-1]), np.split(X.data, X.indptr[1:-1]))
+        contents = [indices.tobytes() + values.tobytes() for indices, values in parts]
+    else:
+        contents = [row.tobytes() for row in X]
+    digests = np.array(
+        [int.from_bytes(hashlib.blake2b(c, digest_size=8).digest(), "little") for c in contents], np.uint64
+    )
+    _, codes = np.unique(y, return_inverse=True)
+    order = np.lexsort((codes, digests))
+    ordered = digests[order]
+    return order, np.concatenate([[True], ordered[1:] != ordered[:-1]])
+
+
+# ---- sequences --------------------------------------------------------------------------------------------------
+
+
+def read_labeled(estimator: Any, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+    """Sequences and their labels, weighted by ``estimator.class_weight``; parameters as of :func:`read_rows`.
+
+    Where these are all that there are, what does not count is as if it were not there: its labels and features are
+    not learned either.
+    """
+    keep_names(estimator, names_in(block.X), reset=first)
+    names = getattr(estimator, "feature_names_in_", None)
+    data = labeled_sequences(block, names)
+    if whole and data.weights is not None and not data.weights.all():
+        chosen = np.flatnonzero(data.weights).tolist()
+        X, y = [block.X[i] for i in chosen], [block.y[i] for i in chosen]
+        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)
+    weights = class_weights(estimator.class_weight, data.labels, data.offsets, data.weights, whole)
+    return data._replace(weights=weights)
+
+
+def labeled_sequences(block: TrainingBlock, names: Sequence[str] | None) -> TokenData:
+    """Sequences and their labels, which must fit each other and not be empty."""
+    if block.y is None:
+        raise InputError("There are no labels y: give them, or, in a stream, pairs (x, y).")
+    tokens, offsets = flatten(block.X, names=names)
+    lengths = np.diff(offsets)
+    if not lengths.all():
+        raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty: drop it.")
+    labels = flat_labels(block.y, lengths)
+    weights = check_sample_weight(block.sample_weight, len(lengths))
+    return TokenData(tokens, offsets, labels, weights, names=names)
+
+
+def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
+    """A list of sequences as one flat collection of tokens and its offsets.
+
+    Parameters
+    ----------
+    X : list of arrays, CSR matrices, data frames or lists of dicts
+    what : str
+        What X is called in messages.
+    names : sequence of str, optional
+        What columns are called: those of data frames are brought into this order, or that of the first one.
+
+    Returns
+    -------
+    tokens : array or CSR matrix (N, d), or list of N dicts
+    offsets : int array of shape (number of sequences + 1,)
+    """
+    if isinstance(X, (str, bytes, dict)) or is_frame(X) or not hasattr(X, "__len__"):
+        raise InputError(
+            f"{what} must be a list of sequences: arrays or data frames of shape (n, d), or lists of dicts."
+        )
+    if len(X) == 0:
+        raise InputError(f"{what} is empty: give at least one sequence.")
+    if isinstance(X[0] if isinstance(X, (list, tuple)) else None, dict):
+        raise InputError(
+            f"{what} must be a list of sequences, but it is one of dicts: give [{what}] for a single sequence."
+        )
+    names = names_in(X) if names is None else names
+    X = [
+        read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
+        for i, sequence in enumerate(X)
+    ]
+    offsets = np.zeros(len(X) + 1, dtype=np.int64)
+    np.cumsum([_length(sequence) for sequence in X], out=offsets[1:])
+    first = next((sequence for sequence in X if _length(sequence)), None)
+    if first is None:
+        raise InputError(f"{what} holds no tokens: all its sequences are empty.")
+    if not sparse.issparse(first) and isinstance(first[0], dict):
+        tokens = [token for sequence in X for token in sequence]
+        if not all(isinstance(token, dict) for token in tokens):
+            raise InputError(f"{what} mixes dicts with other tokens: every token must be a dict.")
+        return tokens, offsets
+    return _joined([_as_array(sequence, i, what) for i, sequence in enumerate(X)], offsets, what), offsets
+
+
+def names_in(X: Any) -> list[str] | None:
+    """What the columns of the first of a list of data frames are called; None for other sequences."""
+    return column_names(next(iter(X), None)) if hasattr(X, "__len__") else None
+
+
+def _length(sequence):
+    return sequence.shape[0] if sparse.issparse(sequence) else len(sequence)
+
+
+def _as_array(sequence, i, what):
+    try:
+        if sparse.issparse(sequence):
+            return sparse.csr_array(sequence, dtype=np.float64)
+        return np.asarray(sequence, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise InputError(f"Sequence {i} of {what} is not an array of numbers.") from None
+
+
+def _joined(arrays, offsets, what):
+    """Arrays or CSR matrices one below the other, those that are empty left out, checked."""
+    width = None
+    for i, array in enumerate(arrays):
+        if array.shape[0] == 0:
+            continue
+        if array.ndim != 2 or width not in (None, array.shape[1]):
+            expected = f"(n, {'d' if width is None else width})"
+            raise InputError(f"Sequence {i} of {what} has shape {array.shape}, not {expected}.")
+        width = array.shape[1]
+    whole = [array for array in arrays if array.shape[0]]
+    if any(map(sparse.issparse, whole)):
+        tokens = sparse.vstack(list(map(sparse.csr_array, whole)), format="csr")
+        if np.isfinite(tokens.data).all():
+            return tokens
+        raise InputError(f"{what} holds nan or infinite values: features must be finite.")
+    # in one order: what is predicted does not depend on where inputs lie in memory
+    tokens = np.ascontiguousarray(np.concatenate(whole))
+    if not np.isfinite(tokens).all():
+        row, column = np.argwhere(~np.isfinite(tokens))[0]
+        s = np.searchsorted(offsets, row, side="right") - 1
+        raise InputError(
+            f"Sequence {s} of {what} holds {tokens[row, column]} at token {row - offsets[s]}, column {column}: "
+            "features must be finite."
+        )
+    return tokens

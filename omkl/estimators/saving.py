@@ -1,0 +1,88 @@
+"""What all estimators share: one file that holds a fitted one."""
+
+import os
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from omkl._files import write_archive
+from omkl.persistence import Packer, Unpacker
+
+
+class SavedEstimator(BaseEstimator):
+    """An estimator that :meth:`save` writes to a file, and :func:`omkl.load` reads from it."""
+
+    #: Learned attributes that a model file holds as they are, where they are set.
+    _plain_attributes: tuple[str, ...] = ()
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
+
+        An online estimator's file holds the whole training state, so that it can go on with ``partial_fit`` when it
+        is loaded; a batch estimator's holds what prediction needs, without ``history_``. A random generator and
+        callbacks are not saved, a seed is.
+
+        Raises
+        ------
+        omkl.exceptions.ModelFileError
+            If a part of the estimator cannot be saved. A previous file of this name is left as it was.
+        """
+        check_is_fitted(self)
+        packer = Packer()
+        attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
+        if "history_" in attributes:  # equal models are equal files, however long they took
+            attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in self.history_]
+        if hasattr(self, "feature_names_in_"):
+            attributes["feature_names_in_"] = self.feature_names_in_.tolist()
+        manifest = {
+            "class": type(self).__name__,
+            "version": version("omkl"),
+            "parameters": {name: packer.pack(value, name) for name, value in self._saved_parameters().items()},
+            "attributes": packer.pack(attributes, "attributes"),
+            **self._describe(packer),
+        }
+        write_archive(path, manifest, packer.arrays)
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        """Parameters as a model file can hold them."""
+        return self.get_params(deep=False)
+
+    def _describe(self, packer: Packer) -> dict[str, Any]:
+        """Manifest entries of what is learned beside plain attributes; arrays go to the packer."""
+        return {}
+
+    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+        """The inverse of :meth:`_describe`."""
+
+    @classmethod
+    def _from_model(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
+        estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
+        estimator._restore(manifest, unpacker)
+        for name, value in unpacker.unpack(manifest["attributes"]).items():
+            setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
+        return estimator
+
+    @classmethod
+    def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
+        return {name: unpacker.unpack(value) for name, value in packed.items()}
+
+
+def users_own(estimator: BaseEstimator) -> dict[str, Any]:
+    """The user's classes and functions among the parameters, by name, which a checkpoint cannot hold."""
+    found: dict[str, Any] = {}
+    waiting = list(estimator.get_params(deep=False).values())
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, (list, tuple)):
+            waiting += value
+        elif hasattr(value, "parameters"):
+            found[type(value).__name__] = type(value)
+            waiting += value.parameters().values()
+        elif callable(value):
+            found[getattr(value, "__name__", "function")] = value
+    return found

@@ -1,0 +1,354 @@
+"""Gram matrices as packed lower triangles: computed once, or anew in every pass where they do not fit into memory.
+
+All Gaussian kernels share the squared differences of each column: the exponents of many kernels on many subsets of
+columns are one matrix product, from (kernels, columns) and (columns, pairs of samples).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy import sparse
+
+from omkl._cache import RecentlyUsed
+from omkl.exceptions import InputError
+from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels.checks import checked_gram, require_memory
+from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
+from omkl.kernels.inputs import Pair, Vectors, take_columns
+from omkl.kernels.stack import WeightedSum, Which, _Parted
+
+#: Entries of kernels that are worth a thread.
+ENTRIES = 2**22
+#: Bytes that kept kernels may take, unless said otherwise.
+BUDGET = 2**28
+#: Pairs of samples, and kernels, of one block of exponents: 32 MiB in float32.
+PAIRS, KERNELS = 2**15, 256
+#: Exponents are cut here: smaller kernel values are zero to any sum, and slow where they are subnormal.
+SMALLEST_EXPONENT = -80.0
+#: Larger factors of squared differences might overflow in single precision.
+STEEPEST = 1e30
+
+
+class PackedStack:
+    """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
+
+    Parameters
+    ----------
+    rows : array of shape (M, N (N + 1) / 2), float32 or float64
+        One packed kernel a row.
+    n_jobs : int >= 1
+        Most threads for norms, products and sums; a few megabytes keep one busy. Each kernel, or each entry of a sum,
+        is one thread's alone: any number of them gives the same bits.
+    """
+
+    sums_entries = True
+
+    def __init__(self, rows: np.ndarray, n_jobs: int = 1) -> None:
+        if n_jobs < 1:
+            raise InputError(f"n_jobs is a number of threads, at least 1, not {n_jobs!r}.")
+        self.rows, self.n_jobs = rows, n_jobs
+        self.n_kernels, self.length = rows.shape
+        self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
+
+    @classmethod
+    def from_grams(
+        cls,
+        grams: Sequence[np.ndarray] | np.ndarray,
+        dtype: DTypeLike = np.float32,
+        normalize: str | None = None,
+        n_jobs: int = 1,
+    ) -> Self:
+        """Pack Gram matrices one by one: of an iterable, no more than one is in memory beside the packed ones.
+
+        Parameters
+        ----------
+        grams : array of shape (M, N, N), or iterable of arrays of shape (N, N)
+            Checked one by one: see :func:`~omkl.kernels.checked_gram`.
+        dtype : {numpy.float32, numpy.float64}
+            Of the storage. Single precision errs by less than 1e-7 of an entry.
+        normalize : {None, "trace"}
+            "trace" divides each kernel by its trace.
+        n_jobs : int >= 1
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a matrix is no kernel, or not of the first one's size, or there is not enough memory.
+        """
+        rows, count = None, 0
+        for count, gram in enumerate(grams, start=1):
+            if rows is None:
+                n = len(gram)
+                expected = len(grams) if hasattr(grams, "__len__") else 64
+                require_memory(expected, n, dtype)
+                rows = np.empty((expected, n * (n + 1) // 2), dtype=dtype)
+            elif count > len(rows):
+                require_memory(len(rows), n, dtype)
+                # in place, where the operating system can move pages: what is not written yet takes no memory
+                rows.resize((2 * len(rows), rows.shape[1]), refcheck=False)
+            pack(checked_gram(gram, count - 1, n), 0, rows[count - 1])
+        if rows is None:
+            raise InputError("There are no kernels: give at least one Gram matrix.")
+        rows.resize((count, rows.shape[1]), refcheck=False)
+        stack = cls(rows, n_jobs)
+        stack.normalize(normalize)
+        return stack
+
+    @classmethod
+    def from_kernels(
+        cls, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, n_jobs: int = 1
+    ) -> Self:
+        """Compute kernels on data straight into packed storage.
+
+        Parameters
+        ----------
+        kernels : iterable of Kernel or str
+            They are fitted to X; ``on`` may be None, a slice, or a tuple of columns.
+        X : array of shape (N, d)
+        dtype : {numpy.float32, numpy.float64}
+        n_jobs : int >= 1
+        """
+        return cls(packed_kernels(kernels, X, dtype), n_jobs)
+
+    def restricted(self, samples: np.ndarray) -> PackedStack:
+        """The same kernels on some of the samples, given by increasing indices."""
+        i, j = np.tril_indices(len(samples))
+        # by take, as an index in brackets would leave the entries of a kernel apart in memory
+        return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1), self.n_jobs)
+
+    def normalize(self, how: str | None) -> None:
+        """Divide each kernel by its trace, in place; kernels that are zero stay so. None does nothing."""
+        if how is None:
+            return
+        if how != "trace":
+            raise InputError(f'normalize must be None or "trace", not {how!r}.')
+        traces = self.traces()
+        for row, trace in zip(self.rows, traces):
+            row /= trace if trace > 0 else 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the kernels."""
+        return self.rows.nbytes
+
+    def _indices(self, which):
+        return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
+        which = self._indices(which)
+        square, values = np.empty(self.length), np.empty(len(which))
+        packed_square(vector, square)
+        self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
+        return np.maximum(values, 0.0)
+
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        which = self._indices(which)
+        result = np.zeros((len(which), self.n_samples))
+        vectors = np.atleast_2d(vectors)
+
+        def multiply(part):
+            own = vectors if len(vectors) == 1 else vectors[part]
+            packed_products(self.rows, which[part], own, result[part])
+
+        self._in_threads(len(which), self.length, multiply)
+        return result
+
+    def _in_threads(self, size, entries, work):
+        """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
+        n_threads = max(1, min(self.n_jobs, size * entries // ENTRIES))
+        bounds = np.linspace(0, size, n_threads + 1).astype(int)
+        parts = [slice(low, high) for low, high in pairwise(bounds) if low < high]
+        if len(parts) <= 1:
+            for part in parts:
+                work(part)
+            return
+        with ThreadPoolExecutor(len(parts)) as pool:
+            # to the end of the list, as an error in a thread is raised only where its result is asked for
+            list(pool.map(work, parts))
+
+    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+        if samples is not None:
+            return self._rows_of(np.asarray(weights, dtype=np.float64), self._indices(which), np.asarray(samples))
+        matrix = np.empty((self.n_samples, self.n_samples))
+        unpack(self._packed_sum(weights, which), matrix)
+        return matrix
+
+    def _packed_sum(self, weights, which):
+        which, weights, total = self._indices(which), np.asarray(weights, dtype=np.float64), np.empty(self.length)
+        self._in_threads(
+            self.length, len(which), lambda part: weighted_sum(self.rows, which, weights, part.start, total[part])
+        )
+        return total
+
+    def _rows_of(self, weights, which, samples):
+        everyone = np.arange(self.n_samples)
+        result = np.empty((len(samples), self.n_samples))
+        for row, sample in zip(result, samples):
+            later = np.maximum(everyone, sample)
+            indices = later * (later + 1) // 2 + np.minimum(everyone, sample)
+            row[:] = weights @ self.rows[which[:, None], indices]
+        return result
+
+    def summed(self, weights: Any, which: Which = None) -> Any:
+        return WeightedSum(PackedStack(self._packed_sum(weights, which)[None]), np.ones(1))
+
+    def diagonals(self, which: Which = None) -> np.ndarray:
+        which = self._indices(which)
+        result = np.empty((len(which), self.n_samples))
+        diagonals(self.rows, which, result)
+        return result
+
+    def traces(self, which: Which = None) -> np.ndarray:
+        return self.diagonals(which).sum(axis=1)
+
+
+class LazyStack(_Parted):
+    """Kernels on data, computed in blocks whenever they are asked for; the latest ones are kept.
+
+    A solver that works on few kernels at a time, as by working sets, finds those kept, and computes the others only in
+    its few full passes.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel or str
+    X : array of shape (N, d)
+    dtype : {numpy.float32, numpy.float64}
+    budget : int
+        Bytes that kept kernels may take; one block of a pass takes as much at most, or one packed kernel if that is
+        more.
+    """
+
+    sums_entries = False
+
+    def __init__(
+        self, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
+    ) -> None:
+        self.kernels, self.X, self.dtype = [as_kernel(kernel) for kernel in kernels], np.asarray(X), np.dtype(dtype)
+        self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
+        row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize
+        # passes come in blocks of as many kernels as may be kept
+        self._recent = RecentlyUsed(max(1, min(budget // row_bytes, self.n_kernels)))
+        self._kept = [None] * self._recent.capacity
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the kept kernels."""
+        return sum(row.nbytes for row in self._kept if row is not None)
+
+    def _parts(self, which):
+        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        # a pass over more than can be kept would only push out what is worth keeping
+        keep = len(which) <= self._recent.capacity
+        for low in range(0, len(which), self._recent.capacity):
+            piece = slice(low, low + self._recent.capacity)
+            yield PackedStack(self._rows(which[piece].tolist(), keep)), piece, None
+
+    def _rows(self, which, keep):
+        if keep:
+            indices = self._recent.indices(which, self._keep)
+            return np.array([self._kept[index] for index in indices])
+        missing = [k for k in which if k not in self._recent]
+        fresh = dict(zip(missing, self._computed(missing)))
+        if missing == which:
+            return np.array(list(fresh.values()))
+        return np.array([fresh[k] if k in fresh else self._kept[self._recent.indices([k])[0]] for k in which])
+
+    def _computed(self, which):
+        return packed_kernels([self.kernels[k] for k in which], self.X, self.dtype)
+
+    def _keep(self, which, indices):
+        for row, index in zip(self._computed(which), indices):
+            self._kept[index] = row.copy()
+
+    def summed(self, weights: Any, which: Which = None) -> WeightedSum:
+        return WeightedSum(self, weights, which)
+
+
+def packed_kernels(
+    kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike, part: range | None = None
+) -> np.ndarray:
+    """Packed kernels (M, N (N + 1) / 2) of X (N, d), fitted to it; their columns are by position.
+
+    Or a ``part`` of them, a range of step 1, with the bits that they have among all.
+    """
+    kernels = [as_kernel(kernel) for kernel in kernels]
+    X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
+    part = range(len(kernels)) if part is None else part
+    n, d = X.shape
+    require_memory(len(part), n, dtype)
+    rows = np.empty((len(part), n * (n + 1) // 2), dtype=dtype)
+    together = [k for k, kernel in enumerate(kernels) if _is_exponential(kernel) and not sparse.issparse(X)]
+    gaussians = np.array(together, dtype=np.int64)
+    views = {}
+    for k in np.setdiff1d(part, gaussians, assume_unique=True).tolist():
+        columns = kernels[k].columns(d)
+        key = repr(columns)
+        if key not in views:
+            # kernels on the same columns tend to follow one another: keep what they share, and nothing else
+            view = take_columns(X, columns)
+            views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
+        pack(kernels[k].fit_view(views[key].X).between(views[key]), 0, rows[k - part.start])
+    # blocks of which no kernel is wanted are left out, others are not divided: rounding depends on their shape
+    blocks = [gaussians[low : low + KERNELS] for low in range(0, len(gaussians), KERNELS)]
+    blocks = [block for block in blocks if block[0] < part.stop and part.start <= block[-1]]
+    _pack_gaussians([_exponential(kernels, block, X, rows.dtype) for block in blocks], part, X, rows)
+    return rows
+
+
+def _is_exponential(kernel: object) -> bool:
+    """Whether a kernel is a multiple of ``exp(widths . squared differences)`` with widths that no data tell."""
+    return type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None
+
+
+def _exponential(kernels, block, X, dtype):
+    """``(block, widths, scales)`` of the kernels of a block: arrays of shapes (k, d) and (k, 1)."""
+    n, d = X.shape
+    factors = {None: 1.0, "average": 1.0, "trace": 1.0 / n}
+    widths = np.zeros((len(block), d))
+    for row, k in zip(widths, block.tolist()):
+        columns = kernels[k].columns(d)
+        np.add.at(row, np.arange(d) if columns is None else np.arange(d)[np.r_[columns]], -0.5 / kernels[k].width_)
+    # in units in which no difference overflows in single precision; widths that do make exponents without bottom
+    widths = np.maximum(widths * np.square(_units(X)), -STEEPEST)
+    scales = np.array([[factors[kernels[k].normalize]] for k in block.tolist()])
+    return block, widths.astype(dtype), scales.astype(dtype)
+
+
+def _units(X):
+    """A power of two for each column of X: its largest distance from the first row, rounded; 1 where that is 0."""
+    largest = np.abs(X - X[:1]).max(axis=0, initial=0.0)
+    return 2.0 ** np.round(np.log2(largest, out=np.zeros_like(largest), where=largest > 0.0))
+
+
+def _pack_gaussians(blocks, part, X, rows):
+    """``scale exp(widths . squared differences)`` of the kernels of blocks, into the rows of those of ``part``."""
+    if not blocks:
+        return
+    first_row, X = 0, X / _units(X)
+    while first_row < len(X):
+        # whole rows of the triangle, about PAIRS entries
+        last_row = first_row + 1
+        while last_row < len(X) and _start(last_row + 1) - _start(first_row) <= PAIRS:
+            last_row += 1
+        i = np.repeat(np.arange(first_row, last_row), np.arange(first_row + 1, last_row + 1))
+        j = np.arange(len(i)) - (_start(i) - _start(first_row))
+        differences = (np.square(X[i] - X[j]).T).astype(rows.dtype, order="C")
+        for block, widths, scales in blocks:
+            chosen = (part.start <= block) & (block < part.stop)
+            exponents = widths @ differences
+            exponents = exponents if chosen.all() else exponents[chosen]
+            np.maximum(exponents, SMALLEST_EXPONENT, out=exponents)
+            np.exp(exponents, out=exponents)
+            exponents *= scales[chosen]
+            rows[block[chosen] - part.start, _start(first_row) : _start(last_row)] = exponents
+        first_row = last_row
+
+
+def _start(row):
+    return row * (row + 1) // 2
