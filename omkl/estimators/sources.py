@@ -19,9 +19,6 @@ MIX_EVERY = 10_000
 #: The mean of the weights of examples at hand from which on their presentations are counted in units of the mean.
 MOST_PRESENTATIONS = 10.0
 
-#: Presentations in an epoch from which on weights are taken for a mistake: their order alone would be 16 GB.
-MOST_PRESENTATIONS = 2e9
-
 
 class TrainingBlock(NamedTuple):
     """Data as the user gives them; X is a whole block of a stream where its columns have names."""
@@ -94,8 +91,6 @@ class WeightedExamples:
 
     def _present(self, inputs: np.ndarray, weights: np.ndarray) -> None:
         """Present each input as often as its weight says."""
-        if (total := weights.sum()) > MOST_PRESENTATIONS:
-            raise InputError(f"Sample weights sum to {total:.3g} presentations in an epoch: divide them, multiply C.")
         whole = np.floor(weights).astype(np.int64)
         rest = weights - whole
         presented = np.concatenate([np.repeat(inputs, whole), inputs[rest > 0]])

@@ -160,11 +160,6 @@ def test_two_classes_have_one_score_whatever_they_cost(rng):
     assert_allclose(growing.predict_proba(X)[:, 1], expit(growing.decision_function(X)))
 
 
-def test_more_copies_than_an_epoch_can_hold_are_refused(rng):
-    with pytest.raises(InputError, match="1e\\+13 presentations"):
-        OnlineMKLClassifier("linear").fit(rng.normal(size=(10, 2)), np.arange(10) % 2, np.full(10, 1e12))
-
-
 def test_one_sentence_is_parsed_and_tokens_that_are_no_sentence_are_refused():
     trees = synthetic_treebank(10, random_state=0)
     parser = DependencyParser("small", epochs=1, memory=6.0).fit(trees)
