@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from omkl._components import resolve
 from omkl.batch import Expansion, Problem, Solution, Solver, regularization_path, smallest_c
-from omkl.batch.mkl.precision import rounding_of_storage
+from omkl.batch.mkl.problem import rounding_of_storage
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import (
     ArrayKernels,

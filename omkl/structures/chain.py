@@ -1,6 +1,5 @@
 """First-order chains: sequence labeling."""
 
-import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -119,14 +118,6 @@ class Chain:
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         """Sum of the potentials of the labelling."""
         return jit.score_labels(*_three_dimensional(potentials), np.asarray(output, dtype=np.int64))
-
-    def largest_cost(self, size: int) -> float:
-        """The largest cost of any labelling of ``size`` positions."""
-        return size * float(self.costs.max())
-
-    def log_count(self, size: int) -> float:
-        """Logarithm of the number of labellings of ``size`` positions."""
-        return size * math.log(self.n_labels)
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         """Sum over positions of what it costs to predict the one label where the other is right."""
