@@ -24,8 +24,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from omkl.batch.design.blocks import Blocks, RayJacobian
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
-from omkl.batch.mkl.dual_loss import DualLoss
-from omkl.batch.mkl.newton import interior_start, newton_step
+from omkl.batch.mkl.newton import DualLoss, interior_start, newton_step
 
 #: Above this order conjugate gradients take the place of a Cholesky factor.
 LARGEST_FACTOR = 5000
