@@ -128,7 +128,10 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
     """A validated (K, K) cost matrix; the Hamming cost for ``None``."""
     if cost is None:
         return 1.0 - np.eye(n_labels)
-    costs = np.array(cost, dtype=np.float64)
+    try:
+        costs = np.array(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"cost must be a matrix of numbers, one row a gold label, not {cost!r}.") from None
     if costs.shape != (n_labels, n_labels):
         raise InputError(f"cost must be a ({n_labels}, {n_labels}) matrix, one row a gold label, not {costs.shape}.")
     if not np.all(np.isfinite(costs)) or np.any(costs < 0) or np.any(np.diag(costs) != 0):
