@@ -13,7 +13,7 @@ from omkl.online.callbacks import (
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.model import OnlineModel, OnlineSettings
-from omkl.online.rounds import Example, Step
+from omkl.online.rounds import Example, Step, below
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -23,7 +23,7 @@ from omkl.online.schedules import (
     MeanPolyak,
     Schedule,
 )
-from omkl.online.trainer import OnlineTrainer, below
+from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [

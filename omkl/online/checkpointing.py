@@ -16,7 +16,7 @@ import numpy as np
 
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
-from omkl.online.trainer import below
+from omkl.online.rounds import below
 from omkl.persistence import Packer, Unpacker
 
 #: Seconds in the units that ``every="5m"`` may have.

@@ -115,3 +115,8 @@ def as_method(name: str) -> ForwardBackward | DualAveraging:
     if name not in methods:
         raise InputError(f"Unknown method {name!r}: choose one of {', '.join(methods)}.")
     return methods[name]()
+
+
+def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

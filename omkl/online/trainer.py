@@ -10,7 +10,7 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.rounds import Example, Step, as_method
+from omkl.online.rounds import Example, Step, as_method, below
 from omkl.online.schedules import Schedule
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
@@ -22,8 +22,8 @@ RECOMPUTE_EVERY = 100_000
 class OnlineTrainer:
     r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i, y_i)`.
 
-    It knows no input, no parameter and no output: banks turn an input into potentials, the loss turns potentials into
-    a gradient in potentials, and the regularizer turns group norms into shrunken ones.
+    It knows no input, no parameter and no output: banks turn an input into potentials, the loss turns these into a
+    gradient, and the regularizer turns group norms into shrunken ones.
 
     Parameters
     ----------
@@ -79,9 +79,7 @@ class OnlineTrainer:
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
-        self.round = 0
-        self.presented = 0.0
-        self.shrinkage = 0.0
+        self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
@@ -132,9 +130,7 @@ class OnlineTrainer:
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y, weight=0.0)
         rate = self._open_round(weight, weight)
-        potentials = self.structure.zeros(len(x))
-        for bank in self.banks:
-            bank.add_potentials(x, potentials)  # line 4
+        potentials = self._potentials(x)  # line 4
         loss, gradient = self._loss(potentials, y)
         square_gradient = 0.0
         if gradient is not None:  # else right, and by a margin
@@ -202,9 +198,8 @@ class OnlineTrainer:
         """
         group_state = self.group_state
         known = self.method.forgets and not moved
-        scales = group_state.scales.copy()
+        scales, total = group_state.scales.copy(), 0.0
         group_state.scales[:] = group_state.bases
-        total = 0.0
         for x, potentials, gradient, weight in moving:
             potentials = potentials if known else self._potentials(x)
             pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (potentials, gradient)))
@@ -402,8 +397,3 @@ class OnlineTrainer:
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
         self.schedule.load_state(counters[3:])
-
-
-def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
