@@ -44,12 +44,6 @@ class Structure(Protocol):
     def score(self, potentials: Potentials, output: Output) -> float:
         """Sum of the potentials of the parts of ``output``."""
 
-    def largest_cost(self, size: int) -> float:
-        """The largest cost of any output of an input of this size."""
-
-    def log_count(self, size: int) -> float:
-        """Logarithm of the number of outputs of an input of this size."""
-
     def cost(self, gold: Output, predicted: Output) -> float:
         """Cost of predicting ``predicted`` where ``gold`` is right; 0 when they agree."""
 
@@ -99,10 +93,6 @@ class PartStructure(Component):
         """Subtract the indicator of ``output`` in place."""
         for array, own in zip(potentials, self.indicator(output)):
             array -= own
-
-    def largest_cost(self, size: int) -> float:
-        """The largest cost of any output; 0 where that is not known, as ``radius="auto"`` would need it."""
-        return 0.0
 
 
 def _combined(first: Any, second: Any, weight: float) -> Any:

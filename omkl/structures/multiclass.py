@@ -1,6 +1,5 @@
 """One label, or one number, for one input: the structures that make the trainer serve classification and regression."""
 
-import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -90,14 +89,6 @@ class Multiclass:
         """Score of one label."""
         return float(_scores(potentials)[output])
 
-    def largest_cost(self, size: int = 1) -> float:
-        """The largest cost of any label."""
-        return float(self.costs.max())
-
-    def log_count(self, size: int = 1) -> float:
-        """Logarithm of the number of labels."""
-        return math.log(self.n_labels)
-
     def cost(self, gold: int, predicted: int) -> float:
         """What it costs to predict the one label where the other is right."""
         return float(self.costs[gold, predicted])
@@ -155,14 +146,6 @@ class Binary:
     def score(self, potentials: AnyPotentials, output: int) -> float:
         """Score of one label."""
         return float((output - 0.5) * _number(potentials))
-
-    def largest_cost(self, size: int = 1) -> float:
-        """Cost of the wrong label."""
-        return 1.0
-
-    def log_count(self, size: int = 1) -> float:
-        """Logarithm of the number of labels."""
-        return math.log(2.0)
 
     def cost(self, gold: int, predicted: int) -> float:
         """1 where the label is wrong, else 0."""

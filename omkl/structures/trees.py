@@ -1,7 +1,6 @@
 """Dependency trees, with or without crossing arcs: scores, and costs, are sums over arcs."""
 
 from collections.abc import Callable
-from math import lgamma, log
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,19 +105,6 @@ class ArcFactored:
         scores = as_scores(potentials)
         return jit.score(scores, as_heads(output, len(scores) - 1))
 
-    def largest_cost(self, size: int) -> float:
-        """A bound on the cost of any tree over ``size`` tokens, which the default cost attains.
-
-        Raises
-        ------
-        InputError
-            If the cost is a function, of which no bound is known.
-        """
-        if self._arc_costs is not None:
-            raise InputError("The largest cost of a tree is not known where cost is a function: give radius a number.")
-        by_distance = self._costs_by_distance
-        return size * (1.0 if by_distance is None else float(by_distance[: size + 1].max()))
-
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         """What it costs to predict these heads where ``gold`` is right: the number of wrong ones by default."""
         right = as_heads(gold, len(np.asarray(gold)))
@@ -186,10 +172,6 @@ class NonProjectiveTree(ArcFactored):
             raise self._refusal(scores)
         return log_partition, expected
 
-    def log_count(self, size: int) -> float:
-        """Logarithm of the number of trees: (n + 1)^(n - 1), or n^(n - 1) with one root child (Cayley 1889)."""
-        return (size - 1) * np.log(size if self.single_root else size + 1)
-
 
 class ProjectiveTree(ArcFactored):
     """Projective dependency trees over n tokens: each head and its descendants are a range of tokens.
@@ -232,19 +214,6 @@ class ProjectiveTree(ArcFactored):
         if not np.isfinite(log_partition):
             raise self._refusal(scores)
         return log_partition, expected
-
-    def log_count(self, size: int) -> float:
-        """Logarithm of the number of projective trees (as of noncrossing trees: Noy 1998; Deutsch and Noy 2002).
-
-        binom(3n, n) / (2n + 1) with any number of root children, binom(3n - 2, n - 1) / n with one.
-        """
-        if self.single_root:
-            return _log_binomial(3 * size - 2, size - 1) - log(size)
-        return _log_binomial(3 * size, size) - log(2 * size + 1)
-
-
-def _log_binomial(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _are_costs(costs: np.ndarray) -> bool:

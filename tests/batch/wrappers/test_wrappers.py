@@ -123,6 +123,16 @@ def test_a_kernel_that_was_dead_at_the_start_can_come_back(method):
     assert_allclose(warm.certificate.primal, cold.primal, rtol=1e-4)
 
 
+def test_planes_that_have_nothing_new_to_tell_end_the_search(rng):
+    x = rng.normal(size=(30, 2))
+    gram = x @ x.T
+    problem = Problem(
+        DenseStack(np.array([1e8 * gram, gram])), np.where(x[:, 0] > 0, 1.0, -1.0), Hinge(), SquaredL21(), 1.0
+    )
+    # no SVM is exact to a part of an objective of 1e-9
+    assert SILP().solve(problem, tol=1e-2).n_iter < 100
+
+
 def test_it_stops_when_it_is_told_to():
     problem, _ = small_problem("hinge", "mkl")
     solution = SimpleMKL().solve(problem, tol=1e-9, max_iter=3)
