@@ -99,7 +99,7 @@ def learn(name, stream, arguments):
         "whole stream": float(np.mean([record["error"] for record in meter.records])),
         "after the drift": float(np.mean(half)),
         "at the end": float(np.mean(half[-10:])),
-        "bytes": model.memory_usage()["training"],
+        "megabytes": model.memory_usage()["training"],
         "memory grown since 100 thousand": grown,
         "records": meter.records,
     }
@@ -119,7 +119,7 @@ def main():
     arguments = parser.parse_args()
     results = [learn(name, drifting_stream(arguments.examples), arguments) for name in MODELS]
     rows = [
-        (r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['bytes'] / 1e3:.0f} kB") for r in results
+        (r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB") for r in results
     ]  # fmt: skip
     print("\n".join(table(rows, ("progressive error", *ERRORS, "model"))))
     for result in results:

@@ -160,6 +160,14 @@ def _parse_value(value: str) -> Any:
         return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value
 
 
+def check_flags(estimator: Any) -> None:
+    """Raise where a parameter of an estimator that is True or False by default is neither, and no number."""
+    for name, parameter in signature(type(estimator).__init__).parameters.items():
+        value = getattr(estimator, name, None)
+        if isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int)):
+            raise InputError(f"{name} must be True or False, not {value!r}.")
+
+
 def check_number(
     name: str, value: Any, above: float = -math.inf, below: float = math.inf, integer: bool = False
 ) -> None:

@@ -81,7 +81,7 @@ def write_archive(path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[s
             archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1))
             for name, array in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
-                    _write_array(member, np.ascontiguousarray(array).reshape(array.shape))
+                    _write_array(member, array if array.flags.f_contiguous else np.ascontiguousarray(array))
             archive.comment = MARK + b"0" * DIGITS
         digest = _digest(file)
         file.seek(-DIGITS, 2)
@@ -122,9 +122,12 @@ class _WriteBehind:
 
 
 def _write_array(member: IO[bytes], array: np.ndarray) -> None:
-    """One array as ``.npy``, without copies, and in pieces that stay in cache between checksum and file."""
+    """One array as ``.npy``, without copies, and in pieces that stay in cache between checksum and file.
+
+    Its memory order is kept, C or Fortran: products of matrices in another order differ in their last bits.
+    """
     npy.write_array_header_1_0(member, npy.header_data_from_array_1_0(array))
-    content = array.reshape(-1).view(np.uint8).data
+    content = array.ravel("K").view(np.uint8).data
     for low in range(0, len(content), PIECE):
         member.write(content[low : low + PIECE])
 

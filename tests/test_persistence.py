@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_iris
 
 import omkl
+from omkl._files import read_archive, write_archive
 from omkl.exceptions import InputError, ModelFileError, OmklError
 from omkl.kernels import Average, Custom, Gaussian, Kernel
 from omkl.online import PolynomialAverage
@@ -84,6 +85,27 @@ def test_classifiers_too(tmp_path):
         assert_array_equal(saved.decision_function(X), loaded.decision_function(X))
         assert_array_equal(saved.predict(X), loaded.predict(X))
         assert loaded.n_features_in_ == 4
+
+
+@pytest.mark.parametrize("kernel", ["gaussian:features=60", "gaussian:features=60,map=nystrom"])
+@pytest.mark.parametrize("estimator", [omkl.OnlineMKLClassifier, omkl.MKLClassifier])
+def test_maps_that_were_learned_keep_their_memory_order(kernel, estimator, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    X = np.tile(X, 8)
+    saved = estimator([kernel]).fit(X, y)
+    saved.save(tmp_path / "model.npz")
+    assert_array_equal(omkl.load(tmp_path / "model.npz").decision_function(X), saved.decision_function(X))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda a: a, lambda a: a.T, lambda a: a[::2, ::-1], lambda a: a[:, :0], lambda a: a[0, 0]]
+)
+def test_an_archive_gives_back_arrays_as_they_lay(view, tmp_path):
+    array = view(np.arange(12.0).reshape(3, 4))
+    write_archive(tmp_path / "a.npz", {}, {"a": np.asarray(array)})
+    read = read_archive(tmp_path / "a.npz")[1]["a"]
+    assert_array_equal(read, array)
+    assert read.flags.f_contiguous == np.asarray(array).flags.f_contiguous
 
 
 def test_equal_models_are_equal_files(rng, tmp_path):

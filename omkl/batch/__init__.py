@@ -1,9 +1,7 @@
 """Batch multiple kernel learning, with certificates."""
 
-from omkl.batch.core.gap_monitor import GapMonitor
-from omkl.batch.core.path import PathPoint, regularization_path
 from omkl.batch.core.problem import BaseProblem, Certificate, certify
-from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.core.solver import GapMonitor, PathPoint, Solution, Solver, regularization_path
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.dal import DAL
 from omkl.batch.design.matrices import as_design
@@ -14,8 +12,7 @@ from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
 from omkl.batch.mkl.soft_threshold import IterativeSoftThresholding
 from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.wrappers.cutting_planes import SILP, LevelMKL
-from omkl.batch.wrappers.hessian_mkl import HessianMKL
-from omkl.batch.wrappers.simple_mkl import SimpleMKL
+from omkl.batch.wrappers.descent import HessianMKL, SimpleMKL
 from omkl.batch.wrappers.weight_constrained import LpNormMKL, WeightConstrained
 
 __all__ = [

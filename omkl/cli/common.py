@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from omkl import data, estimators
-from omkl._files import replacing
+from omkl._files import PathLike, replacing
 from omkl.exceptions import DataFileError, InputError
 
 
@@ -171,7 +171,7 @@ def as_typed(program: str) -> str:
     return program if shutil.which(program) == str(here) else os.path.relpath(here)
 
 
-def write_json(path: str | None, metrics: dict[str, Any]) -> None:
+def write_json(path: PathLike | None, metrics: dict[str, Any]) -> None:
     """Write metrics to a JSON file, if one is asked for; the previous file stays until the new one is whole."""
     if path is not None:
         with replacing(path) as file:

@@ -58,7 +58,7 @@ def _lines(metrics, extent, arguments):
     if "dual_gap" in metrics:
         facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
     else:
-        facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction'] / 1e6:.1f} MB of parameters")
+        facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters")
     yield f"{metrics['class']}: {', '.join(facts)}"
     ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
     if ranked:

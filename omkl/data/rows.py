@@ -34,8 +34,9 @@ class Block(_Examples):
     feature_names: Sequence[str] | None = None
 
     def __new__(cls, X: Any, y: Any = None, feature_names: Sequence[str] | None = None) -> Self:
-        block = super().__new__(cls, X, y)
-        block.feature_names = feature_names
+        block = tuple.__new__(cls, (X, y))  # many small blocks: without the named tuple's own constructor
+        if feature_names is not None:
+            block.feature_names = feature_names
         return block
 
     @property
@@ -226,11 +227,15 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     if not is_frame(X):
         return X
     names = list(X.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"The data frame has several columns {twice!r}: give each a name of its own.")
     columns = [X[name] for name in names]
     if as_dicts is None:
         as_dicts = not all(map(_holds_numbers, columns))
     if not as_dicts:
-        return np.array(X, dtype=np.float64, order="C")
+        # column by column: pandas does not know how to make a number of what is missing in a whole frame
+        return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
     values = [_values(column) for column in columns]
     return [{str(name): value for name, value in zip(names, row) if not _is_missing(value)} for row in zip(*values)]
 

@@ -118,8 +118,8 @@ class Checks:
             raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
 
 
-def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, int | None, str]:
-    """The line that is wrong, the word if it is about one, and why.
+def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, str]:
+    """The line that is wrong, and why.
 
     ``text`` is that of a sentence with the comments before it, which begins with line ``first_line``. What is wrong,
     and in which line, is what :func:`omkl.data._jit_treebank.scan` found; or at which word,
@@ -130,9 +130,9 @@ def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout
         words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
         column = layout.roles.tolist().index(jit.HEAD_ROLE)
         heads = [lines[k].split("\t")[column] for k in words]
-        return first_line + words[place - 1], place, explain_heads(heads, wrong, place)
+        return first_line + words[place - 1], explain_heads(heads, wrong, place)
     before, line = lines[: place - first_line], lines[place - first_line]
-    return place, None, OF_LINES[wrong](before, line.split("\t"), layout)
+    return place, OF_LINES[wrong](before, line.split("\t"), layout)
 
 
 def _columns(before, columns, layout):

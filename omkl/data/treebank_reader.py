@@ -1,6 +1,5 @@
 """Reading treebanks, at once, in blocks or as a stream: CoNLL-U, CoNLL-X and CoNLL-2008."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from omkl.data import _jit_treebank as jit
 from omkl.data import treebank_formats as formats
 from omkl.data.file_streams import N_REASONS, Skipped, StreamFormat, check_on_error, stream_files
-from omkl.data.files import CHUNK, PathLike, chunks, pieces, without_mark
+from omkl.data.files import CHUNK, PathLike, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.data.strings import Strings
@@ -32,7 +31,7 @@ def iter_treebank(
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8.
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8; a directory, or a pattern.
     format : {"conllu", "conllx", "conll2008"}, optional
         By default, what the suffix stands for (``.conllu``, ``.conllx``, ``.conll06``, ``.conll07``, ``.conll08``,
         ``.conll2008``), and otherwise what the first words look like. In CoNLL-2008 words are the parts of split
@@ -129,12 +128,9 @@ def _blocks(path, format, on_error, single_root, trees, strings, keep_text, bloc
     check_on_error(on_error)
     if block_size < 1:
         raise InputError(f"block_size is a number of bytes, at least 1, not {block_size}.")
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    if not paths:
-        raise InputError("There is no file to read: the list of paths is empty.")
     checks = Checks(trees, single_root, on_error == "skip")
     parsing = {"strings": formats.new_strings(strings), "checks": checks, "keep_text": keep_text}
-    return _iter_files(paths, format, block_size, skipped, parsing)
+    return _iter_files(find_files(path), format, block_size, skipped, parsing)
 
 
 def _iter_files(paths, format, block_size, skipped, parsing):
@@ -153,7 +149,7 @@ def iter_file(
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
     for piece in pieces(text, block_size, _last_boundary):
         layout = layout or formats.find_layout(format, path, piece)
-        block, more_lines = parse(piece, layout, where=_location(path, n_lines), bom=bom, **parsing)
+        block, more_lines = parse(piece, layout, path, n_lines, bom=bom, **parsing)
         n_lines += more_lines
         skipped.note(block.skipped, block.reasons)
         pending.note(block.skipped, block.reasons)
@@ -164,10 +160,6 @@ def iter_file(
     if not found:
         why = f" that can be read: {pending.reasons[0]}" if pending.count else ": it needs at least one."
         raise DataFileError(f"{path} holds no sentence{why}")
-
-
-def _location(path, n_lines):
-    return lambda line, word, sentence: f"{path}, line {n_lines + line}"
 
 
 def _last_boundary(text):
@@ -265,8 +257,8 @@ class Scanned:
     def text_offsets(self) -> np.ndarray:
         return np.concatenate([[0], self.sentences[:, formats.TEXT_END]])
 
-    def explain(self, i: int) -> tuple[int, int | None, str]:
-        """The line of sentence ``i`` that is wrong, counted from 1 in this text, the word, and why."""
+    def explain(self, i: int) -> tuple[int, str]:
+        """The line of sentence ``i`` that is wrong, counted from 1 in this text, and why."""
         bounds, line = self.text_offsets[i : i + 2], self.sentences[i - 1, formats.N_LINES] + 1 if i else 1
         text = self.text[bounds[0] : bounds[1]]
         wrong, place = self.sentences[i, [formats.WRONG, formats.WRONG_WORD]].tolist()
@@ -274,13 +266,12 @@ class Scanned:
 
 
 def parse(
-    text: bytes, layout: formats.Layout, strings: dict[str, Strings], checks: Checks,
-    where: Callable[[int, int | None, int], str], *, bom: bool = False, keep_text: bool = True,
+    text: bytes, layout: formats.Layout, path: PathLike, n_before: int, *, strings: dict[str, Strings], checks: Checks,
+    bom: bool = False, keep_text: bool = True,
 ) -> tuple[Treebank, int]:  # fmt: skip
-    """A treebank of the sentences of a text, and its number of lines.
+    """A treebank of the sentences of a text, and its number of lines; there are ``n_before`` before it in the file.
 
-    ``where(line, word, sentence)`` says where something is wrong; all are counted from 1. ``strings`` grow by those of
-    the sentences that are kept.
+    ``strings`` grow by those of the sentences that are kept.
     """
     scanned = Scanned.of(text, layout)
     sentences = scanned.sentences
@@ -292,8 +283,8 @@ def parse(
     bad = np.flatnonzero(sentences[:, formats.WRONG])
     reasons = []
     for i in bad[: N_REASONS if checks.skip else 1]:
-        line, word, reason = scanned.explain(i)
-        reasons.append(f"{where(line, word, int(i) + 1)}: {reason}")
+        line, reason = scanned.explain(i)
+        reasons.append(f"{path}, line {n_before + line}: {reason}")
     if len(bad) and not checks.skip:
         raise DataFileError(reasons[0])
     if len(bad):

@@ -23,8 +23,7 @@ from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.distributed.cluster import workers_of
-from omkl.distributed.partition import KernelSpec
-from omkl.distributed.worker_partitions import Call, WorkerPartitions
+from omkl.distributed.partitions import Call, KernelSpec, WorkerPartitions
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel, checked_gram
 from omkl.kernels._jit_stack import pack, unpack
@@ -52,7 +51,7 @@ class DistributedStack:
         Of the storage; sums are in float64.
     recipe : callable
         A function of a range of kernels: its iterator gives the calls that fill a partition with them; see
-        :class:`~omkl.distributed.worker_partitions.WorkerPartitions`.
+        :class:`~omkl.distributed.partitions.WorkerPartitions`.
     budget : int
         Bytes that kernels fetched from workers may take here.
 
@@ -201,7 +200,7 @@ class DistributedStack:
             yield s, at, which[at] - self._bounds[s]
 
     def ask(self, calls: Mapping[int, Call]) -> list:
-        """Call methods of partitions: see :meth:`~omkl.distributed.worker_partitions.WorkerPartitions.ask`."""
+        """Call methods of partitions: see :meth:`~omkl.distributed.partitions.WorkerPartitions.ask`."""
         return self._partitions.ask(calls)
 
     def _fetch(self, which: np.ndarray) -> np.ndarray:

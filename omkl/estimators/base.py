@@ -4,12 +4,13 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._components import check_number
+from omkl._components import check_flags, check_number
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.saving import SavedEstimator, users_own
@@ -89,7 +90,10 @@ class Run:
     ) -> None:  # fmt: skip
         if isinstance(random_state, np.random.RandomState):
             random_state = random_state.randint(2**31 - 1)
-        self.rng = np.random.default_rng(random_state)
+        try:
+            self.rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError):
+            raise InputError(f"random_state must be None, an integer or a generator, not {random_state!r}.") from None
         self.verbose = verbose
         self.make_pass, self.n_shards = _make_pass(client, shards)
         self.checkpointer = None
@@ -157,6 +161,9 @@ class OnlineEstimator(SavedEstimator):
 
     def _settings(self) -> OnlineSettings:
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
+        check_flags(self)
+        if not isinstance(self.callbacks, (list, tuple, NoneType)):
+            raise InputError(f"callbacks must be a list of callbacks, not {self.callbacks!r}.")
         if getattr(self, "early_stopping", False):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)
@@ -219,6 +226,7 @@ class OnlineEstimator(SavedEstimator):
             chosen, held_out = self._held_out(examples.n_inputs, run.rng)
             training, validation = examples.only(chosen), examples.only(held_out, weighted=False)
             callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, held_out_score))
+        training.shorten()
         model.start(*model.codec.banks(model.settings.averaging, training, run.n_shards > 0))
         model.set_objective(training)
 
@@ -355,8 +363,14 @@ class OnlineEstimator(SavedEstimator):
         """
         return self.model_.codec.top_features(self.predictor_, n, group)
 
-    def memory_usage(self) -> dict[str, int]:
-        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+    def memory_usage(self) -> dict[str, float]:
+        """Megabytes of the parameters, the unit of all that is said of memory, 10^6 bytes.
+
+        Returns
+        -------
+        dict
+            ``"training"``: what training goes on from; ``"prediction"``: what predicts.
+        """
         check_is_fitted(self)
         return self.model_.memory_usage()
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from omkl._components import resolve
 from omkl.batch import Expansion, Problem, Solution, Solver, regularization_path, smallest_c
-from omkl.batch.mkl.precision import rounding_of_storage
+from omkl.batch.mkl.problem import rounding_of_storage
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -24,6 +24,7 @@ from omkl.estimators.kernel_sources import (
     default_kernels,
     unpack_source,
 )
+from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
 from omkl.kernels import KernelStack, LazyStack
@@ -92,12 +93,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         """Where Gram matrices come from, targets and weights: of the samples whose weight is not 0."""
         if self._precomputed:
             y = column_or_1d(y, warn=True)
-            weights = _checked_weights(sample_weight, len(y))
+            weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
             source = GivenMatrices(X, len(y), None if weights.all() else np.flatnonzero(weights))
         else:
             numeric = isinstance(self, RegressorMixin)
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C", y_numeric=numeric)
-            weights = _checked_weights(sample_weight, len(y))
+            weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
             X = X if weights.all() else X[weights > 0]
             names = getattr(self, "feature_names_in_", None)
             source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X, names)
@@ -411,22 +412,6 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             self._coefficients(m) if packed is None else unpacker.unpack(packed)
             for m, packed in zip(self._active, manifest["weights"])
         ]
-
-
-def _checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> np.ndarray:
-    """Sample weights, (N,): 1 where none are given."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("sample_weight must hold numbers.") from None
-    weights = np.full(n_samples, weights) if weights.ndim == 0 else weights
-    if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError(f"sample_weight must be {n_samples} finite numbers >= 0.")
-    if not weights.any():
-        raise InputError("All sample weights are zero: there is nothing to learn from.")
-    return weights
 
 
 def _restricted(stack: Any, samples: np.ndarray) -> KernelStack:

@@ -2,7 +2,7 @@
 
 from sklearn.base import ClassifierMixin
 
-from omkl._components import check_number, resolve
+from omkl._components import check_flags, check_number, resolve
 from omkl.estimators.saving import SavedEstimator
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
@@ -18,6 +18,7 @@ class CertifiedEstimator(SavedEstimator):
 
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
+        check_flags(self)
         check_number(self._tradeoff, getattr(self, self._tradeoff), above=0)
         check_number("tol", self.tol, above=0)
         if self.max_iter is not None:

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from omkl._components import resolve
+from omkl.estimators.inputs import checked_classes
 from omkl.exceptions import InputError
 from omkl.losses import Logistic, PointwiseLoss
 
@@ -28,8 +28,7 @@ class BatchClassifier(ScoringClassifier):
 
     def _learn_classes(self, y: ArrayLike) -> np.ndarray:
         """Set ``classes_``; returns the index of each target in it."""
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two.")
         return codes

@@ -157,6 +157,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     def decision_function(self, X: Any) -> np.ndarray:
         """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
         unary = row_potentials(self, X)
+        if unary.shape[1] == 2 == len(self.classes_):  # with costs, and where classes grow, each class has its own
+            return unary[:, 1] - unary[:, 0]
         return unary[:, 0] if unary.shape[1] == 1 else unary
 
     @available_if(needs_probabilities)

@@ -198,10 +198,14 @@ def class_weights(
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:
-    """Weights as an array of n numbers >= 0, not all 0; None stays None."""
+    """Weights as an array of n numbers >= 0, not all 0; None stays None, and one number is that of all."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must hold numbers.") from None
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
     if weights.shape != (n,):
         raise InputError(f"sample_weight has shape {weights.shape}, but there are {n} examples: give one weight each.")
     if not np.isfinite(weights).all() or (weights < 0).any():

@@ -16,6 +16,8 @@ from omkl.persistence import Packer
 
 #: Examples of a stream that a shard learns between two mixes.
 MIX_EVERY = 10_000
+#: The mean of the weights of examples at hand from which on their presentations are counted in units of the mean.
+MOST_PRESENTATIONS = 10.0
 
 
 class TrainingBlock(NamedTuple):
@@ -63,7 +65,7 @@ class WeightedExamples:
     A sample weight is how often the example is presented in an epoch: an example of weight 3 comes three times, at
     its places of the random order, and one of weight 2.5 twice and once with half of its gradient and half of the
     proximal steps. So weights mean what they mean for a batch learner (weight 3 is three copies, weight 0 none), and
-    steps stay small.
+    steps stay small. Where all examples are at hand and weights are large, :meth:`shorten` presents them less often.
 
     Parameters
     ----------
@@ -82,14 +84,33 @@ class WeightedExamples:
 
     def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
         self.given = weights
+        self.unit = 1.0
         self.chosen, self._weights = np.asarray(chosen), None
         if weights is not None:
-            whole = np.floor(weights).astype(np.int64)
-            rest = weights - whole
-            presented = np.concatenate([np.repeat(self.chosen, whole), self.chosen[rest > 0]])
-            each = np.concatenate([np.ones(whole.sum()), rest[rest > 0]])
-            order = np.argsort(presented, kind="stable")
-            self.chosen, self._weights = presented[order], each[order]
+            self._present(self.chosen, weights)
+
+    def _present(self, inputs: np.ndarray, weights: np.ndarray) -> None:
+        """Present each input as often as its weight says."""
+        whole = np.floor(weights).astype(np.int64)
+        rest = weights - whole
+        presented = np.concatenate([np.repeat(inputs, whole), inputs[rest > 0]])
+        each = np.concatenate([np.ones(whole.sum()), rest[rest > 0]])
+        order = np.argsort(presented, kind="stable")
+        self.chosen, self._weights = presented[order], each[order]
+
+    def shorten(self) -> None:
+        """Present examples of large weights as often as their weights are times the mean.
+
+        Only the ratios of weights count for the gradient steps, and :attr:`total_weight`, which stays what it was, for
+        the weight of the regularizer: the optimum is the same, and an epoch takes two presentations an example, not
+        a thousand where weights are. Where they are no larger than :data:`MOST_PRESENTATIONS` on average nothing
+        changes. All examples must be at hand: what comes later might have weights of another size.
+        """
+        if self._weights is not None and self._weights.sum() > MOST_PRESENTATIONS * len(self.given):
+            inputs, where = np.unique(self.chosen, return_inverse=True)
+            weights = np.bincount(where, self._weights)
+            self.unit = float(weights.mean())
+            self._present(inputs, weights / self.unit)
 
     def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> Any:
         """The same inputs, of which others take part; they share memory."""
@@ -105,7 +126,7 @@ class WeightedExamples:
     @property
     def total_weight(self) -> float:
         """Sum of the weights, the m of the objective's mean."""
-        return float(len(self)) if self._weights is None else float(self._weights.sum())
+        return float(len(self)) if self._weights is None else self.unit * float(self._weights.sum())
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Any:
         """Some of the inputs, where all take part here; they share memory with these."""
@@ -114,7 +135,7 @@ class WeightedExamples:
     def part(self, indices: np.ndarray) -> Any:
         """Some of the presentations, by their indices, as a sequence of its own that holds no other inputs."""
         part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
-        part._weights = None if self._weights is None else self._weights[indices]
+        part.unit, part._weights = self.unit, None if self._weights is None else self._weights[indices]
         return part
 
 

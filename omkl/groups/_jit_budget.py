@@ -51,7 +51,8 @@ def add_scaled(scales, own, m, unary):
 
 @njit(cache=True, nogil=True)
 def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square_gradients):
-    """``||g_k||^2`` of every group, and for the empty ones the norm that the step would give them."""
+    """``||g_k||^2`` of every group, and for the empty ones the norm after the step; whether one is not."""
+    alive = False
     for k in range(square_gradients.shape[0]):
         total = 0.0
         for a in moving:
@@ -63,6 +64,9 @@ def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square
         square_gradients[k] = total
         if empty[k]:
             square_norms[k] = rates[k] ** 2 * total
+        else:
+            alive = True
+    return alive
 
 
 @njit(cache=True, nogil=True)
@@ -98,8 +102,12 @@ def find(rows, m, t, n, diagonals):
 
 
 @njit(cache=True, nogil=True)
-def place(rows, m, t, index, diagonals, coefficients, sums, averaging, squares):
-    """Make token ``t`` the support vector ``index``, with coefficients of zero."""
+def place(rows, m, t, index, indices, diagonals, coefficients, sums, averaging, squares):
+    """Make token ``t`` the support vector ``index``, with coefficients of zero; another that was it is none now."""
+    for other in range(m):
+        if indices[other] == index:
+            indices[other] = -1
+    indices[t] = index
     for k in range(coefficients.shape[0]):
         for other in range(m):
             rows[k, other, m + index] = rows[k, other, t]

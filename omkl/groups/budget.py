@@ -139,47 +139,48 @@ class BudgetedExpansion(KernelBank):
         if self._at_hand is not x:
             self._take_up(x)
         moving = has_gradient(gradient.unary)
-        jit.measure_gradients(
+        alive = jit.measure_gradients(
             self._rows, gradient.unary, moving, group_state.empty, group_state.rates,
             group_state.square_norms, group_state.square_gradients,
         )  # fmt: skip
-        if not group_state.empty.all():
+        if alive:
             self._move(gradient.unary, moving, ~group_state.empty)
 
     def _move(self, gradient, moving, groups):
         """Take the step in some groups, token by token; tokens that are no support vectors yet become some."""
         group_state, m = self.group_state, len(self._at_hand)
         for t in moving.tolist():
-            if self._indices[t] < 0:
-                self._indices[t] = jit.find(self._rows, m, t, self.n_support, self._diagonals)
-            if self._indices[t] < 0:
-                self._admit(t)
+            index = self._indices.item(t)
+            if index < 0:
+                index = self._indices[t] = jit.find(self._rows, m, t, self.n_support, self._diagonals)
+            if index < 0:
+                index = self._admit(t)
             jit.move(
-                self._rows, m, t, self._indices[t], gradient, groups, group_state.rates, group_state.averages,
+                self._rows, m, t, index, gradient, groups, group_state.rates, group_state.averages,
                 self._diagonals, self._coefficients, self._sums, self.averaging, self._squares, self._own,
                 group_state.square_norms,
             )  # fmt: skip
 
     def _admit(self, t):
-        """Make token ``t`` of those at hand a support vector, in place of another if it must be."""
+        """Make token ``t`` of those at hand a support vector, in place of another if it must be; returns its index."""
         m, index = len(self._at_hand), self.n_support
         if index == self.budget:
             index = jit.weakest(self.group_state.scales, self._squares, self._ages, self.n_support)
             self._drop(index)
-            self._indices[self._indices == index] = -1
             self._n_replaced += 1
         elif index == self._capacity:
             self._reserve(min(2 * index, self.budget))
         for buffer in self._buffers.values():
             buffer.keep(m - t, index)
         jit.place(
-            self._rows, m, t, index, self._diagonals, self._coefficients, self._sums, self.averaging, self._squares
-        )
+            self._rows, m, t, index, self._indices, self._diagonals, self._coefficients, self._sums, self.averaging,
+            self._squares,
+        )  # fmt: skip
         self._enter(t, index)
         self.n_support = max(self.n_support, index + 1)
-        self._indices[t] = index
         self._ages[index] = self._n_admitted
         self._n_admitted += 1
+        return index
 
     def _drop(self, index):
         """Make a support vector's part of every group zero, or worth nothing, and keep norms and potentials current."""

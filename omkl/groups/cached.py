@@ -89,9 +89,7 @@ class CachedKernelBank(KernelBank):
 
     def _scale_group(self, k: int, factor: float) -> None:
         if self._moved[k]:
-            if self.averaging:
-                self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
-            self._coefficients[k] *= factor
+            self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
             self.cached[k] *= np.asarray(factor, dtype=self.dtype)
             self._moved[k] = factor != 0.0
 

@@ -226,6 +226,12 @@ class GroupStateView:
         self.scales[k] = 1.0
         return factor
 
+    def fold(self, k: int, factor: float, values: np.ndarray, sums: np.ndarray) -> None:
+        """Add ``a_k v_k`` to the running sums of group k, if there are any, and multiply its ``v_k``, in place."""
+        if sums.size:
+            sums += self.averages[k] * values
+        values *= factor
+
     def note_scaled(self, k: int, factor: float) -> None:
         """Take in that ``v_k`` was multiplied, after ``a_k v_k`` went into the running sums of the average."""
         self.averaged_in[k] += self.averages[k] * self.residual_scale[k]

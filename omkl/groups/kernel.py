@@ -191,9 +191,7 @@ class KernelExpansion(KernelBank):
         self._scored = (None, None)
 
     def _scale_group(self, k: int, factor: float) -> None:
-        if self.averaging:
-            self._sums[k] += self.group_state.averages[k] * self._coefficients[k]
-        self._coefficients[k] *= factor
+        self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
         self._scored = (None, None)
 
     def recompute_norms(self) -> None:

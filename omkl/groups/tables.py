@@ -243,9 +243,7 @@ class DenseBank(TableBank):
         )  # fmt: skip
 
     def _scale_group(self, k: int, factor: float) -> None:
-        if self.averaging:
-            self._sums += self.group_state.averages[k] * self.table
-        self.table *= factor
+        self.group_state.fold(k, factor, self.table, self._sums)
 
     def recompute_norms(self) -> None:
         self.group_state.square_norms[0] = np.square(self.table).sum()

@@ -30,6 +30,11 @@ class PointwiseLoss(Component):
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: float = np.inf
 
+    @property
+    def has_bounded_slope(self) -> bool:
+        """Whether the derivative in z is bounded: where the conjugate is finite on a bounded domain only."""
+        return all(np.isfinite(end).all() for end in self.domain(np.ones(1)))
+
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The loss of each sample."""
         raise NotImplementedError

@@ -90,6 +90,10 @@ class OnlineSettings:
         if estimator.n_examples is not None:
             check_number("n_examples", estimator.n_examples, above=0)
         loss = resolve(losses, estimator.loss, "loss")
+        if estimator.l2 != 0 and estimator.eta0 == "auto" and not getattr(loss, "has_bounded_slope", True):
+            raise InputError(
+                f"The rates 1 / (l2 t) are for losses of bounded slope, not {loss!r}: set eta0, or choose another loss."
+            )
         if getattr(estimator, "cost", None) is not None and not getattr(loss, "uses_cost", True):
             raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
@@ -204,12 +208,10 @@ class OnlineModel:
         """Weight of each regularized group by name, in [0, 1], summing to one."""
         return self.trainer.kernel_weights()
 
-    def memory_usage(self) -> dict[str, int]:
-        """Bytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
-        return {
-            "training": int(sum(bank.nbytes for bank in self.trainer.banks)),
-            "prediction": int(self.predictor().nbytes),
-        }
+    def memory_usage(self) -> dict[str, float]:
+        """Megabytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
+        training = sum(bank.nbytes for bank in self.trainer.banks)
+        return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` of all but the trainer's state."""

@@ -132,7 +132,9 @@ class OnlineTrainer:
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y, weight=0.0)
         rate = self._open_round(weight, weight)
-        potentials = self._potentials(x)  # line 4
+        potentials = self.structure.zeros(len(x))
+        for bank in self.banks:
+            bank.add_potentials(x, potentials)  # line 4
         loss, gradient = self._loss(potentials, y)
         square_gradient = 0.0
         if gradient is not None:  # else right, and by a margin

@@ -133,6 +133,9 @@ class TrainingLoop:
         self.source = source
         self.make_pass = make_pass
         self.callbacks = list(callbacks)
+        for callback in self.callbacks:
+            if not callable(callback) and not any(name.startswith("on_") for name in dir(callback)):
+                raise InputError(f"The callback {callback!r} hears of nothing: give it a method on_epoch or the like.")
         self.checkpointer = checkpointer
         self.progress = TrainingProgress() if progress is None else progress
         self._on_round = hooks(self.callbacks, "on_round")

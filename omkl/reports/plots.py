@@ -45,9 +45,7 @@ def plot_group_weights(
     if len(columns) <= 25:
         axes.legend(fontsize="small", frameon=False)
     figure.tight_layout()
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+    return _saved(figure, path)
 
 
 def plot_accuracies(rows: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "Accuracy") -> Any:
@@ -83,19 +81,13 @@ def plot_accuracies(rows: Sequence[dict[str, Any]], path: PathLike | None = None
     axes.set_title(title)
     axes.legend(fontsize="small", frameon=False)
     figure.tight_layout()
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+    return _saved(figure, path)
 
 
 def plot_curves(
-    curves: Mapping[str, Sequence],
-    path: PathLike | None = None,
-    title: str = "",
-    xlabel: str = "",
-    ylabel: str = "",
-    log: str = "",
-) -> Any:
+    curves: Mapping[str, Sequence], path: PathLike | None = None, title: str = "", xlabel: str = "",
+    ylabel: str = "", log: str = "",
+) -> Any:  # fmt: skip
     """Draw named curves.
 
     Parameters
@@ -147,6 +139,10 @@ def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None 
         figure.legend(
             handles.values(), handles, loc="lower center", ncols=min(len(handles), 8), fontsize="small", frameon=False
         )
+    return _saved(figure, path)
+
+
+def _saved(figure, path):
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure

@@ -1,12 +1,9 @@
 """Structures: what an output is. They see potentials, never features or parameters."""
 
-from omkl.structures.base import Output, Potentials, Structure
+from omkl.structures.base import Output, PartStructure, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials
-from omkl.structures.multiclass import Binary, Multiclass, UnaryPotentials
-from omkl.structures.parts import PartStructure
-from omkl.structures.projective import ProjectiveTree
-from omkl.structures.scalar import Scalar
-from omkl.structures.tree import NonProjectiveTree
+from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
 __all__ = [
     "Binary",

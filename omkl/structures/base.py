@@ -1,6 +1,10 @@
-"""What a structure is: it knows what an output looks like, and sees nothing but potentials."""
+"""What a structure is: it sees nothing but potentials, and knows what an output looks like; a base for one's own."""
 
 from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from omkl._components import Component
 
 #: One array or a named tuple of arrays, with a score for every part of an output; each structure says which.
 Potentials: TypeAlias = Any
@@ -40,11 +44,60 @@ class Structure(Protocol):
     def score(self, potentials: Potentials, output: Output) -> float:
         """Sum of the potentials of the parts of ``output``."""
 
-    def largest_cost(self, size: int) -> float:
-        """The largest cost of any output of an input of this size."""
-
-    def log_count(self, size: int) -> float:
-        """Logarithm of the number of outputs of an input of this size."""
-
     def cost(self, gold: Output, predicted: Output) -> float:
         """Cost of predicting ``predicted`` where ``gold`` is right; 0 when they agree."""
+
+
+class PartStructure(Component):
+    """Base of structures whose score and cost are sums over the parts of an output.
+
+    A subclass has ``zeros(size)``, ``decode(potentials)``, ``indicator(output)`` and ``cost_potentials(gold)``; all
+    that the hinge and the perceptron need follows. For the CRF loss it has ``marginals(potentials)`` as well. See
+    :class:`Structure` for what they return.
+    """
+
+    def zeros(self, size: int) -> Potentials:
+        """Potentials of an input of this size, all zero: a named tuple of arrays."""
+        raise NotImplementedError
+
+    def decode(self, potentials: Potentials) -> Output:
+        """The output of the highest score."""
+        raise NotImplementedError
+
+    def indicator(self, output: Output) -> Potentials:
+        """How often each part occurs in the output, shaped like its potentials."""
+        raise NotImplementedError
+
+    def cost_potentials(self, gold: Output) -> Potentials:
+        """What each part costs where ``gold`` is right, shaped like its potentials; the parts of ``gold`` nothing."""
+        raise NotImplementedError
+
+    def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
+        """The output of the highest score plus ``cost_weight`` times its cost."""
+        return self.decode(_combined(potentials, self.cost_potentials(gold), cost_weight))
+
+    def difference(self, potentials: Potentials, predicted: Output, gold: Output) -> tuple[float, Potentials]:
+        """Score of ``predicted`` minus that of ``gold``, and ``indicator(predicted) - indicator(gold)``."""
+        gradient = _combined(self.indicator(predicted), self.indicator(gold), -1.0)
+        return _product(potentials, gradient), gradient
+
+    def score(self, potentials: Potentials, output: Output) -> float:
+        """Sum of the potentials of the parts of ``output``."""
+        return _product(potentials, self.indicator(output))
+
+    def cost(self, gold: Output, predicted: Output) -> float:
+        """Cost of predicting ``predicted`` where ``gold`` is right."""
+        return _product(self.cost_potentials(gold), self.indicator(predicted))
+
+    def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
+        """Subtract the indicator of ``output`` in place."""
+        for array, own in zip(potentials, self.indicator(output)):
+            array -= own
+
+
+def _combined(first: Any, second: Any, weight: float) -> Any:
+    return type(first)(*(a + weight * b for a, b in zip(first, second)))
+
+
+def _product(first: Any, second: Any) -> float:
+    return float(sum(np.vdot(a, b) for a, b in zip(first, second)))

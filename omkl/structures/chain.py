@@ -1,6 +1,5 @@
 """First-order chains: sequence labeling."""
 
-import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -120,14 +119,6 @@ class Chain:
         """Sum of the potentials of the labelling."""
         return jit.score_labels(*_three_dimensional(potentials), np.asarray(output, dtype=np.int64))
 
-    def largest_cost(self, size: int) -> float:
-        """The largest cost of any labelling of ``size`` positions."""
-        return size * float(self.costs.max())
-
-    def log_count(self, size: int) -> float:
-        """Logarithm of the number of labellings of ``size`` positions."""
-        return size * math.log(self.n_labels)
-
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         """Sum over positions of what it costs to predict the one label where the other is right."""
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
@@ -137,7 +128,10 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
     """A validated (K, K) cost matrix; the Hamming cost for ``None``."""
     if cost is None:
         return 1.0 - np.eye(n_labels)
-    costs = np.array(cost, dtype=np.float64)
+    try:
+        costs = np.array(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"cost must be a matrix of numbers, one row a gold label, not {cost!r}.") from None
     if costs.shape != (n_labels, n_labels):
         raise InputError(f"cost must be a ({n_labels}, {n_labels}) matrix, one row a gold label, not {costs.shape}.")
     if not np.all(np.isfinite(costs)) or np.any(costs < 0) or np.any(np.diag(costs) != 0):

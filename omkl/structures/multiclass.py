@@ -1,6 +1,5 @@
-"""One label for one input: the structures that make the trainer serve plain classification too."""
+"""One label, or one number, for one input: the structures that make the trainer serve classification and regression."""
 
-import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -90,14 +89,6 @@ class Multiclass:
         """Score of one label."""
         return float(_scores(potentials)[output])
 
-    def largest_cost(self, size: int = 1) -> float:
-        """The largest cost of any label."""
-        return float(self.costs.max())
-
-    def log_count(self, size: int = 1) -> float:
-        """Logarithm of the number of labels."""
-        return math.log(self.n_labels)
-
     def cost(self, gold: int, predicted: int) -> float:
         """What it costs to predict the one label where the other is right."""
         return float(self.costs[gold, predicted])
@@ -156,17 +147,46 @@ class Binary:
         """Score of one label."""
         return float((output - 0.5) * _number(potentials))
 
-    def largest_cost(self, size: int = 1) -> float:
-        """Cost of the wrong label."""
-        return 1.0
-
-    def log_count(self, size: int = 1) -> float:
-        """Logarithm of the number of labels."""
-        return math.log(2.0)
-
     def cost(self, gold: int, predicted: int) -> float:
         """1 where the label is wrong, else 0."""
         return float(gold != predicted)
+
+
+class Scalar:
+    """A real number, which is the potential itself. Potentials: :class:`UnaryPotentials`, (1, 1).
+
+    There is nothing to search for and nothing to sum over: it serves losses that look at the number alone, the
+    :class:`~omkl.losses.PointwiseLoss` of regression.
+
+    Examples
+    --------
+    >>> Scalar().decode(UnaryPotentials(np.array([[0.25]])))
+    0.25
+    """
+
+    def zeros(self, size: int = 1) -> UnaryPotentials:
+        """Potentials of ``size`` inputs, all zero."""
+        return UnaryPotentials(np.zeros((size, 1)))
+
+    def decode(self, potentials: UnaryPotentials) -> float:
+        """The number itself."""
+        return float(potentials.unary[0, 0])
+
+    def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
+        """The numbers of several inputs at once."""
+        return potentials.unary[:, 0]
+
+    def prediction(self, potentials: UnaryPotentials) -> np.ndarray:
+        """The number as losses take it, an array of shape (1,)."""
+        return potentials.unary[:, 0]
+
+    def as_potentials(self, slope: np.ndarray) -> UnaryPotentials:
+        """The gradient in potentials of a loss with this derivative, an array of shape (1,)."""
+        return UnaryPotentials(slope[:, None])
+
+    def cost(self, gold: float, predicted: float) -> float:
+        """Squared error."""
+        return float((gold - predicted) ** 2)
 
 
 def _scores(potentials: AnyPotentials) -> np.ndarray:

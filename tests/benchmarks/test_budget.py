@@ -71,7 +71,7 @@ def test_stream(benchmark, case, d, policy):
         f"\n{case}, {d} columns, {policy} at {BUDGET}: {1 / a_round:,.0f} examples/s of one core, "
         f"{a_round * 1e6:.0f} us a round, {share:.0%} of which replaced a support vector; "
         f"numpy's kernel values {floor * 1e6:.0f} us: {a_round / floor:.1f} x that floor; "
-        f"memory {model.memory_usage()['training'] / 1e6:.1f} MB"
+        f"memory {model.memory_usage()['training']:.1f} MB"
     )
 
 

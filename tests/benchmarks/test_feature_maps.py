@@ -96,7 +96,7 @@ def test_a_stream_of_blocks(benchmark, kernels):
     seconds = quickest(stream, 2)
     print(
         f"\n{kernels[0]}: {len(X) / seconds / 1e3:.1f} k examples/s; the model and a block's features take "
-        f"{model.memory_usage()['training'] / 1e6:.1f} MB"
+        f"{model.memory_usage()['training']:.1f} MB"
     )
 
 

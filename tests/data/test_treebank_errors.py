@@ -164,8 +164,16 @@ def test_files_cut_short_or_damaged(tmp_path, suffix, compress, on_error):
 def test_files_that_are_missing_or_no_files(tmp_path):
     with pytest.raises(DataFileError, match="There is no file"):
         read_treebank(tmp_path / "nowhere.conllu")
-    with pytest.raises(DataFileError, match="cannot be read"):
+    with pytest.raises(DataFileError, match="There is no file in the directory"):
         read_treebank(tmp_path)
+
+
+def test_a_directory_and_a_pattern_stand_for_their_files(tmp_path):
+    for name in ("b.conllu", "a.conllu", ".hidden"):
+        (tmp_path / name).write_text(GOOD)
+    one = read_treebank(tmp_path / "a.conllu")
+    for path in (tmp_path, tmp_path / "*.conllu", [tmp_path / "a.conllu", tmp_path / "b.conllu"]):
+        assert [sentence.forms for sentence in read_treebank(path)] == 2 * [sentence.forms for sentence in one]
 
 
 def test_roots_and_missing_heads_are_checked_on_request(tmp_path):

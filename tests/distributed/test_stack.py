@@ -18,7 +18,7 @@ from sklearn.datasets import load_iris
 import omkl
 from omkl import MKLClassifier, MKLRegressor
 from omkl.batch import IterativeSoftThresholding, OneStep, Problem, Spicy, regularization_path
-from omkl.distributed import DistributedStack, worker_partitions, workers_of
+from omkl.distributed import DistributedStack, partitions, workers_of
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 from omkl.kernels import (
     Custom,
@@ -217,7 +217,7 @@ def kill(client, worker):
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, packed, monkeypatch):
-    monkeypatch.setattr(worker_partitions, "GRACE", 60.0)
+    monkeypatch.setattr(partitions, "GRACE", 60.0)
     client.wait_for_workers(2, timeout=60)
     stack = DistributedStack.from_kernels(KERNELS, X, client, budget=0)
     victim = sorted(client.nthreads())[0]
@@ -256,7 +256,7 @@ def slow_kernel(left, right):
 
 
 def test_workers_that_die_again_and_again_are_given_up(client, monkeypatch):
-    monkeypatch.setattr(worker_partitions, "MOST_LOSSES", 0)
+    monkeypatch.setattr(partitions, "MOST_LOSSES", 0)
     refuse(DistributionError, r"lost with its worker 1 times.*memory", client, [Custom(deadly_kernel)])
 
 
@@ -278,8 +278,8 @@ def test_a_paused_worker_gets_no_partition(packed, monkeypatch):
         assert list(DistributedStack.from_kernels(KERNELS, X, client).bytes_by_worker()) == both[1:]
         # one that is paused after it was chosen, and before it has begun
         answers = iter([both])
-        monkeypatch.setattr(worker_partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
-        monkeypatch.setattr(worker_partitions, "GRACE", 0.0)
+        monkeypatch.setattr(partitions, "workers_of", lambda client: next(answers, None) or workers_of(client))
+        monkeypatch.setattr(partitions, "GRACE", 0.0)
         stack = DistributedStack.from_kernels(KERNELS, X, client)
         assert list(stack.bytes_by_worker()) == both[1:]
         assert_array_equal(stack.quadratics(Y), packed.quadratics(Y))

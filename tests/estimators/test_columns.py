@@ -108,6 +108,17 @@ def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, tab
 # ---- data frames --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("make", [omkl.OnlineMKLClassifier, omkl.OnlineMKLRegressor])
+def test_two_columns_of_one_name_and_missing_numbers_get_one_sentence(make, rng):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(rng.normal(size=(20, 2)), columns=["a", "a"])
+    with pytest.raises(InputError, match="several columns 'a'"):
+        make("linear").fit(X, np.arange(20) % 2)
+    X.columns = ["a", "b"]
+    with pytest.raises(ValueError, match="NaN"):
+        make("linear").fit(X.astype("Float64").where(X.to_numpy() < 1.0), np.arange(20) % 2)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_columns_in_another_order_are_not_taken_for_each_other(model, table, frame):
     X, y = table

@@ -2,10 +2,20 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 
 import omkl
-from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import (
+    DependencyParser,
+    GroupLasso,
+    MKLClassifier,
+    MKLRegressor,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+    SparseLogisticRegression,
+)
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.groups import ExplicitBank, Features, Tokens
@@ -94,6 +104,60 @@ def test_a_label_that_is_missing_is_refused(missing, rng):
         SequenceLabeler().fit(words, [["D", missing]])
     with pytest.raises(ValueError, match=r"label of row 1 is|NaN|label is"):
         OnlineMKLClassifier().fit([{"a": 1.0}, {"a": 2.0}, {"b": 1.0}], np.array(["x", missing, "y"], dtype=object))
+    for make in (MKLClassifier, SparseLogisticRegression):
+        with pytest.raises(ValueError, match=r"label of row 1 is|NaN"):
+            make().fit(rng.normal(size=(3, 2)), np.array(["x", missing, "y"], dtype=object))
+
+
+ESTIMATORS = [
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    MKLClassifier,
+    MKLRegressor,
+    GroupLasso,
+    SparseLogisticRegression,
+]
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+@pytest.mark.parametrize("weights", [["heavy"] * 40, np.ones(39), np.zeros(40), -np.ones(40), [np.nan] * 40])
+def test_weights_that_are_none_are_refused(make, weights, rng):
+    with pytest.raises(InputError, match=r"[Ww]eight"):
+        make().fit(rng.normal(size=(40, 2)), np.arange(40) % 2, sample_weight=weights)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_one_weight_is_that_of_all(make, rng):
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    seed = {"random_state": 0} if hasattr(make(), "random_state") else {}
+    one, each = (make(**seed).fit(X, y, sample_weight=weight) for weight in (0.5, [0.5] * 40))
+    assert_array_equal(one.predict(X), each.predict(X))
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_flags_are_flags(make, rng):
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    for value in ("no", None, [True]):
+        with pytest.raises(InputError, match="fit_intercept must be True or False"):
+            make(fit_intercept=value).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("callbacks", [object()]), ("callbacks", print), ("cost", "hamming"), ("random_state", "x")],
+)
+def test_what_cannot_be_used_is_refused_by_its_name(parameter, value, rng):
+    with pytest.raises(InputError, match=parameter.removesuffix("s")):
+        OnlineMKLClassifier("linear", **{parameter: value}).fit(rng.normal(size=(10, 2)), np.arange(10) % 2)
+
+
+def test_two_classes_have_one_score_whatever_they_cost(rng):
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
+    costly = OnlineMKLClassifier("linear", cost=[[0.0, 1.0], [9.0, 0.0]], random_state=0).fit(X, y)
+    growing = OnlineMKLClassifier("linear", loss="crf", random_state=0).partial_fit(X, y, classes="growing")
+    for model in (costly, growing):
+        assert_array_equal(model.predict(X), (model.decision_function(X) > 0).astype(int))
+    assert_allclose(growing.predict_proba(X)[:, 1], expit(growing.decision_function(X)))
 
 
 def test_one_sentence_is_parsed_and_tokens_that_are_no_sentence_are_refused():

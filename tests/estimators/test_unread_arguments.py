@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
+from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.cli import main
 from omkl.data import Sentence, Stream
 from omkl.estimators.outputs import class_weights
@@ -43,6 +43,14 @@ def test_what_partial_fit_cannot_do_is_refused():
 def test_a_scale_beside_a_schedule_that_has_one_is_refused():
     with pytest.raises(InputError, match="one of its own"):
         classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y)
+
+
+def test_rates_of_strong_convexity_are_for_losses_of_bounded_slope():
+    with pytest.raises(InputError, match="bounded slope, not Squared"):
+        OnlineMKLRegressor("linear", l2=0.01).fit(X, X[:, 0])
+    for settings in ({"loss": "huber"}, {"eta0": 0.05}):
+        model = OnlineMKLRegressor("linear", l2=0.01, random_state=0, **settings).fit(X, X[:, 0])
+        assert model.score(X, X[:, 0]) > 0.5
 
 
 @pytest.mark.parametrize("loss", ["crf", "perceptron"])

@@ -159,12 +159,6 @@ def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, by_posit
         assert_allclose(gradient[part], chain.indicator(predicted)[part] - chain.indicator(gold)[part])
 
 
-def test_bounds_of_cost_and_count():
-    chain = Chain(3, cost=[[0, 2, 1], [1, 0, 1], [1, 1, 0]])
-    assert chain.largest_cost(4) == 8
-    assert_allclose(chain.log_count(4), np.log(3**4))
-
-
 @pytest.mark.parametrize("cost", [np.ones((2, 2)), np.zeros((3, 3)), [[0, -1], [1, 0]], [[0, np.nan], [1, 0]]])
 def test_costs_that_make_no_sense_are_refused(cost):
     with pytest.raises(InputError, match="cost"):

@@ -99,9 +99,13 @@ def _labels(groups: Any, n_columns: int) -> np.ndarray | None:
     """Each column's group as 0, 1, ... or None."""
     if groups is None:
         return None
+    if isinstance(groups, dict):
+        raise InputError("groups must be lists of columns, or a label for each column, not a dict.")
     ragged = not isinstance(groups, np.ndarray) and len(groups) > 0 and np.ndim(groups[0]) > 0
     if ragged:
-        members = np.concatenate([np.asarray(group, dtype=np.int64) for group in groups])
+        members = np.array([column for group in groups for column in group])
+        if members.dtype.kind not in "iu":
+            raise InputError(f"groups must hold positions of columns, whole numbers, not {members[0]!r}.")
         if len(members) != n_columns or not np.array_equal(np.sort(members), np.arange(n_columns)):
             raise InputError(f"groups must name each of the {n_columns} columns exactly once.")
         labels = np.empty(n_columns, dtype=np.int64)
@@ -124,10 +128,11 @@ def _labels(groups: Any, n_columns: int) -> np.ndarray | None:
 
 
 def _checked_weights(weights: ArrayLike, n_groups: int) -> np.ndarray:
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != (n_groups,) or not np.all(np.isfinite(weights)) or not np.all(weights > 0):
+    weights = np.asarray(weights)
+    is_valid = weights.dtype.kind in "biuf" and weights.shape == (n_groups,)
+    if not is_valid or not np.all(np.isfinite(weights)) or not np.all(weights > 0):
         raise InputError(f"group weights must be {n_groups} finite numbers > 0, one for each group.")
-    return weights
+    return weights.astype(np.float64)
 
 
 class RayJacobian:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import GapMonitor
 from omkl.batch.core.problem import Certificate
-from omkl.batch.core.solver import Solution
+from omkl.batch.core.solver import GapMonitor, Solution
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.exceptions import InputError
 

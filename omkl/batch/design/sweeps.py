@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.design._jit_sweeps import (
+from omkl.batch.design._jit_columns import (
     dense_diagonals,
     minimise_quadratic,
     sparse_diagonals,

@@ -9,6 +9,11 @@ intercept,
 with a smooth convex :math:`e`, mostly a sum over kernels, flat up to the threshold below which a kernel is inactive.
 The equality is a row of the Newton system, whose multiplier is the intercept; bounds are kept by a primal-dual barrier
 (Wright 1997).
+
+The conjugate :math:`l^*(y_i, -\rho_i)` may end at a bound with a finite slope (hinge, squared hinge, Huber), with an
+infinite one (logistic), or have a kink at 0 (epsilon-insensitive). Every bound gets a logarithmic barrier: an infinite
+slope alone lets Newton steps sink so near to a bound that it takes hundreds to come back. A kink splits
+:math:`\rho_i = x^+_i - x^-_i` into two bounded variables, each with a smooth function.
 """
 
 from collections.abc import Callable
@@ -18,13 +23,75 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dgemm
 
-from omkl.batch.mkl.dual_loss import DualLoss
+from omkl.batch.core.problem import BaseProblem, WeightedLoss
 from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky
 from omkl.kernels.stack import KernelStack
+
+
+class DualLoss:
+    r"""The conjugate loss of all samples as :math:`\sum_p \phi_p(x_p)` with :math:`\rho = \sum_p s_p x_p`.
+
+    Arrays of variables have shape (P, N): P = 1 without kinks, P = 2 with them.
+
+    Parameters
+    ----------
+    loss : WeightedLoss
+    """
+
+    def __init__(self, loss: WeightedLoss) -> None:
+        self.loss = loss
+        low, high = loss.domain()
+        if loss.loss.has_dead_zone:
+            self.signs = np.array([[1.0], [-1.0]])
+            self.low, self.high = np.zeros((2, len(low))), np.vstack([high, -low])
+        else:
+            self.signs = np.array([[1.0]])
+            self.low, self.high = low[None], high[None]
+        self.barred_low, self.barred_high = np.isfinite(self.low), np.isfinite(self.high)
+        self.n_barred = int(self.barred_low.sum() + self.barred_high.sum())
+
+    def _each(self, function: Callable, x: np.ndarray) -> np.ndarray:
+        return np.array([function(sign * part) for sign, part in zip(self.signs[:, 0], x)])
+
+    def value(self, x: np.ndarray) -> float:
+        """Sum of the functions at ``x``."""
+        return float(self._each(self.loss.conjugates, x).sum())
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """Derivative in each variable."""
+        return self.signs * self._each(self.loss.conjugate_gradient, x)
+
+    def curvature(self, x: np.ndarray) -> np.ndarray:
+        """Second derivative in each variable; finite also where a variable is so near a bound that it overflows."""
+        with np.errstate(over="ignore", divide="ignore"):
+            return np.minimum(self._each(self.loss.conjugate_curvature, x), 1e250)
+
+    def strictly_inside(self, x: np.ndarray) -> np.ndarray:
+        """The variables, off their bounds by a rounding error where rounding has put them there."""
+        return np.clip(x, np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300)
+
+    def rho(self, x: np.ndarray) -> np.ndarray:
+        """The dual point of the variables."""
+        return (self.signs * x).sum(axis=0)
+
+    def interior(self, rho: np.ndarray, balanced: bool) -> np.ndarray:
+        r"""Variables strictly inside their bounds, near :math:`\rho`; on request with :math:`\sum_i \rho_i = 0`."""
+        units = self.loss.weights
+        width = np.where(np.isfinite(self.high - self.low), self.high - self.low, np.inf)
+        margin = np.minimum(0.05 * width, 0.05 * units * max(float(np.abs(rho / units).max()), 1e-3))
+        low, high = (self.signs * bound for bound in (self.low + margin, self.high - margin))
+        rho = np.clip(rho, np.minimum(low, high).min(axis=0), np.maximum(low, high).max(axis=0))
+        if balanced:
+            # what is strictly inside stays so, as balancing only moves values towards 0
+            rho = self.loss.balanced(rho)
+        return rho[None] if len(self.signs) == 1 else np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
+
 
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
 ARMIJO = 1e-4
+#: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
+BARRIER_SHARE = 0.1
 
 
 class KernelTerm:
@@ -153,6 +220,95 @@ def newton_step(term: KernelTerm, dual_loss: DualLoss, point: Interior, barrier:
         point.x = dual_loss.strictly_inside(point.x + step * direction)
         term.move(step, dual_loss.rho(point.x))
     return step
+
+
+class BarrierSearch:
+    """Newton steps on the dual of a problem on a working set, with a barrier that falls and proximal steps between.
+
+    Subclasses have the ``term`` beside the loss, which knows the model's norms and those of the dual point.
+
+    Parameters
+    ----------
+    problem : BaseProblem
+    rho : array of shape (N,)
+        Where to start.
+    intercept : float
+    gap : float
+        Absolute duality gap of the start, over the working set.
+
+    Attributes
+    ----------
+    point : Interior
+    newton_steps, proximal_steps : int
+    primal, dual : float
+        The best met.
+    """
+
+    #: Whether the best model and dual point met are the result, and not the last.
+    keeps_best = False
+
+    def __init__(self, problem: BaseProblem, rho: np.ndarray, intercept: float, gap: float) -> None:
+        self.problem: Any = problem
+        self.dual_loss = DualLoss(problem.weighted_loss)
+        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
+        self.point = interior_start(self.dual_loss, rho, self.barrier, problem.intercept)
+        self.point.intercept = intercept
+        self.newton_steps = self.proximal_steps = 0
+        self.primal, self.dual = np.inf, -np.inf
+        self.term: Any = None
+
+    def proximal_step(self) -> None:
+        """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
+
+    def dual_norms(self) -> np.ndarray:
+        """Norms of the dual point in the groups of the working set."""
+        raise NotImplementedError
+
+    def model_norms(self) -> np.ndarray:
+        """Norms of the model at the dual point."""
+        raise NotImplementedError
+
+    def minimize(self, target: float, max_steps: int) -> bool:
+        """Newton steps to an absolute duality gap within the working set; whether that is met."""
+        fresh, stalled = True, False
+        for _ in range(max_steps):
+            gap, loss_gap = self.gaps()
+            if (self.primal - self.dual if self.keeps_best else gap) <= target:
+                return True
+            rest, barriers = gap - loss_gap, 2.0 * self.barrier * self.dual_loss.n_barred
+            if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
+                self._tighten(gap, rest, target)
+            fresh = stalled
+            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
+            self.newton_steps += 1
+            if step == 0.0 and stalled:
+                break
+            stalled = step == 0.0
+        return False
+
+    def _tighten(self, gap: float, rest: float, target: float) -> None:
+        """Lower the barrier, and take a proximal step if ``rest``, the part of the gap that is due to it, is large."""
+        self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1))
+        if rest > 0.3 * target:
+            self.proximal_step()
+            self.proximal_steps += 1
+
+    def gaps(self) -> tuple[float, float]:
+        """The duality gap on the working set, and its part that is the loss's: 0 once the inner problem is solved."""
+        problem, rho, norms = self.problem, self.term.rho, self.model_norms()
+        outputs = self.term.gradient() + self.point.intercept
+        losses = problem.weighted_loss.values(outputs)
+        loss_gap = float((losses + problem.weighted_loss.conjugates(rho) + rho * outputs).sum())
+        dual_norms = self.dual_norms()
+        scale = problem.feasible_scale(dual_norms)
+        primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(norms)
+        dual = problem.dual(scale * rho, scale * dual_norms)
+        self.note(primal, dual)
+        return primal - dual, loss_gap
+
+    def note(self, primal: float, dual: float) -> None:
+        """Take note of a point's values, as far as they are the best."""
+        self.primal, self.dual = min(primal, self.primal), max(dual, self.dual)
 
 
 def _slacks(dual_loss, x):

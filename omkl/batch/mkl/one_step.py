@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import Listener
-from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.core.solver import Listener, Solution, Solver
 from omkl.batch.mkl.problem import Problem
-from omkl.batch.mkl.subproblem import Subproblem
-from omkl.batch.mkl.working_set import solve_by_working_sets
+from omkl.batch.mkl.working_set import Subproblem, solve_by_working_sets
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
@@ -127,7 +125,7 @@ class _Smooth(Subproblem):
         self.problem, self.whole, self.share = self.whole, None, 0.0
         self.add(np.sort(violating))
         self.term = self._term()
-        self.barrier = max(self.barrier, WIDENED * self._gaps()[0] / max(self.dual_loss.n_barred, 1))
+        self.barrier = max(self.barrier, WIDENED * self.gaps()[0] / max(self.dual_loss.n_barred, 1))
 
     def curve(self):
         return _Conjugate(self.problem.regularizer)

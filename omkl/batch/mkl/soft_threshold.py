@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from omkl.batch.core.gap_monitor import GapMonitor, Listener
 from omkl.batch.core.problem import certify
-from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.core.solver import GapMonitor, Listener, Solution, Solver
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.exceptions import InputError
 from omkl.regularizers.convex import ratio_or_zero
@@ -90,6 +89,7 @@ class IterativeSoftThresholding(Solver):
             previous = current
             current, predictions, intercept, step = _proximal_step(problem, point, shortest, longest, best)
             primal = problem.primal(predictions, current.norms)
+            best.offer_model(primal, current, intercept)
             if monitor.record(primal, best.dual, np.count_nonzero(current.norms)):
                 break
             point = current
@@ -100,17 +100,25 @@ class IterativeSoftThresholding(Solver):
             else:
                 momentum = 1.0
             last_primal = primal
-        active = np.flatnonzero(current.norms)
-        model = Expansion(active, current.coefficients[active], intercept)
+        model = best.model()
         certificate = certify(problem, model, best.rho)
         return Solution(model, certificate, len(monitor.history), certificate.proves(tol), monitor.history, start=model)
 
 
 class _Best:
-    """The best dual point seen."""
+    """The best iterate and the best dual point seen: accelerated steps may rise."""
 
     def __init__(self):
         self.dual, self.rho = -np.inf, None
+        self.primal, self.iterate, self.intercept = np.inf, None, 0.0
+
+    def offer_model(self, primal, iterate, intercept):
+        if self.iterate is None or primal < self.primal:
+            self.primal, self.iterate, self.intercept = primal, iterate, intercept
+
+    def model(self):
+        active = np.flatnonzero(self.iterate.norms)
+        return Expansion(active, self.iterate.coefficients[active], self.intercept)
 
     def offer(self, dual, rho):
         if dual > self.dual:

@@ -4,11 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import Listener
-from omkl.batch.core.solver import Solution, Solver
+from omkl.batch.core.solver import Listener, Solution, Solver
 from omkl.batch.mkl.problem import Problem
-from omkl.batch.mkl.subproblem import Subproblem
-from omkl.batch.mkl.working_set import solve_by_working_sets
+from omkl.batch.mkl.working_set import Subproblem, solve_by_working_sets
 from omkl.exceptions import InputError
 
 #: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the losses; and how

@@ -5,17 +5,143 @@ them violate optimality, and certifies the model. The method that solves on the 
 """
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
-from omkl.batch.core.gap_monitor import GapMonitor, Listener
 from omkl.batch.core.problem import Certificate
-from omkl.batch.core.solver import Solution
+from omkl.batch.core.solver import GapMonitor, Listener, Solution
 from omkl.batch.mkl.linear_system import system_of
+from omkl.batch.mkl.newton import BarrierSearch, KernelTerm
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.screening import DualNorms
-from omkl.batch.mkl.subproblem import Subproblem
 from omkl.exceptions import InputError
+
+#: Kernels in the first working set, and the least number to add to it.
+FIRST = 60
+#: Newton steps that one call may take.
+MOST_STEPS = 150
+
+
+class Subproblem(BarrierSearch):
+    r"""A problem with all kernels zero but those of a working set, at a point of its dual.
+
+    The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`; how the ratios
+    come from the norms is what methods differ in.
+
+    Parameters
+    ----------
+    problem : Problem
+    which : int array of shape (k,)
+        The first working set, increasing.
+    rho : array of shape (N,)
+        Where to start.
+    model : Expansion
+        What is known of the answer; its active kernels are in the working set.
+    gap : float
+        The absolute duality gap at the start.
+    """
+
+    def __init__(self, problem: Problem, which: np.ndarray, rho: np.ndarray, model: Expansion, gap: float) -> None:
+        super().__init__(problem, rho, model.intercept, gap)
+        self.which = which
+        self.alphas, self.alpha_products = np.zeros((2, len(which), len(rho)))
+        self.alpha_squares = np.zeros(len(which))
+        self.kernel_products = problem.kernels.products(self.rho, which)
+        self.warm_up(model)
+
+    @classmethod
+    def begin(cls, problem: Problem, start: Any, certificate: Certificate, violating: np.ndarray) -> Self:
+        """The problem on a first working set: the kernels of a model, and of those that violate optimality.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : Start
+        certificate : Certificate
+            Of the start: its dual point is the best multiple of the start's.
+        violating : int array
+            Kernels that violate optimality at the start, the worst first.
+        """
+        which = np.union1d(start.model.active, violating[: _most(problem, FIRST)])
+        return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
+
+    def grow(self, violating: np.ndarray) -> None:
+        """Take in kernels of those that violate optimality, which come worst first."""
+        self.add(np.sort(violating[: _most(self.problem, max(FIRST, len(self.which)))]))
+
+    def curve(self) -> Any:
+        """The function of the norms that the dual has for each kernel."""
+        raise NotImplementedError
+
+    def warm_up(self, model: Expansion) -> None:
+        """Begin at a model; one that is a function of the dual point needs nothing."""
+
+    #: Weight of the dual point beside the coefficients.
+    gamma = 1.0
+    #: Gap that a working set is solved to, as a share of the gap over all kernels.
+    share = 0.05
+
+    @property
+    def rho(self) -> np.ndarray:
+        return self.dual_loss.rho(self.point.x)
+
+    def add(self, kernels: np.ndarray) -> None:
+        """Take more kernels into the working set, with coefficients of zero."""
+        order = np.argsort(np.concatenate([self.which, kernels]), kind="stable")
+        self.which = np.concatenate([self.which, kernels])[order]
+        self.kernel_products = np.concatenate([self.kernel_products, self.problem.kernels.products(self.rho, kernels)])[
+            order
+        ]
+        more = np.zeros((len(kernels), self.problem.kernels.n_samples))
+        self.alphas = np.concatenate([self.alphas, more])[order]
+        self.alpha_products = np.concatenate([self.alpha_products, more])[order]
+        self.alpha_squares = np.concatenate([self.alpha_squares, np.zeros(len(kernels))])[order]
+
+    def solve(self, target: float) -> bool:
+        """Solve to an absolute duality gap, within the working set; whether that was reached."""
+        self.term = self._term()
+        return self.minimize(target, MOST_STEPS)
+
+    def model_norms(self) -> np.ndarray:
+        return self.term.curve.first(self.term.norms)
+
+    def dual_norms(self) -> np.ndarray:
+        r"""Norms of :math:`\rho` in the kernels of the working set, (k,)."""
+        return np.sqrt(np.maximum(self.term.kernel_products @ self.term.rho, 0.0))
+
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Norms of all kernels' parts (M,), and predictions (N,), with the best intercept, which is set."""
+        problem, term = self.problem, self.term
+        outputs = term.gradient()
+        self.point.intercept = problem.best_intercept(outputs)
+        norms = np.zeros(problem.kernels.n_kernels)
+        norms[self.which] = term.curve.first(term.norms)
+        return norms, outputs + self.point.intercept
+
+    def model(self) -> Expansion:
+        """The model at the present point."""
+        active = np.flatnonzero(self.term.ratios > 0)
+        coefficients = self.term.ratios[active, None] * (self.alphas[active] + self.gamma * self.rho)
+        return Expansion(self.which[active], coefficients, self.point.intercept)
+
+    def _term(self):
+        return KernelTerm(
+            self.problem.kernels,
+            self.which,
+            self.curve(),
+            self.rho,
+            self.kernel_products,
+            self.alpha_products,
+            self.alpha_squares,
+            self.gamma,
+        )
+
+
+def _most(problem, few):
+    """So many kernels at once, but all of them where the regularizer makes none zero."""
+    return few if problem.regularizer.is_sparse else problem.kernels.n_kernels
+
 
 #: Part of the gap that is asked for to which a working set is solved: kernels outside of it may add to it.
 ENOUGH = 0.6
@@ -47,7 +173,7 @@ def solve_by_working_sets(
     ----------
     problem : Problem
     method : type
-        A :class:`~omkl.batch.mkl.subproblem.Subproblem`.
+        A :class:`~omkl.batch.mkl.working_set.Subproblem`.
     tol, max_iter, start, on_iteration
         As for :meth:`~omkl.batch.Solver.solve`.
     """

@@ -114,7 +114,8 @@ class SILP(Wrapper):
         while True:
             planes.add(point)
             found = planes.minimize()
-            if found is None:
+            # the plane at weights that come again is there already: the model is as exact as its SVMs
+            if found is None or np.array_equal(found[0], point.weights):
                 return
             point = search.evaluate(found[0])
             yield point

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
-from omkl.batch.core.weighted_loss import WeightedLoss
+from omkl.batch.core.problem import WeightedLoss
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 
 SMOOTH = [Squared(), Logistic(), SquaredHinge(), Huber(0.5)]

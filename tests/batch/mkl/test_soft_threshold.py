@@ -165,3 +165,12 @@ def test_every_penalty_of_the_wrappers_has_a_prox_that_serves():
         problem, _ = small_problem("squared", "mkl")
         problem = Problem(problem.kernels, problem.y, problem.loss, regularizer, 0.3)
         assert IterativeSoftThresholding().solve(problem, tol=1e-3).converged
+
+
+@pytest.mark.parametrize("accelerated", [True, False])
+def test_the_best_iterate_is_returned_and_not_the_last(accelerated):
+    problem = gaussian_problem(Logistic(), 30.0)
+    for max_iter in range(1, 40):
+        solution = IterativeSoftThresholding(accelerated).solve(problem, tol=1e-12, max_iter=max_iter)
+        least = min(record["primal"] for record in solution.history)
+        assert_allclose(solution.certificate.primal, least, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""What dependency trees have in common: scores, and costs, that are sums over arcs."""
+"""Dependency trees, with or without crossing arcs: scores, and costs, are sums over arcs."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_arcs as jit
+from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective, _jit_tree
 
 
 class ArcFactored:
@@ -104,19 +105,6 @@ class ArcFactored:
         scores = as_scores(potentials)
         return jit.score(scores, as_heads(output, len(scores) - 1))
 
-    def largest_cost(self, size: int) -> float:
-        """A bound on the cost of any tree over ``size`` tokens, which the default cost attains.
-
-        Raises
-        ------
-        InputError
-            If the cost is a function, of which no bound is known.
-        """
-        if self._arc_costs is not None:
-            raise InputError("The largest cost of a tree is not known where cost is a function: give radius a number.")
-        by_distance = self._costs_by_distance
-        return size * (1.0 if by_distance is None else float(by_distance[: size + 1].max()))
-
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         """What it costs to predict these heads where ``gold`` is right: the number of wrong ones by default."""
         right = as_heads(gold, len(np.asarray(gold)))
@@ -135,6 +123,97 @@ class ArcFactored:
         return InputError(
             f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose score is -inf."
         )
+
+
+class NonProjectiveTree(ArcFactored):
+    """All dependency trees over n tokens, crossing arcs allowed.
+
+    Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), also with a single root
+    child, which is exact (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form
+    that subtracts nothing (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
+
+    Potentials are one array (n + 1, n + 1), see :class:`ArcFactored`. Where the choice is free,
+    ties break towards the lower head.
+
+    Parameters
+    ----------
+    single_root : bool
+        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.0, 2.0, 5.0, 4.0], [0.0, 0.0, 1.0, 3.0], [0.0, 1.0, 0.0, 3.5], [0.0, 2.5, 0.0, 0.0]])
+    >>> NonProjectiveTree().decode(scores)
+    array([3, 0, 2])
+    >>> NonProjectiveTree(single_root=False).decode(scores)
+    array([3, 0, 0])
+    >>> log_partition, expected = NonProjectiveTree().marginals(np.zeros((4, 4)))
+    >>> round(float(np.exp(log_partition)))
+    9
+    """
+
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
+        scores = as_scores(potentials)
+        heads = np.empty(len(scores) - 1, np.int64)
+        if _jit_tree.decode(scores, self.single_root, heads) != _jit_tree.FOUND:
+            raise self._refusal(scores)
+        return heads
+
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
+        scores = as_scores(potentials)
+        expected = np.zeros(scores.shape)
+        log_partition = _jit_matrix_tree.marginals(scores, self.single_root, expected)
+        if np.isnan(log_partition):
+            log_partition = _jit_matrix_tree_logs.marginals(scores, self.single_root, expected)
+        if not np.isfinite(log_partition):
+            raise self._refusal(scores)
+        return log_partition, expected
+
+
+class ProjectiveTree(ArcFactored):
+    """Projective dependency trees over n tokens: each head and its descendants are a range of tokens.
+
+    Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take O(n^3), and a single
+    root child is exact. A gold tree that is not projective is never decoded, so a loss of it need not reach 0.
+
+    Potentials are one array (n + 1, n + 1), see :class:`ArcFactored`. Where the choice is free,
+    the split of a span further to the left wins.
+
+    Parameters
+    ----------
+    single_root : bool
+        Whether the root has exactly one child, as Universal Dependencies demand, or any number of children.
+    cost : sequence of float, or callable, optional
+        Cost of wrong heads, 1 each by default; see :class:`ArcFactored`.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.0, 2.0, 5.0, 4.0], [0.0, 0.0, 1.0, 3.0], [0.0, 1.0, 0.0, 3.5], [0.0, 2.5, 0.0, 0.0]])
+    >>> ProjectiveTree().decode(scores)
+    array([2, 0, 2])
+    >>> log_partition, expected = ProjectiveTree().marginals(np.zeros((4, 4)))
+    >>> round(float(np.exp(log_partition)))
+    7
+    """
+
+    def decode(self, potentials: ArrayLike) -> np.ndarray:
+        scores = as_scores(potentials)
+        heads = np.empty(len(scores) - 1, np.int64)
+        if not _jit_projective.decode(scores, self.single_root, heads):
+            raise self._refusal(scores)
+        return heads
+
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
+        scores = as_scores(potentials)
+        expected = np.zeros(scores.shape)
+        log_partition = _jit_projective.marginals(scores, self.single_root, expected)
+        if not np.isfinite(log_partition):
+            raise self._refusal(scores)
+        return log_partition, expected
 
 
 def _are_costs(costs: np.ndarray) -> bool:
