@@ -24,12 +24,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 from omkl.batch.design.blocks import Blocks, RayJacobian
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
-from omkl.batch.mkl.newton import DualLoss, interior_start, newton_step
+from omkl.batch.mkl.newton import BarrierSearch
 
 #: Above this order conjugate gradients take the place of a Cholesky factor.
 LARGEST_FACTOR = 5000
-#: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
-BARRIER_SHARE = 0.1
 #: Residual of a system, relative to its right side, above which the solution is refined; solutions at most.
 WELL_SOLVED, MOST_REFINED = 1e-10, 3
 
@@ -107,7 +105,7 @@ class DesignTerm:
         self._refresh()
 
 
-class ProximalNewton:
+class ProximalNewton(BarrierSearch):
     """Proximal steps on a working set, with growing weights, from a model and a dual point; the best model on the way.
 
     Parameters
@@ -131,60 +129,40 @@ class ProximalNewton:
     newton_steps : int
     """
 
+    keeps_best = True
+
     def __init__(
         self, problem: DesignProblem, working_set: WorkingSet, w: np.ndarray, b: float, rho: np.ndarray, gap: float,
         gamma: float, growth: float,
     ) -> None:  # fmt: skip
-        self.problem, self.gamma, self.growth = problem, gamma, growth
-        self.dual_loss = DualLoss(problem.weighted_loss)
-        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
-        self.point = interior_start(self.dual_loss, rho, self.barrier, problem.intercept)
-        self.point.intercept = b
-        self.newton_steps = 0
-        self.w, self.rho, self.primal, self.dual = w, rho, np.inf, -np.inf
+        super().__init__(problem, rho, b, gap)
+        self.gamma, self.growth = gamma, growth
+        self.w, self.rho = w, rho
         start = self.dual_loss.rho(self.point.x)
         self.term = DesignTerm(problem, working_set, w, gamma, start, working_set.matrix.T @ start)
 
     def solve(self, target: float, max_steps: int) -> None:
         """Newton steps until the absolute gap over the working set is reached, or so many steps are taken."""
-        fresh, stalled = True, False
-        for _ in range(max_steps):
-            gap, loss_gap = self._gaps()
-            if self.primal - self.dual <= target:
-                break
-            barriers = 2.0 * self.barrier * self.dual_loss.n_barred
-            if stalled or (not fresh and loss_gap <= max(gap - loss_gap, 0.5 * target) + barriers):
-                self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1))
-                if gap - loss_gap > 0.3 * target:
-                    self._proximal_step()
-            fresh = stalled
-            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
-            self.newton_steps += 1
-            if step == 0.0 and stalled:
-                break
-            stalled = step == 0.0
-        self._gaps()
+        if not self.minimize(target, max_steps):
+            self.gaps()
 
-    def _proximal_step(self) -> None:
+    def proximal_step(self) -> None:
         term = self.term
         self.gamma *= self.growth
         self.term = DesignTerm(self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations)
 
-    def _gaps(self) -> tuple[float, float]:
-        """The duality gap over the working set, and its part that is the loss's: 0 once the inner problem is solved."""
-        problem, term = self.problem, self.term
-        outputs = term.gradient() + self.point.intercept
-        losses = problem.weighted_loss.values(outputs)
-        loss_gap = float((losses + problem.weighted_loss.conjugates(term.rho) + term.rho * outputs).sum())
-        primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(term.norms)
-        dual_norms = term.working_set.blocks.norms(term.correlations)
-        scale = problem.feasible_scale(dual_norms)
-        dual = problem.dual(scale * term.rho, scale * dual_norms)
+    def dual_norms(self) -> np.ndarray:
+        return self.term.working_set.blocks.norms(self.term.correlations)
+
+    def model_norms(self) -> np.ndarray:
+        return self.term.norms
+
+    def note(self, primal: float, dual: float) -> None:
         if primal < self.primal:
-            self.w, self.primal = term.x, primal
+            self.w = self.term.x
         if dual > self.dual:
-            self.rho, self.dual = term.rho, dual
-        return primal - dual, loss_gap
+            self.rho = self.term.rho
+        super().note(primal, dual)
 
 
 class NewtonSystem:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dgemm
 
-from omkl.batch.core.problem import WeightedLoss
+from omkl.batch.core.problem import BaseProblem, WeightedLoss
 from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky
 from omkl.kernels.stack import KernelStack
 
@@ -90,6 +90,8 @@ class DualLoss:
 #: Part of the way to a bound that a step may go.
 TO_BOUND = 0.99
 ARMIJO = 1e-4
+#: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
+BARRIER_SHARE = 0.1
 
 
 class KernelTerm:
@@ -218,6 +220,95 @@ def newton_step(term: KernelTerm, dual_loss: DualLoss, point: Interior, barrier:
         point.x = dual_loss.strictly_inside(point.x + step * direction)
         term.move(step, dual_loss.rho(point.x))
     return step
+
+
+class BarrierSearch:
+    """Newton steps on the dual of a problem on a working set, with a barrier that falls and proximal steps between.
+
+    Subclasses have the ``term`` beside the loss, which knows the model's norms and those of the dual point.
+
+    Parameters
+    ----------
+    problem : BaseProblem
+    rho : array of shape (N,)
+        Where to start.
+    intercept : float
+    gap : float
+        Absolute duality gap of the start, over the working set.
+
+    Attributes
+    ----------
+    point : Interior
+    newton_steps, proximal_steps : int
+    primal, dual : float
+        The best met.
+    """
+
+    #: Whether the best model and dual point met are the result, and not the last.
+    keeps_best = False
+
+    def __init__(self, problem: BaseProblem, rho: np.ndarray, intercept: float, gap: float) -> None:
+        self.problem: Any = problem
+        self.dual_loss = DualLoss(problem.weighted_loss)
+        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
+        self.point = interior_start(self.dual_loss, rho, self.barrier, problem.intercept)
+        self.point.intercept = intercept
+        self.newton_steps = self.proximal_steps = 0
+        self.primal, self.dual = np.inf, -np.inf
+        self.term: Any = None
+
+    def proximal_step(self) -> None:
+        """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
+
+    def dual_norms(self) -> np.ndarray:
+        """Norms of the dual point in the groups of the working set."""
+        raise NotImplementedError
+
+    def model_norms(self) -> np.ndarray:
+        """Norms of the model at the dual point."""
+        raise NotImplementedError
+
+    def minimize(self, target: float, max_steps: int) -> bool:
+        """Newton steps to an absolute duality gap within the working set; whether that is met."""
+        fresh, stalled = True, False
+        for _ in range(max_steps):
+            gap, loss_gap = self.gaps()
+            if (self.primal - self.dual if self.keeps_best else gap) <= target:
+                return True
+            rest, barriers = gap - loss_gap, 2.0 * self.barrier * self.dual_loss.n_barred
+            if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
+                self._tighten(gap, rest, target)
+            fresh = stalled
+            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
+            self.newton_steps += 1
+            if step == 0.0 and stalled:
+                break
+            stalled = step == 0.0
+        return False
+
+    def _tighten(self, gap: float, rest: float, target: float) -> None:
+        """Lower the barrier, and take a proximal step if ``rest``, the part of the gap that is due to it, is large."""
+        self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1))
+        if rest > 0.3 * target:
+            self.proximal_step()
+            self.proximal_steps += 1
+
+    def gaps(self) -> tuple[float, float]:
+        """The duality gap on the working set, and its part that is the loss's: 0 once the inner problem is solved."""
+        problem, rho, norms = self.problem, self.term.rho, self.model_norms()
+        outputs = self.term.gradient() + self.point.intercept
+        losses = problem.weighted_loss.values(outputs)
+        loss_gap = float((losses + problem.weighted_loss.conjugates(rho) + rho * outputs).sum())
+        dual_norms = self.dual_norms()
+        scale = problem.feasible_scale(dual_norms)
+        primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(norms)
+        dual = problem.dual(scale * rho, scale * dual_norms)
+        self.note(primal, dual)
+        return primal - dual, loss_gap
+
+    def note(self, primal: float, dual: float) -> None:
+        """Take note of a point's values, as far as they are the best."""
+        self.primal, self.dual = min(primal, self.primal), max(dual, self.dual)
 
 
 def _slacks(dual_loss, x):

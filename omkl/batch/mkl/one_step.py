@@ -125,7 +125,7 @@ class _Smooth(Subproblem):
         self.problem, self.whole, self.share = self.whole, None, 0.0
         self.add(np.sort(violating))
         self.term = self._term()
-        self.barrier = max(self.barrier, WIDENED * self._gaps()[0] / max(self.dual_loss.n_barred, 1))
+        self.barrier = max(self.barrier, WIDENED * self.gaps()[0] / max(self.dual_loss.n_barred, 1))
 
     def curve(self):
         return _Conjugate(self.problem.regularizer)

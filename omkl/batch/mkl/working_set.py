@@ -12,7 +12,7 @@ import numpy as np
 from omkl.batch.core.problem import Certificate
 from omkl.batch.core.solver import GapMonitor, Listener, Solution
 from omkl.batch.mkl.linear_system import system_of
-from omkl.batch.mkl.newton import DualLoss, KernelTerm, interior_start, newton_step
+from omkl.batch.mkl.newton import BarrierSearch, KernelTerm
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.screening import DualNorms
 from omkl.exceptions import InputError
@@ -21,11 +21,9 @@ from omkl.exceptions import InputError
 FIRST = 60
 #: Newton steps that one call may take.
 MOST_STEPS = 150
-#: What is left of the barrier, as a part of the gap that is left divided by the number of bounds.
-BARRIER_SHARE = 0.1
 
 
-class Subproblem:
+class Subproblem(BarrierSearch):
     r"""A problem with all kernels zero but those of a working set, at a point of its dual.
 
     The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma \rho)`; how the ratios
@@ -45,12 +43,8 @@ class Subproblem:
     """
 
     def __init__(self, problem: Problem, which: np.ndarray, rho: np.ndarray, model: Expansion, gap: float) -> None:
-        self.problem, self.which = problem, which
-        self.dual_loss = DualLoss(problem.weighted_loss)
-        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
-        self.point = interior_start(self.dual_loss, rho, self.barrier, problem.intercept)
-        self.point.intercept = model.intercept
-        self.newton_steps = self.proximal_steps = 0
+        super().__init__(problem, rho, model.intercept, gap)
+        self.which = which
         self.alphas, self.alpha_products = np.zeros((2, len(which), len(rho)))
         self.alpha_squares = np.zeros(len(which))
         self.kernel_products = problem.kernels.products(self.rho, which)
@@ -83,9 +77,6 @@ class Subproblem:
     def warm_up(self, model: Expansion) -> None:
         """Begin at a model; one that is a function of the dual point needs nothing."""
 
-    def proximal_step(self) -> None:
-        """Move the centre of the proximal term to the current model; methods without such a term do nothing."""
-
     #: Weight of the dual point beside the coefficients.
     gamma = 1.0
     #: Gap that a working set is solved to, as a share of the gap over all kernels.
@@ -110,24 +101,10 @@ class Subproblem:
     def solve(self, target: float) -> bool:
         """Solve to an absolute duality gap, within the working set; whether that was reached."""
         self.term = self._term()
-        fresh, stalled = True, False
-        for _ in range(MOST_STEPS):
-            gap, loss_gap = self._gaps()
-            if gap <= target:
-                return True
-            rest = gap - loss_gap
-            barriers = 2.0 * self.barrier * self.dual_loss.n_barred
-            if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
-                if stalled and barriers <= 0.1 * target and not self.gamma < np.inf:
-                    break
-                self._tighten(gap, rest, target)
-            fresh = stalled
-            step = newton_step(self.term, self.dual_loss, self.point, self.barrier, self.problem.intercept)
-            self.newton_steps += 1
-            if step == 0.0 and stalled:
-                break
-            stalled = step == 0.0
-        return False
+        return self.minimize(target, MOST_STEPS)
+
+    def model_norms(self) -> np.ndarray:
+        return self.term.curve.first(self.term.norms)
 
     def dual_norms(self) -> np.ndarray:
         r"""Norms of :math:`\rho` in the kernels of the working set, (k,)."""
@@ -159,27 +136,6 @@ class Subproblem:
             self.alpha_squares,
             self.gamma,
         )
-
-    def _gaps(self):
-        """The duality gap on the working set, and its part that is the loss's: 0 once the inner problem is solved."""
-        problem, term = self.problem, self.term
-        norms = term.curve.first(term.norms)
-        outputs = term.gradient() + self.point.intercept
-        losses = problem.weighted_loss.values(outputs)
-        conjugates = problem.weighted_loss.conjugates(term.rho)
-        loss_gap = float((losses + conjugates + term.rho * outputs).sum())
-        dual_norms = self.dual_norms()
-        scale = problem.feasible_scale(dual_norms)
-        primal = float(losses.sum()) + problem.regularizer.value(norms)
-        return primal - problem.dual(scale * term.rho, scale * dual_norms), loss_gap
-
-    def _tighten(self, gap, rest, target):
-        """Lower the barrier, and take a proximal step if ``rest``, the part of the gap that is due to it, is large."""
-        if self.dual_loss.n_barred:
-            self.barrier = min(self.barrier, BARRIER_SHARE * max(gap, target) / self.dual_loss.n_barred)
-        if rest > 0.3 * target:
-            self.proximal_step()
-            self.proximal_steps += 1
 
 
 def _most(problem, few):
