@@ -8,15 +8,14 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_flags, check_number
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
+from omkl.estimators.learned import LearnedGroups
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
 from omkl.exceptions import InputError
-from omkl.groups import KernelBank
 from omkl.losses import StructuredLoss
 from omkl.online import (
     ArraySource,
@@ -144,7 +143,7 @@ def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np
     return json.loads(json.dumps(configuration))
 
 
-class OnlineEstimator(SavedEstimator):
+class OnlineEstimator(LearnedGroups, SavedEstimator):
     """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned."""
 
     #: The family that ``loss`` names a member of.
@@ -312,67 +311,6 @@ class OnlineEstimator(SavedEstimator):
         """Make a trained model the estimator's own; nothing changes where training failed."""
         self.model_ = model
         self.__dict__.update(model.codec.learned())
-
-    # ---- what is learned ----------------------------------------------------------------------------------------
-
-    @property
-    def predictor_(self) -> Predictor:
-        """The frozen, averaged model that predicts, a :class:`~omkl.online.Predictor`."""
-        check_is_fitted(self)
-        return self.model_.predictor()
-
-    @property
-    def kernel_weights_(self) -> dict[str, float]:
-        """Weight of each regularized group by name, in [0, 1], summing to one: how MKL combines them."""
-        check_is_fitted(self)
-        return self.model_.kernel_weights()
-
-    @property
-    def dual_coef_(self) -> dict[str, np.ndarray]:
-        """Dual coefficients of the averaged model, for each kernel that is held as an expansion over support vectors.
-
-        ``dual_coef_[name]`` is (S, K), a row for each of ``support_vectors_[name]`` and a column for each label (one
-        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
-        """
-        return {name: A for bank in self._expansions() for name, A in zip(bank.names, bank.averaged_coefficients())}
-
-    @property
-    def support_vectors_(self) -> dict[str, np.ndarray]:
-        """Support vectors of each such kernel, (S, d), as the kernel reads them."""
-        return {name: bank.supports[view] for bank in self._expansions() if bank.supports
-                for name, view in zip(bank.names, bank.views)}  # fmt: skip
-
-    def _expansions(self) -> list[KernelBank]:
-        check_is_fitted(self)
-        return [bank for bank in self.model_.trainer.banks if isinstance(bank, KernelBank)]
-
-    def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
-        """The explicit features of the largest weights in the averaged model.
-
-        Parameters
-        ----------
-        n : int
-        group : str, optional
-            Only features of this group.
-
-        Returns
-        -------
-        list of dict
-            ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not of a regressor), ``weight``;
-            largest first. Empty where the model holds no explicit features.
-        """
-        return self.model_.codec.top_features(self.predictor_, n, group)
-
-    def memory_usage(self) -> dict[str, float]:
-        """Megabytes of the parameters, the unit of all that is said of memory, 10^6 bytes.
-
-        Returns
-        -------
-        dict
-            ``"training"``: what training goes on from; ``"prediction"``: what predicts.
-        """
-        check_is_fitted(self)
-        return self.model_.memory_usage()
 
     # ---- model files --------------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.encoding import takes_sparse
-from omkl.estimators.inputs import checked_classes, read_rows, row_potentials
+from omkl.estimators.inputs import TokenData, checked_classes, read_rows, row_potentials
 from omkl.estimators.outputs import ClassOutputs
-from omkl.estimators.sources import blocks_of
+from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 
 
@@ -176,6 +176,9 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
             right += size * accuracy_score(block.y, predicted, sample_weight=block.sample_weight)
             total += size
         return right / total
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return read_rows(self, checked_classes, None, block, first=False)
 
     def _codec(self, classes: Any = None) -> TokenCodec:
         return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self)

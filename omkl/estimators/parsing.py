@@ -13,8 +13,10 @@ from omkl._components import check_number
 from omkl.data import Strings, Treebank
 from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.treebank_codec import (
     TreebankCodec,
+    TreeData,
     learn_relations,
     read_trees,
     relations_beside,
@@ -276,6 +278,22 @@ class DependencyParser(OnlineEstimator):
         """Weight of each template by name, in [0, 1], summing to one."""
         return self.kernel_weights_
 
+    def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
+        """What each template costs, and how much it helps on trees that the parser has not learned from.
+
+        The records are those of :meth:`omkl.SequenceLabeler.group_report`, the loss that of whole sentences; relations
+        play no part.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+        y : ignored
+        """
+        return super().group_report(sentences_of(X))
+
+    def _read_known(self, block: TrainingBlock) -> TreeData:
+        return read_trees(self, block, first=False)
+
     def prune(self, keep: int, by: str = "weights") -> "DependencyParser":
         """A smaller parser of the best templates, to use as it is or to train anew with :meth:`fit`.
 
@@ -308,7 +326,9 @@ class DependencyParser(OnlineEstimator):
         if by not in ("weights", "norms"):
             raise InputError(f'by must be "weights" or "norms", not {by!r}.')
         values = (
-            self.template_weights_ if by == "weights" else dict(zip(self.templates_.names, self.model_.trainer.norms))
+            self.template_weights_
+            if by == "weights"
+            else dict(zip(self.templates_.names, self.predictor_.norms.tolist()))
         )
         return sorted(values, key=values.get, reverse=True)
 

@@ -12,9 +12,9 @@ from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.classes import finite_targets
 from omkl.estimators.encoding import takes_sparse
-from omkl.estimators.inputs import read_rows, row_potentials
+from omkl.estimators.inputs import TokenData, read_rows, row_potentials
 from omkl.estimators.outputs import NumberOutputs
-from omkl.estimators.sources import blocks_of
+from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
@@ -177,6 +177,9 @@ cache_size, dtype, callbacks, verbose
         ]
         gold, predicted = (np.concatenate(parts) for parts in list(zip(*found))[:2])
         return float(r2_score(gold, predicted, sample_weight=found[0][2]))
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return read_rows(self, finite_targets, None, block, first=False)
 
     def _codec(self) -> TokenCodec:
         loss = resolve(PointwiseLoss, self.loss, "loss")

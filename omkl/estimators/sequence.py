@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
-from omkl.estimators.inputs import flatten, labeled_sequences, read_labeled
+from omkl.estimators.inputs import TokenData, flatten, labeled_sequences, read_labeled
 from omkl.estimators.outputs import ChainOutputs
-from omkl.estimators.sources import as_stream, blocks_of
+from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.groups import TransitionBank
 
@@ -301,6 +301,9 @@ class SequenceLabeler(OnlineEstimator):
     def _column_names(self) -> Sequence[str] | None:
         """What the columns of data frames are called, in the model's order; None where they have no names."""
         return getattr(self, "feature_names_in_", None)
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return labeled_sequences(block, self._column_names)
 
     def _codec(self, classes: Any = None) -> TokenCodec:
         outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes)

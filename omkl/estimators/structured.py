@@ -129,6 +129,9 @@ callbacks, verbose, random_state
     #: Nothing is held out.
     early_stopping = False
 
+    def _read_known(self, block: TrainingBlock) -> "PlainExamples":
+        return read_examples(block)
+
     def _codec(self) -> "PlainCodec":
         return PlainCodec(self.structure, self.groups)
 
@@ -189,6 +192,10 @@ class PlainCodec:
 
     def encode(self, data: PlainExamples, trainer: OnlineTrainer) -> PlainExamples:
         """Nothing grows."""
+        return data
+
+    def encode_known(self, data: PlainExamples) -> PlainExamples:
+        """Examples as they are."""
         return data
 
     def facts(self, examples: PlainExamples) -> dict[str, Any]:

@@ -132,6 +132,12 @@ class TokenCodec:
             self._grow(trainer)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
+    def encode_known(self, data: TokenData) -> Examples:
+        """Encode data that the model is measured on; features that it does not know are left out."""
+        gold = self.known.encode(data.labels, "it can never be predicted, so drop its example or train with it.")
+        tokens = self.encoder.encode(data.inputs, data.offsets)
+        return Examples(tokens, gold, np.arange(len(tokens)), None, self._outputs.single)
+
     def check_declared(self, classes: Any) -> None:
         """Raise where labels are declared that a model which has started does not have."""
         if isinstance(classes, str):

@@ -106,6 +106,10 @@ class TreebankCodec:
         """Later sentences; nothing grows with them but the relations, when they are learned."""
         return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore)
 
+    def encode_known(self, data: TreeData) -> ArcExamples:
+        """Sentences to measure the trees of the model on."""
+        return ArcExamples.of(data.treebank, self.templates, None, self._ignore)
+
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """What a checkpoint notes of the data, the plainest first."""
         treebank = examples.treebank

@@ -47,7 +47,7 @@ class GroupBank(Protocol):
         """Multiply what is summed for the average."""
 
     def averaged(self) -> "GroupBank":
-        """A bank that holds the averaged parameters, to predict with."""
+        """A bank that holds the averaged parameters, to predict with: it adds potentials and recomputes its norms."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Every array that persistence and checkpoints need; ``load_state`` takes it back."""
@@ -106,6 +106,17 @@ def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remed
                 f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} is not "
                 f"{ability.__name__}; {remedy}."
             )
+
+
+class FrozenGroups:
+    """Averaged groups to predict with, in a form of their own: those whose scale is set to 0 are not computed."""
+
+    names: list[str]
+    #: Set by the group state of a predictor; without one all groups are in use.
+    group_state: GroupStateView | None = None
+
+    def _in_use(self, k: int) -> bool:
+        return self.group_state is None or self.group_state.scales[k] != 0.0
 
 
 class Bank:

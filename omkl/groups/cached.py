@@ -5,14 +5,18 @@ matrices are held whole where they fit, else their rows are computed on demand; 
 sparse.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.groups import _jit_kernel as jit
+from omkl.groups.base import FrozenGroups
 from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
 from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
+from omkl.kernels.inputs import row_blocks
 from omkl.structures import Potentials
 
 
@@ -187,7 +191,7 @@ class SparseCachedBank(CachedKernelBank):
         return self._gram[low:high]
 
 
-class FrozenCachedBank:
+class FrozenCachedBank(FrozenGroups):
     """Averaged coefficients on the same Gram matrices: scores tokens of the training set, held-out ones among them."""
 
     def __init__(self, bank: CachedKernelBank, coefficients: np.ndarray) -> None:
@@ -195,6 +199,22 @@ class FrozenCachedBank:
         self._bank = bank
         self._coefficients = coefficients
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the coefficients; the Gram matrices are the bank's."""
+        return self._coefficients.nbytes
+
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         for k, coefficients in enumerate(self._coefficients):
-            potentials.unary[:] += self._bank.gram_rows(k, x.low, x.high) @ coefficients
+            if self._in_use(k):
+                potentials.unary[:] += self._bank.gram_rows(k, x.low, x.high) @ coefficients
+
+    def recompute_norms(self) -> None:
+        """Set ``||theta_k||^2`` in the group state, from the Gram matrices block by block."""
+        group_state: Any = self.group_state
+        group_state.square_norms[:] = 0.0
+        for k, coefficients in enumerate(self._coefficients):
+            if coefficients.any():
+                for rows in row_blocks(len(coefficients), len(coefficients), coefficients.dtype):
+                    scores = self._bank.gram_rows(k, rows.start, rows.stop) @ coefficients
+                    group_state.square_norms[k] += np.vdot(coefficients[rows].astype(np.float64), scores)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
+from omkl.groups.base import FrozenGroups
 from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens
@@ -153,7 +154,7 @@ class FeatureMapBank(TableBank):
         return self
 
 
-class FrozenFeatureMaps:
+class FrozenFeatureMaps(FrozenGroups):
     """Averaged groups to predict with: maps without weight are left out."""
 
     def __init__(
@@ -161,18 +162,33 @@ class FrozenFeatureMaps:
     ) -> None:
         blocks = np.split(table, np.cumsum(sizes)[:-1], axis=1)
         self.names = list(names)
-        self._groups = [group for group in zip(kernels, views, map(np.ascontiguousarray, blocks)) if group[2].any()]
+        groups = enumerate(zip(kernels, views, map(np.ascontiguousarray, blocks)))
+        self._groups = [(k, *group) for k, group in groups if group[2].any()]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, those of the maps among them."""
-        return sum(weights.nbytes for *_, weights in self._groups) + map_bytes([kernel for kernel, *_ in self._groups])
+        return int(self.group_nbytes().sum())
+
+    def group_nbytes(self) -> np.ndarray:
+        """Bytes of each group, (p,): its weights and its map."""
+        nbytes = np.zeros(len(self.names))
+        for k, kernel, _, weights in self._groups:
+            nbytes[k] = weights.nbytes + map_bytes([kernel])
+        return nbytes
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        for kernel, view, weights in self._groups:
-            for rows in row_blocks(len(x), weights.shape[1], np.float64):
+        for k, kernel, view, weights in self._groups:
+            for rows in row_blocks(len(x), weights.shape[1], np.float64) if self._in_use(k) else ():
                 block = dense_features(kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop)
                 potentials.unary[rows] += block @ weights.T
+
+    def recompute_norms(self) -> None:
+        """Set ``||theta_k||^2`` in the group state."""
+        group_state: Any = self.group_state
+        group_state.square_norms[:] = 0.0
+        for k, *_, weights in self._groups:
+            group_state.square_norms[k] = np.vdot(weights, weights)
 
 
 def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.ndarray:

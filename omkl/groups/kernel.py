@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups._jit_kernel import gradient_norm, has_gradient
-from omkl.groups.base import Bank
+from omkl.groups.base import Bank, FrozenGroups
 from omkl.groups.mixing import Mixture
 from omkl.groups.tokens import Span
 from omkl.kernels import Kernel, Pair
@@ -195,13 +195,7 @@ class KernelExpansion(KernelBank):
         self._scored = (None, None)
 
     def recompute_norms(self) -> None:
-        for k, kernel in enumerate(self.kernels):
-            support = self.supports.get(self.views[k], np.zeros((0, 1), dtype=self.dtype))
-            square = 0.0
-            for rows in row_blocks(self.n_support, self.n_support, self.dtype):
-                matrix = kernel.between(Pair(support[rows], support))
-                square += np.vdot(self.coefficients[k, rows], matrix @ self.coefficients[k])
-            self.group_state.square_norms[k] = square
+        self.group_state.square_norms[:] = square_norms(self.kernels, self.views, self.supports, self.coefficients)
 
     def blueprint(self) -> "Callable[[], KernelExpansion]":
         return partial(
@@ -258,30 +252,61 @@ def _supports(arrays):
     return {key.partition(":")[2]: array for key, array in arrays.items() if key.startswith("support:")}
 
 
-class FrozenExpansion:
+class FrozenExpansion(FrozenGroups):
     """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
 
     def __init__(
         self, names: list[str], kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray],
         coefficients: np.ndarray, dtype: DTypeLike,
     ) -> None:  # fmt: skip
-        alive = [k for k in range(len(names)) if coefficients[k].any()]
+        self._alive = [k for k in range(len(names)) if coefficients[k].any()]
         used = coefficients.any(axis=(0, 2))
         self.names = list(names)
         self.dtype = dtype
-        self._kernels = [kernels[k] for k in alive]
-        self._views = [views[k] for k in alive]
+        self._kernels = [kernels[k] for k in self._alive]
+        self._views = [views[k] for k in self._alive]
         self._supports = {view: support[used] for view, support in supports.items()}
-        self._coefficients = np.ascontiguousarray(coefficients[alive][:, used], dtype=dtype)
+        self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return self._coefficients.nbytes + sum(support.nbytes for support in self._supports.values())
 
+    def group_nbytes(self) -> np.ndarray:
+        """Bytes of each group, (p,): its coefficients, and its part of the support vectors that kernels share."""
+        nbytes = np.zeros(len(self.names))
+        for k, view, coefficients in zip(self._alive, self._views, self._coefficients):
+            nbytes[k] = coefficients.nbytes + self._supports[view].nbytes / self._views.count(view)
+        return nbytes
+
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        out = [potentials.unary] * len(self._kernels)
-        expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
+        used = [i for i, k in enumerate(self._alive) if self._in_use(k)]
+        kernels, views = [self._kernels[i] for i in used], [self._views[i] for i in used]
+        coefficients = self._coefficients if len(used) == len(self._alive) else self._coefficients[used]
+        expand(kernels, views, x, self._supports, coefficients, [potentials.unary] * len(used))
+
+    def recompute_norms(self) -> None:
+        """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""
+        group_state: Any = self.group_state
+        group_state.square_norms[:] = 0.0
+        arguments = self._kernels, self._views, self._supports, self._coefficients
+        group_state.square_norms[self._alive] = square_norms(*arguments)
+
+
+def square_norms(
+    kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray], coefficients: np.ndarray
+) -> np.ndarray:
+    """``tr(A_k' K_k A_k)`` of each kernel, (p,), block by block of the support vectors."""
+    squares, n_support = np.zeros(len(kernels)), coefficients.shape[1]
+    if n_support == 0 or not kernels:
+        return squares
+    coefficients = coefficients.astype(np.float64, copy=False)
+    for rows in row_blocks(n_support, n_support, supports[views[0]].dtype):
+        pairs = {view: Pair(supports[view][rows], supports[view]) for view in dict.fromkeys(views)}
+        for k, (kernel, view) in enumerate(zip(kernels, views)):
+            squares[k] += np.vdot(coefficients[k, rows], kernel.between(pairs[view]) @ coefficients[k])
+    return squares
 
 
 def expand(

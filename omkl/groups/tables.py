@@ -180,6 +180,10 @@ class ExplicitBank(TableBank):
     def recompute_norms(self) -> None:
         jit.squared_norms(self.table, self.groups, self.group_state.square_norms)
 
+    def group_nbytes(self) -> np.ndarray:
+        """Bytes of the weights of each group, (p,)."""
+        return np.bincount(self.groups, minlength=len(self.names)) * float(self.table[:1].nbytes)
+
     def averaged(self) -> "ExplicitBank":
         frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self._dtype)
         frozen.table[:] = self.averaged_table()

@@ -97,6 +97,14 @@ class ArcTemplateBank(Bank):
         """Bytes of all parameters."""
         return self.table.nbytes + self._sums.nbytes + self._keys.nbytes
 
+    def group_nbytes(self) -> np.ndarray:
+        """Bytes of each template, (p,): those that look at the same views share their lines evenly."""
+        nbytes = np.zeros(len(self.names))
+        for size, groups in zip(self.sizes, self._layout.groups):
+            own = [k for k in groups if k >= 0]
+            nbytes[own] = size * (jit.LINE * self._dtype.itemsize + self._keys.itemsize * self.exact) / len(own)
+        return nbytes
+
     def n_features(self) -> int:
         """Number of features whose weight is not zero."""
         return int(np.count_nonzero(self.table))

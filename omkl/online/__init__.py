@@ -12,6 +12,7 @@ from omkl.online.callbacks import (
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
+from omkl.online.group_report import group_report
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.rounds import Example, Step, below
 from omkl.online.schedules import (
@@ -54,6 +55,7 @@ __all__ = [
     "TrainingProgress",
     "UniformAverage",
     "below",
+    "group_report",
     "lipschitz_constant",
     "optimal_eta0",
     "regret_bound",

@@ -1,6 +1,7 @@
 """The averaged model: the weight in it of the model after round t, and what predicts with it."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,29 @@ class Predictor:
         self.banks = [bank.averaged() for bank in banks]
         self._group_state = GroupState(self.banks)
         self._group_state.scales.fill(1.0)
+
+    @property
+    def group_names(self) -> list[str]:
+        """Names of all groups, those that are not regularized at the end."""
+        return self._group_state.names
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """Norms of all groups, (p,), computed when they are asked for: O(parameters); for a kernel that is held as an
+        expansion over S support vectors, S^2 kernel values."""
+        for bank in self.banks:
+            bank.recompute_norms()
+        return self._group_state.norms
+
+    @property
+    def group_nbytes(self) -> np.ndarray:
+        """Bytes of each group, (p,); a bank that does not tell them apart shares its own evenly."""
+        shares = [
+            bank.group_nbytes() if hasattr(bank, "group_nbytes")
+            else np.full(len(bank.names), getattr(bank, "nbytes", 0) / max(len(bank.names), 1))
+            for bank in self.banks
+        ]  # fmt: skip
+        return np.concatenate([np.zeros(0), *shares])
 
     @property
     def nbytes(self) -> int:

@@ -111,7 +111,7 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
     -------
     dict
         Also ``round``, ``penalty`` (R of the model now), ``objective`` (the loss plus lambda times that), ``rate``,
-        and ``norm:NAME`` and ``weight:NAME`` of each group.
+        and ``norm:NAME`` and ``weight:NAME`` of each group: those of the last iterate, not of the averaged model.
     """
     penalty = trainer.penalty()
     return {
@@ -123,7 +123,7 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
         "objective": loss + trainer.current_lambda * penalty,
         "rate": trainer.schedule(trainer.round),
         **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
-        **{f"weight:{name}": weight for name, weight in trainer.kernel_weights().items()},
+        **{f"weight:{name}": weight for name, weight in trainer.kernel_weights(trainer.norms).items()},
         "seconds": seconds,
     }
 

@@ -31,6 +31,9 @@ class Codec(Protocol):
     def encode(self, data: Any, trainer: OnlineTrainer) -> Any:
         """Later data as a sequence of Example; the trainer gains the groups, features and outputs new to it."""
 
+    def encode_known(self, data: Any) -> Any:
+        """Data to measure the model on as a sequence of Example; nothing grows, and unknown labels are an error."""
+
     def banks(self, averaging: bool) -> tuple[list, list]:
         """Untrained banks: regularized ones, and free ones."""
 

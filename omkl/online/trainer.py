@@ -334,10 +334,11 @@ class OnlineTrainer:
             bank.recompute_norms()
         self.group_state.square_norms[self.group_state.empty] = 0.0
 
-    def kernel_weights(self) -> dict[str, float]:
+    def kernel_weights(self, norms: np.ndarray | None = None) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
-        (all zero before anything is learned)."""
-        weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(self.norms)
+        (all zero before anything is learned): those of the averaged model, or of one with other ``norms``."""
+        norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
+        weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
         return {name: weight_of[name] for name in self.order}
 
@@ -349,7 +350,7 @@ class OnlineTrainer:
 
     def regroup(self, order: Iterable[str] = ()) -> None:
         """Make room in the group state for groups that banks have gained; in ``order`` they are after those known."""
-        self.order = list(order)
+        self._predictor, self.order = None, list(order)
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
         if not self.method.forgets:

@@ -111,8 +111,7 @@ def test_weights_of_composites_are_norms_over_slopes(one, other):
     """Slopes by differences of the value, which knows nothing of kernel weights."""
     regularizer = TERMS[one] + 0.5 * TERMS[other]
     model = classifier(regularizer, C=0.5).fit(X, Y)
-    trainer = model.model_.trainer
-    norms = dict(zip(trainer.group_names, trainer.norms.tolist()))
+    norms = dict(zip(model.predictor_.group_names, model.predictor_.norms.tolist()))
     b = np.array([norms[name] for name in KERNELS])
     bound, width = regularizer.bind(list(KERNELS)), 1e-6 * b.max()
     steps = width * np.eye(3)
