@@ -5,8 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from omkl import estimators
-from omkl.cli.common import OUTPUT, add_options, bar_chart, report, table
+from omkl import data, estimators
+from omkl.cli.common import OUTPUT, ROWS, add_options, bar_chart, labelled_sequences, load_model, report, table
+from omkl.cli.rows import naming, open_rows
+from omkl.exceptions import InputError
+
+#: Longer names of groups are cut in the middle, so that a table fits a terminal.
+NAME_WIDTH = 44
+#: A group helps measurably where the loss grows by more than so many standard errors without it.
+MEASURABLE = 2.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -14,13 +21,15 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "inspect",
         help="what a model has learned",
-        description="Weights of the groups of a saved model, and its strongest features.",
+        description="Groups of a saved model, what they weigh and cost, and with --data how much each helps on data "
+        "that the model has not learned from; its strongest features.",
     )
     parser.add_argument("model", help="a saved model")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="list the N strongest features (default 10)")
     parser.add_argument("--group", metavar="NAME", help="only features of this group")
     parser.add_argument("--groups", type=int, default=30, metavar="N", help="list the N heaviest groups (default 30)")
-    add_options(parser, *OUTPUT)
+    parser.add_argument("--data", metavar="FILE", help="measure how much each group helps on this held-out file")
+    add_options(parser, "--format", "--folds", *ROWS, "--on-error", *OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -37,7 +46,7 @@ def size(model: Any) -> dict[str, int]:
 
 def run(arguments: Namespace) -> None:
     """Show a model."""
-    model = estimators.load(arguments.model)
+    model, kind = load_model(arguments)
     metrics = {"class": type(model).__name__, **size(model)}
     metrics.update({name: str(getattr(model, name)) for name in ("loss", "regularizer") if hasattr(model, name)})
     metrics.update({name: getattr(model, name) for name in ("C", "alpha") if hasattr(model, name)})
@@ -47,8 +56,24 @@ def run(arguments: Namespace) -> None:
         metrics.update({"epochs": model.n_iter_, "memory": model.memory_usage()})
     metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
     is_online = hasattr(model, "top_features")
+    metrics["group_report"] = _group_report(model, kind, arguments) if is_online else []
+    if arguments.data is not None and not is_online:
+        raise InputError(f"--data measures the groups of models that are trained online, not of a {metrics['class']}.")
     metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
     report(arguments, _lines(metrics, size(model), arguments), metrics)
+
+
+def _group_report(model, kind, arguments):
+    """A record for each group; those of ``--data`` where it is given."""
+    if arguments.data is None:
+        return model.group_report_
+    if kind == "trees":
+        gold = data.read_treebank(arguments.data, single_root=model.single_root, on_error=arguments.on_error)
+        return model.group_report(gold)
+    if kind == "sequences":
+        return model.group_report(*labelled_sequences(arguments.data, arguments))
+    with naming(arguments.data):
+        return model.group_report(open_rows(arguments.data, arguments, model))
 
 
 def _lines(metrics, extent, arguments):
@@ -60,14 +85,55 @@ def _lines(metrics, extent, arguments):
     else:
         facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters")
     yield f"{metrics['class']}: {', '.join(facts)}"
-    ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
-    if ranked:
+    if metrics["group_report"]:
+        yield from _group_lines(metrics["group_report"], arguments.groups)
+    elif metrics["kernel_weights"]:
+        ranked = sorted(metrics["kernel_weights"].items(), key=lambda item: -item[1])
         yield "\nWeights of the groups"
         yield from bar_chart(dict(ranked[: arguments.groups]))
-    if len(ranked) > arguments.groups:
-        yield (f"and {len(ranked) - arguments.groups} more; --groups N shows N of them.")
+        yield from _rest(len(ranked) - arguments.groups)
     features = metrics["top_features"]
     if features:
         rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
         yield "\nStrongest features"
         yield from table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))
+
+
+def _group_lines(records, n_shown):
+    """A table of groups, those first that help most, or weigh most where no data tells; and what could go."""
+    measured = "loss_increase" in records[0]
+    first = "loss_increase" if measured else "weight"
+    ranked = sorted(records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True)
+    header = ["group", "weight", "norm", "bytes"]
+    header += ["time", "loss without", "increase", "std. error"] if measured else []
+    yield "\nGroups"
+    yield from table([_row(record, measured) for record in ranked[:n_shown]], header)
+    yield from _rest(len(ranked) - n_shown)
+    dead = sum(record["norm"] == 0 for record in records)
+    if dead:
+        yield f"{dead} of {len(records)} groups are zero."
+    if measured:
+        alive = [record for record in records if record["norm"] > 0]
+        idle = [r for r in alive if r["loss_increase"] <= MEASURABLE * (r["standard_error"] or 0.0)]
+        yield (
+            f"{len(idle)} of {len(alive)} others do not help measurably ({MEASURABLE:g} standard errors), with "
+            f"{sum(r['bytes_share'] for r in idle):.0%} of the bytes and {sum(r['time_share'] for r in idle):.0%} of "
+            "the time. Each is measured beside all others: of two alike, only one can go."
+        )
+
+
+def _row(record, measured):
+    name, weight = record["group"], record["weight"]
+    if len(name) > NAME_WIDTH:
+        name = f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
+    row = [name, "-" if weight is None else f"{weight:.1%}", f"{record['norm']:.3g}", f"{record['bytes_share']:.1%}"]
+    if measured:
+        error = record["standard_error"]
+        row += [f"{record['time_share']:.1%}", f"{record['loss_without']:.4g}", f"{record['loss_increase']:+.2g}"]
+        row.append("-" if error is None else f"{error:.1g}")
+    return row
+
+
+def _rest(n_more):
+    if n_more > 0:
+        yield f"and {n_more} more; --groups N shows N of them."

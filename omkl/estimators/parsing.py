@@ -325,11 +325,8 @@ class DependencyParser(OnlineEstimator):
         check_is_fitted(self)
         if by not in ("weights", "norms"):
             raise InputError(f'by must be "weights" or "norms", not {by!r}.')
-        values = (
-            self.template_weights_
-            if by == "weights"
-            else dict(zip(self.templates_.names, self.predictor_.norms.tolist()))
-        )
+        norms = dict(zip(self.templates_.names, self.predictor_.norms.tolist()))
+        values = self.template_weights_ if by == "weights" else norms
         return sorted(values, key=values.get, reverse=True)
 
     def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:

@@ -74,6 +74,11 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "4 templates" in printed
     assert "and 2 more" in printed
+    held_out = ["--data", str(treebanks / "test.conllu"), "--json", str(metrics)]
+    assert main(["inspect", str(model), *held_out]) == 0
+    assert "loss without" in capsys.readouterr().out
+    records = json.loads(metrics.read_text())["group_report"]
+    assert records[0].keys() == omkl.load(model).group_report(treebanks / "test.conllu")[0].keys()
     assert main(["inspect", str(model), "--group", "tags"]) == 0
     assert "h.upos=" in capsys.readouterr().out
     prune = ["prune", str(model), "--keep", "3", "-o", str(smaller), "--dev", str(treebanks / "test.conllu")]

@@ -70,6 +70,13 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
         assert scores["r2"] == trained["dev"]["r2"] == pytest.approx(r2_score(y, predicted))
         assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
 
+    assert main(["inspect", str(model), "--data", str(data), *target, "--json", str(report)]) == 0
+    records, expected = json.loads(report.read_text())["group_report"], ours.group_report(X, y)
+    assert [r["group"] for r in records] == [r["group"] for r in expected] == [*kernels, "intercept"]
+    for column in ("norm", "loss_increase", "standard_error"):
+        np.testing.assert_allclose([r[column] for r in records], [r[column] for r in expected], rtol=1e-9, atol=1e-12)
+    assert "std. error" in capsys.readouterr().out
+
     assert main(["inspect", str(model), "--top", "2", "--json", str(report)]) == 0
     assert len(json.loads(report.read_text())["top_features"]) == 2
     assert "linear:on=0:2" in capsys.readouterr().out

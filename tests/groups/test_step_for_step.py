@@ -216,9 +216,12 @@ def test_lazy_averages_are_the_averages(kind, setting, average, naive_model, mon
     monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
     problem = Problem()
     trainer, naive = run(kind, setting, average, naive_model, lambda *_: None)
+    norms = [np.linalg.norm(theta) for theta in naive.averaged()]
+    assert_allclose(trainer.predictor().norms, norms, atol=1e-8)
     if kind not in ("explicit",):
         trainer.release()
     predictor = Predictor(trainer.banks, trainer.structure)
+    assert_allclose(predictor.norms, norms, atol=1e-8)
     _, tokens = banks_of(kind, problem, True)
     found = predictor.potentials(tokens.everything())
     naive.theta = naive.averaged()
