@@ -126,10 +126,10 @@ def _row(record, measured):
     name, weight = record["group"], record["weight"]
     if len(name) > NAME_WIDTH:
         name = f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
-    row = [name, "-" if weight is None else f"{weight:.1%}", f"{record['norm']:.3g}", f"{record['bytes_share']:.1%}"]
+    row = [name, "-" if weight is None else f"{weight:.1%}", f"{record['norm']:.3g}", f"{record['bytes_share']:.2%}"]
     if measured:
         error = record["standard_error"]
-        row += [f"{record['time_share']:.1%}", f"{record['loss_without']:.4g}", f"{record['loss_increase']:+.2g}"]
+        row += [f"{record['time_share']:.2%}", f"{record['loss_without']:.4g}", f"{record['loss_increase']:+.2g}"]
         row.append("-" if error is None else f"{error:.1g}")
     return row
 

@@ -79,6 +79,8 @@ def _measured(trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[E
         whole = losses(potentials, slices)
         n, total_loss, left = n + len(slices), total_loss + float(whole.sum()), potentials
         for k, part in parts.of(x):
+            if not any(array.any() for array in (part if isinstance(part, tuple) else (part,))):
+                continue
             differences = losses(_minus(potentials, part), slices) - whole
             sums[k] += differences.sum()
             squares[k] += differences @ differences
