@@ -29,8 +29,9 @@ class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
     ----------
     kernels : list, dict or None
         None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
-    loss, regularizer, C, epochs, method, eta0, schedule, average, radius, early_stopping, validation_fraction, \
-n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, callbacks, verbose, random_state
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
+validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, \
+callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     class_weight : None, "balanced" or dict
         Weights of the classes, as in scikit-learn; "balanced" is for ``fit`` on data that are all at hand.
@@ -63,7 +64,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     """
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        C: float = 1.0, epochs: int = 20,
         method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, fit_intercept: bool = True, cost: Any = None, radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
@@ -75,6 +77,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         self.kernels = kernels
         self.loss = loss
         self.regularizer = regularizer
+        self.weighting = weighting
         self.C = C
         self.epochs = epochs
         self.method = method
