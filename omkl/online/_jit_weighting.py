@@ -26,11 +26,11 @@ def losses_of_parts(before, square_norms, square_gradients, rates, bases, decay,
 
 
 @njit(cache=True, nogil=True)
-def hedge(weights, cumulative, losses, gap, floor):
+def hedge(weights, cumulative, losses, gap):
     """One round of AdaHedge (de Rooij et al. 2014, Fig. 1) on the groups whose weight is not zero; returns the gap.
 
     The learning rate is ``ln p / gap``, the cumulative mixability gap, so that neither the scale of the losses nor the
-    horizon need be known. Weights below ``floor`` are zero from then on.
+    horizon need be known.
     """
     p = weights.shape[0]
     log_p = np.log(max(p, 2))
@@ -57,10 +57,6 @@ def hedge(weights, cumulative, losses, gap, floor):
             if weights[k] > 0.0:
                 weights[k] = np.exp(-log_p / gap * (cumulative[k] - lowest))
                 total += weights[k]
-        kept = 0.0
         for k in range(p):
-            weights[k] = weights[k] / total if weights[k] > floor * total else 0.0
-            kept += weights[k]
-        for k in range(p):
-            weights[k] /= kept
+            weights[k] /= total
     return gap

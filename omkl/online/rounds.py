@@ -42,6 +42,10 @@ class Method:
     #: Whether the examples that come are new to the model.
     learning = True
 
+    def meet(self, new: bool, group_state: GroupState) -> None:
+        """Say whether the examples that come are new to the model."""
+        self.learning = new
+
     def observe(self, group_state: GroupState) -> float:
         """The squared length of the gradient that the banks have just stepped along, of weight 1."""
         return float(np.add.reduce(group_state.square_gradients))

@@ -75,17 +75,17 @@ class OnlineTrainer:
         self.lambda_ = lambda_
         self.schedule: Any = schedule
         self.n_penalized = sum(len(bank.names) for bank in banks)
-        self.weighting = weighting
         self.method: Any = as_method(method)
-        if weighting != "norms":
-            self._check_weighting()
-            self.method = OutOfSampleWeights(self.n_penalized)
         self.radius = float(radius)
         self.average = average
         self.coordinates_every = int(coordinates_every)
         self.batch_size = int(batch_size)
         self.l2 = float(l2)
         self.order = list(order)
+        self.weighting = weighting
+        if weighting != "norms":
+            self._check_weighting()
+            self.method = OutOfSampleWeights(self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive

@@ -6,8 +6,8 @@ from omkl.groups import GroupState
 from omkl.online import _jit_weighting as jit
 from omkl.online.rounds import ForwardBackward
 
-#: A weight below this says that a group has lost to others by so much that it is left out for good.
-FLOOR = 1e-8
+#: Groups that have less than this of the weight, all together, are left out once examples are met again.
+NEGLIGIBLE = 0.01
 
 
 class OutOfSampleWeights(ForwardBackward):
@@ -33,8 +33,9 @@ class OutOfSampleWeights(ForwardBackward):
     (their Theorem 6): on the whole the weights do as well as the best fixed ones would have done, with the parts as
     they were.
 
-    All parts take the same gradient steps and shrink alike, whatever their weight. A group whose weight has become
-    negligible is zero from then on: it is left out of the model and its average.
+    All parts take the same gradient steps and shrink alike, whatever their weight. In ``fit``, from the second epoch
+    on, groups that have less than a hundredth of the weight, all together, are zero: left out of the model and its
+    average.
 
     Parameters
     ----------
@@ -51,20 +52,28 @@ class OutOfSampleWeights(ForwardBackward):
         self.cumulative = np.zeros(n_groups)
         self.sums = np.zeros(n_groups)  # of weights, counted as the average of the model counts its rounds
         self.gap = 0.0
-        #: Whether the examples that come are new to the model; others say nothing about the weights.
-        self.learning = True
         self._losses = np.zeros(n_groups)
 
     def prepare(self, group_state: GroupState) -> None:
         """Groups without weights of their own keep the factor 1."""
         self._factors = np.ones(len(group_state.names))
+        self._factors[: len(self.weights)] = self.weights
+
+    def meet(self, new: bool, group_state: GroupState) -> None:
+        """Say whether the examples that come are new. When they are no longer, groups of negligible weight go."""
+        if self.learning and not new:
+            order = np.argsort(self.weights, kind="stable")
+            left_out = order[np.cumsum(self.weights[order]) < NEGLIGIBLE]
+            self.weights[left_out] = 0.0
+            self.weights /= self.weights.sum()
+            group_state.left_out[left_out] = True
+        self.learning = new
 
     def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
         """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""
         self._weight, self._decay = weight, decay
         self._before = group_state.square_norms.copy()
         self.sums += group_state.pending_weight * self.weights
-        self._factors[: len(self.weights)] = self.weights
         jit.begin(
             group_state.scales, self._factors, group_state.empty, group_state.averages, group_state.pending_weight,
             rate * weight, decay, group_state.bases, group_state.rates,
@@ -77,12 +86,12 @@ class OutOfSampleWeights(ForwardBackward):
                 self._before, group_state.square_norms, group_state.square_gradients, group_state.rates,
                 group_state.bases, self._decay, self._weight, self._losses,
             )  # fmt: skip
-            self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap, FLOOR)
-            group_state.left_out[: len(self.weights)] = self.weights == 0.0
+            self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
         return float(self._factors @ group_state.square_gradients)
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
+        self._factors[: len(self.weights)] = self.weights
         return self.weights * norms / (1.0 + step)
 
     def distance(self, norms: np.ndarray, total: float) -> float:
@@ -115,11 +124,17 @@ class OutOfSampleWeights(ForwardBackward):
 
     def state(self) -> dict[str, np.ndarray]:
         """Named arrays, as checkpoints and model files have them."""
-        return {"weights": self.weights, "cumulative": self.cumulative, "sums": self.sums, "gap": np.array([self.gap])}
+        return {
+            "weights": self.weights,
+            "cumulative": self.cumulative,
+            "sums": self.sums,
+            "gap": np.array([self.gap, self.learning]),
+        }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
         self.weights, self.cumulative, self.sums = (
             np.array(state[name], dtype=np.float64) for name in ("weights", "cumulative", "sums")
         )
-        self.gap = float(state["gap"][0])
+        self.gap, self.learning = float(state["gap"][0]), bool(state["gap"][1])
+        self._factors[: len(self.weights)] = self.weights
