@@ -3,6 +3,9 @@
 import numpy as np
 from numba import njit
 
+#: Logarithm of the smallest ratio of two weights: what is smaller would underflow, and could not come back.
+LOWEST = -40.0
+
 
 @njit(cache=True, nogil=True)
 def begin(scales, factors, empty, averages, pending, rate, decay, bases, rates):
@@ -55,7 +58,7 @@ def hedge(weights, cumulative, losses, gap):
         total = 0.0
         for k in range(p):
             if weights[k] > 0.0:
-                weights[k] = np.exp(-log_p / gap * (cumulative[k] - lowest))
+                weights[k] = np.exp(max(-log_p / gap * (cumulative[k] - lowest), LOWEST))
                 total += weights[k]
         for k in range(p):
             weights[k] /= total
