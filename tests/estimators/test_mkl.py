@@ -455,7 +455,7 @@ def test_the_learned_kernel_serves_other_estimators(cancer):
 
 def test_a_gap_is_that_of_the_matrices_as_given(monkeypatch):
     """Kernels of rank one, stored in single precision, are not positive semidefinite any more: "auto" takes double."""
-    monkeypatch.setattr("omkl.estimators.batch_mkl.SMALL", 0)
+    monkeypatch.setattr("omkl.estimators.stored_kernels.SMALL", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 6))
     y = np.sign(X[:, 0] + rng.normal(size=60))
