@@ -60,10 +60,10 @@ def main():
         results = np.array([run(words, images, fold, weighting) for fold in arguments.folds])
         rows.append([weighting, *(f"{100 * value:.2f}" for value in results.mean(axis=0))])
         records.append({"weighting": weighting, "folds": arguments.folds, "results": results.tolist()})
-    print(table(["weighting", "without", "with eight useless", "weight of the three"], rows))
+    print(*table(rows, ["weighting", "without", "with eight useless", "weight of the three"]), sep="\n")
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
-    write_json(records, output / "useless_kernels.json")
+    write_json(output / "useless_kernels.json", {"rows": records})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
-from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.encoding import is_pairwise, takes_sparse
 from omkl.estimators.inputs import checked_classes, read_rows, row_potentials
 from omkl.estimators.outputs import ClassOutputs
 from omkl.estimators.sources import blocks_of
@@ -28,7 +28,8 @@ class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
+        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, \
 callbacks, verbose, random_state
@@ -189,6 +190,7 @@ callbacks, verbose, random_state
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
         return tags
 
 

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.classes import finite_targets
-from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.encoding import is_pairwise, takes_sparse
 from omkl.estimators.inputs import read_rows, row_potentials
 from omkl.estimators.outputs import NumberOutputs
 from omkl.estimators.sources import blocks_of
@@ -40,7 +40,8 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
+        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
     regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, \
@@ -189,6 +190,7 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
         return tags
 
 
