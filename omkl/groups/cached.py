@@ -141,6 +141,8 @@ class CachedKernelBank(KernelBank):
 
     def release(self) -> KernelExpansion:
         """The same groups as an expansion over the tokens that have coefficients. This bank's Gram matrices go."""
+        # support vectors of a precomputed kernel are indices: its values among them go with the Gram matrix
+        squares = self.averaged().square_norms() if any(kernel.indexed for kernel in self.kernels) else None
         self._gram = None
         used = self._coefficients.any(axis=(0, 2))
         if self.averaging:
@@ -151,6 +153,7 @@ class CachedKernelBank(KernelBank):
         inputs = self.tokens.views
         supports = {view: kernel.as_support(inputs[view])[used] for kernel, view in zip(self.kernels, self.views)}
         expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
+        expansion.average_squares = squares
         return expansion
 
 
@@ -210,11 +213,16 @@ class FrozenCachedBank(FrozenGroups):
                 potentials.unary[:] += self._bank.gram_rows(k, x.low, x.high) @ coefficients
 
     def recompute_norms(self) -> None:
-        """Set ``||theta_k||^2`` in the group state, from the Gram matrices block by block."""
+        """Set ``||theta_k||^2`` in the group state."""
         group_state: Any = self.group_state
-        group_state.square_norms[:] = 0.0
+        group_state.square_norms[:] = self.square_norms()
+
+    def square_norms(self) -> np.ndarray:
+        """``||theta_k||^2`` of each group, (p,), from the Gram matrices block by block."""
+        squares = np.zeros(len(self.names))
         for k, coefficients in enumerate(self._coefficients):
-            if coefficients.any():
-                for rows in row_blocks(len(coefficients), len(coefficients), coefficients.dtype):
+            for rows in row_blocks(len(coefficients), len(coefficients), coefficients.dtype):
+                if coefficients[rows].any():
                     scores = self._bank.gram_rows(k, rows.start, rows.stop) @ coefficients
-                    group_state.square_norms[k] += np.vdot(coefficients[rows].astype(np.float64), scores)
+                    squares[k] += np.vdot(coefficients[rows].astype(np.float64), scores)
+        return squares

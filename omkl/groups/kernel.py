@@ -99,6 +99,8 @@ class KernelExpansion(KernelBank):
         #: The latest input with its potentials, and vectors of the latest step that are not in the support yet.
         self._scored: tuple = (None, None)
         self._vectors: dict[str, np.ndarray] | None = None
+        #: ``||theta_k||^2`` of the average where support vectors do not tell kernel values among themselves, (p,).
+        self.average_squares: np.ndarray | None = None
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
@@ -124,7 +126,16 @@ class KernelExpansion(KernelBank):
         self._coefficients = np.array(coefficients, dtype=np.float64)
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
-        self._scored, self._vectors = (None, None), None
+        self._scored, self._vectors, self.average_squares = (None, None), None, None
+
+    def averaged(self) -> "FrozenExpansion":
+        frozen: FrozenExpansion = super().averaged()
+        frozen.known_squares = self.average_squares
+        if self.average_squares is None and any(kernel.indexed for kernel in self.kernels):
+            # the frozen support is cut to the indices of training inputs
+            squares = square_norms(self.kernels, self.views, self.supports, self.averaged_coefficients())
+            frozen.known_squares = squares
+        return frozen
 
     def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
@@ -233,7 +244,8 @@ class KernelExpansion(KernelBank):
 
     def state(self) -> dict[str, np.ndarray]:
         supports = {f"support:{view}": support for view, support in self.supports.items()}
-        return {"coefficients": self.coefficients, "sums": self.sums, **supports}
+        known = {} if self.average_squares is None else {"average_squares": self.average_squares}
+        return {"coefficients": self.coefficients, "sums": self.sums, **known, **supports}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = _supports(state)
@@ -245,6 +257,7 @@ class KernelExpansion(KernelBank):
             self.dtype = next(iter(supports.values())).dtype
         self.averaging = state["sums"].shape[1] > 0 or (n_support == 0 and self.averaging)
         self.set_support(supports, state["coefficients"], state["sums"])
+        self.average_squares = state.get("average_squares")
 
 
 def _supports(arrays):
@@ -254,6 +267,9 @@ def _supports(arrays):
 
 class FrozenExpansion(FrozenGroups):
     """Averaged kernel groups to predict with: support vectors and kernels without weight are left out."""
+
+    #: ``||theta_k||^2``, (p,), where the support vectors do not tell kernel values among themselves.
+    known_squares: np.ndarray | None = None
 
     def __init__(
         self, names: list[str], kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray],
@@ -265,7 +281,8 @@ class FrozenExpansion(FrozenGroups):
         self.dtype = dtype
         self._kernels = [kernels[k] for k in self._alive]
         self._views = [views[k] for k in self._alive]
-        self._supports = {view: support[used] for view, support in supports.items()}
+        kept = [(kernel, view) for kernel, view in zip(kernels, views) if view in supports]
+        self._supports = {view: kernel.as_support(supports[view])[used] for kernel, view in kept}
         self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
     @property
@@ -289,6 +306,9 @@ class FrozenExpansion(FrozenGroups):
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""
         group_state: Any = self.group_state
+        if self.known_squares is not None:
+            group_state.square_norms[:] = self.known_squares
+            return
         group_state.square_norms[:] = 0.0
         arguments = self._kernels, self._views, self._supports, self._coefficients
         group_state.square_norms[self._alive] = square_norms(*arguments)
