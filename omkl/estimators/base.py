@@ -227,7 +227,7 @@ class OnlineEstimator(SavedEstimator):
             training, validation = examples.only(chosen), examples.only(held_out, weighted=False)
             callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, held_out_score))
         training.shorten()
-        model.start(*model.codec.banks(model.settings.averaging, training, run.n_shards > 0))
+        model.start(given=(training, run.n_shards > 0))
         model.set_objective(training)
 
         def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -332,7 +332,8 @@ class OnlineEstimator(SavedEstimator):
         """Dual coefficients of the averaged model, for each kernel that is held as an expansion over support vectors.
 
         ``dual_coef_[name]`` is (S, K), a row for each of ``support_vectors_[name]`` and a column for each label (one
-        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
+        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``,
+        times its weight where Hedge combines kernels.
         """
         return {name: A for bank in self._expansions() for name, A in zip(bank.names, bank.averaged_coefficients())}
 

@@ -101,6 +101,9 @@ class OnlineTrainer:
                 "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
             )
 
+    #: Whether groups may be added.
+    grows = True
+
     @property
     def group_names(self) -> list[str]:
         """Names of the regularized groups."""
