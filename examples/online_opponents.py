@@ -24,7 +24,6 @@ kernel takes 5 to 14 times as long as one model of all kernels, and AdaRaker wit
 """
 
 import argparse
-import inspect
 import time
 
 import numpy as np
@@ -56,8 +55,6 @@ METHODS = {
         {**CONSTANT, "method": f"adaraker:rate={rate},restarts=64", "eta0": rate} for rate in LONG_RATES
     ],
 }  # fmt: skip
-if "weighting" not in inspect.signature(OnlineMKLClassifier).parameters:
-    del METHODS["MKL, out of sample"]
 
 
 def lengths_of(X):

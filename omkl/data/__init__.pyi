@@ -1,5 +1,13 @@
 from .array_files import stream_npy, stream_npz
-from .datasets import HandwrittenDates, HandwrittenWords, handwritten_dates, read_ocr, read_uci, standardized_split
+from .datasets import (
+    HandwrittenDates,
+    HandwrittenWords,
+    handwritten_dates,
+    read_mfeat,
+    read_ocr,
+    read_uci,
+    standardized_split,
+)
 from .file_streams import StreamFormat
 from .files import data_home
 from .formats import find_format, open_stream
@@ -30,6 +38,7 @@ __all__ = [
     "iter_treebank",
     "open_stream",
     "read_conllu",
+    "read_mfeat",
     "read_ocr",
     "read_sequences",
     "read_treebank",

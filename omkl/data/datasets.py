@@ -1,6 +1,6 @@
-"""Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, and dates of digits that scikit-learn has.
+"""Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, digits in six views, and dates of digits.
 
-The first two are fetched by ``data_scripts``; dates need no download.
+All but the last are fetched by ``data_scripts``; dates are made of digits that scikit-learn has.
 """
 
 import datetime
@@ -17,6 +17,8 @@ N_FOLDS = 10
 ROWS, COLUMNS = 16, 8
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
+#: Views of the digits of UCI Multiple Features, and how many numbers each has.
+MFEAT_WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
 
 
 @dataclass(frozen=True)
@@ -149,22 +151,69 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
         header = file.readline().rstrip("\n").split(",")
         if len(header) < 2 or header[-1] != "y":
             raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
-        rows = [_row(line.split(","), len(header), f"{path}, line {number}") for number, line in enumerate(file, 2)]
-    if not rows:
-        raise DataFileError(f"{path} holds no sample.")
-    table = np.array(rows)
+        table = _table(file, len(header), (-1, 1), path)
     return table[:, :-1].copy(), table[:, -1].astype(int)
 
 
-def _row(fields, n_columns, where):
+def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Read UCI Multiple Features: handwritten digits, each seen in six ways.
+
+    Parameters
+    ----------
+    path : path-like, optional
+        A table, compressed (``.gz``, ``.xz``) or not: comma-separated numbers under a header ``fac0`` to ``fac215``,
+        ``fou0`` to ``fou75``, ``kar0`` to ``kar63``, ``mor0`` to ``mor5``, ``pix0`` to ``pix239``, ``zer0`` to
+        ``zer46``, ``y``. By default ``uci/mfeat.csv.gz`` below :func:`~omkl.data.data_home`.
+
+    Returns
+    -------
+    views : dict of str to float array (n, d)
+        By name, as they are in the file, not scaled: ``"fac"`` (profile correlations, d = 216), ``"fou"`` (Fourier
+        coefficients of the shape, 76), ``"kar"`` (Karhunen-Loeve coefficients, 64), ``"mor"`` (morphological
+        features, 6), ``"pix"`` (averages of pixels, 240), ``"zer"`` (Zernike moments, 47).
+    y : int array (n,)
+        The digits, 0 to 9; the whole data set has n = 2000, in the order of the digits.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        If the file is missing, cut short, or a line of it is not as described; the message names the line.
+
+    References
+    ----------
+    van Breukelen, Duin, Tax and den Hartog (1998), "Handwritten digit recognition by combined classifiers".
+    """
+    if path is None:
+        path = find("uci/mfeat.csv.gz", "run data_scripts/fetch_mfeat.py, or set OMKL_DATA to the folder that has it.")
+    expected = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
+    with open_text(path) as file:
+        if file.readline().rstrip("\n").split(",") != [*expected, "y"]:
+            raise DataFileError(f"{path}, line 1: expected a header, fac0 to zer46 and then y.")
+        table = _table(file, len(expected) + 1, range(10), path)
+    ends = np.cumsum([0, *MFEAT_WIDTHS.values()])
+    views = {name: table[:, low:high].copy() for name, low, high in zip(MFEAT_WIDTHS, ends, ends[1:])}
+    return views, table[:, -1].astype(int)
+
+
+def _table(file, n_columns, labels, path):
+    """Lines of numbers, the last of each a label, that follow a header."""
+    rows = [_row(line.split(","), n_columns, labels, f"{path}, line {number}") for number, line in enumerate(file, 2)]
+    if not rows:
+        raise DataFileError(f"{path} holds no sample.")
+    return np.array(rows)
+
+
+def _row(fields, n_columns, labels, where):
     try:
         row = np.array(fields, dtype=float)
     except ValueError:
         row = np.empty(0)
     if len(row) != n_columns or not np.isfinite(row).all():
         raise DataFileError(f"{where}: expected {n_columns} numbers.")
-    if abs(row[-1]) != 1:
-        raise DataFileError(f"{where}: the label is {row[-1]:g}, not -1 or 1.")
+    if row[-1] not in labels:
+        raise DataFileError(
+            f"{where}: the label is {row[-1]:g}, not {labels[0]} {'or' if len(labels) == 2 else 'to'} {labels[-1]}."
+        )
     return row
 
 

@@ -103,6 +103,9 @@ class Hedge(Component):
         self.restarts = restarts
         self.seed = int(seed)
 
+    def meet(self, new: bool, group_state: Any) -> None:
+        """Learners are charged in every pass, as they are in the first."""
+
     def draw(self, weights: np.ndarray, t: int) -> np.ndarray:
         """Which learners learn in round t, a bool array; never none of them."""
         if self.sampling is None:

@@ -59,6 +59,7 @@ class OnlineSettings:
     regularizer: Regularizer | None
     schedule: Schedule
     average: Average | None
+    weighting: str = "norms"
     method: str | Hedge = "fobos"
     C: float = 1.0
     epochs: int = 1
@@ -107,8 +108,9 @@ class OnlineSettings:
             regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            method=_method(estimator.method), C=estimator.C, epochs=estimator.epochs, radius=radius,
-            n_examples=estimator.n_examples, batch_size=int(estimator.batch_size), l2=float(estimator.l2),
+            weighting=estimator.weighting, method=_method(estimator.method), C=estimator.C, epochs=estimator.epochs,
+            radius=radius, n_examples=estimator.n_examples, batch_size=int(estimator.batch_size),
+            l2=float(estimator.l2),
         )  # fmt: skip
 
     @property
@@ -132,7 +134,7 @@ class OnlineSettings:
         return OnlineTrainer(
             banks, codec.structure, self.loss, self.regularizer, lambda_=GrowingHorizon(self.C),
             average=self.average, unpenalized=unpenalized, batch_size=self.batch_size, l2=self.l2, order=codec.order,
-            **options,
+            weighting=self.weighting, **options,
         )  # fmt: skip
 
     def _hedge(self, codec: Any, method: Hedge, given: tuple) -> ExpertTrainer:
@@ -141,8 +143,11 @@ class OnlineSettings:
             raise InputError(
                 f"{method!r} has a learner for every kernel: it is for models of kernels on tokens or rows."
             )
-        if self.batch_size > 1 or self.radius == "auto":
-            raise InputError(f'{method!r} learns with batch_size=1, and without radius="auto": give a number.')
+        if self.batch_size > 1 or self.radius == "auto" or self.weighting != "norms":
+            raise InputError(
+                f'{method!r} learns with batch_size=1, weights of its own (weighting="norms"), and a radius that is a '
+                'number, not "auto".'
+            )
 
         def make(length: int | None, given: tuple) -> dict[str, OnlineTrainer]:
             learners = codec.learners(self.averaging, *given).items()

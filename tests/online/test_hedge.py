@@ -279,6 +279,8 @@ def test_what_does_not_go_together_is_refused():
         OnlineMKLClassifier(method="hedge", batch_size=4).fit(X, y)
     with pytest.raises(InputError, match="radius"):
         OnlineMKLClassifier(method="hedge", radius="auto").fit(X, y)
+    with pytest.raises(InputError, match="weighting"):
+        OnlineMKLClassifier(method="hedge", weighting="out-of-sample").fit(X, y)
     with pytest.raises(InputError, match="shards"):
         OnlineMKLClassifier(method="hedge").fit(X, y, shards=2)
     with pytest.raises(InputError, match="vote"):

