@@ -23,6 +23,8 @@ CASES = {
     "regressor": (omkl.OnlineMKLRegressor(epochs=2, random_state=0), ROWS, NUMBERS),
     "batch classifier": (omkl.MKLClassifier(), ROWS, CLASSES),
     "batch regressor": (omkl.MKLRegressor(), ROWS, NUMBERS),
+    "batch classifier, cross-validated": (omkl.MKLClassifierCV(Cs=3, cv=2), ROWS, CLASSES),
+    "batch regressor, cross-validated": (omkl.MKLRegressorCV(Cs=3, cv=2), ROWS, NUMBERS),
     "group lasso": (omkl.GroupLasso(), ROWS, NUMBERS),
     "sparse logistic regression": (omkl.SparseLogisticRegression(), ROWS, CLASSES),
     "parser": (omkl.DependencyParser("small", epochs=1, random_state=0), TREES, None),

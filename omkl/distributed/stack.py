@@ -27,7 +27,7 @@ from omkl.distributed.partitions import Call, KernelSpec, WorkerPartitions
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel, checked_gram
 from omkl.kernels._jit_stack import pack, unpack
-from omkl.kernels.stack import WeightedSum, Which
+from omkl.kernels.stack import RestrictedView, WeightedSum, Which
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -64,6 +64,7 @@ class DistributedStack:
     """
 
     sums_entries = True
+    concurrent = False
 
     def __init__(
         self, client: Client, n_kernels: int, n_samples: int, dtype: DTypeLike, recipe: Recipe, budget: int = 2**26
@@ -184,6 +185,10 @@ class DistributedStack:
         if self._cache.fits(which):
             return self._cache.stack.summed(weights, self._cache.indices(which, self._fetch))
         return DistributedSum(self, weights, which)
+
+    def restricted(self, samples: np.ndarray) -> RestrictedView:
+        """See :class:`~omkl.kernels.KernelStack`."""
+        return RestrictedView(self, samples)
 
     # ---- asking the workers -------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
 from .classification import OnlineMKLClassifier
+from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
 from .loading import load
 from .mkl import MKLClassifier, MKLRegressor
@@ -11,7 +12,9 @@ __all__ = [
     "DependencyParser",
     "GroupLasso",
     "MKLClassifier",
+    "MKLClassifierCV",
     "MKLRegressor",
+    "MKLRegressorCV",
     "OnlineMKLClassifier",
     "OnlineMKLRegressor",
     "SequenceLabeler",

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from omkl._components import resolve
-from omkl.batch import Expansion, Problem, Solution, Solver, regularization_path, smallest_c
-from omkl.batch.mkl.problem import rounding_of_storage
+from omkl.batch import Expansion, Solution, Solver
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -26,17 +25,12 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
+from omkl.estimators.stored_kernels import StoredKernels, in_precision
 from omkl.exceptions import InputError
-from omkl.kernels import KernelStack, LazyStack
-from omkl.kernels.checks import packed_bytes
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 PRECOMPUTED = "precomputed"
-#: Kernels of at most so many bytes in double precision are held in it, if dtype is "auto".
-SMALL = 2**26
-#: Part of the tolerance that the rounding of kernels in single precision may make up.
-ROUNDING_SHARE = 0.1
 
 
 class BatchMKL(TransformerMixin, CertifiedEstimator):
@@ -104,56 +98,29 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             source = ArrayKernels(default_kernels(X) if self.kernels is None else self.kernels, X, names)
         return source, y[weights > 0], weights[weights > 0]
 
-    def _stack(self, source: Any, dtype: Any, client: Any) -> KernelStack:
-        return source.stack(dtype, self.approximate) if client is None else source.distributed_stack(dtype, client)
-
     def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
-        solve = self._resolve()[2].solve
-
-        def solved(problem: Problem, start: Any) -> Solution:
-            with GapProgress(self.verbose, "kernels") as progress:
-                return solve(problem, self.tol, self.max_iter, start, progress)
-
-        solutions = self._in_precision(source, targets, weights, client, solved, lambda solution: [solution])
+        solutions = in_precision(self, source, client, self._solving(targets, weights))
         self._learn(source, targets, solutions)
         self._warn(source, targets, solutions)
 
-    def _in_precision(
-        self, source: Any, targets: list, weights: np.ndarray, client: Any, solve: Callable, solutions_of: Callable
-    ) -> list:
-        """Results of ``solve(problem, start)``, in the precision that their tolerance needs."""
-        n, automatic = source.n_samples, str(self.dtype) == "auto"
-        small = packed_bytes(len(source.names), n, np.float64) <= SMALL
-        dtype = np.dtype(np.float64 if small else np.float32) if automatic else np.dtype(self.dtype)
-        loss, regularizer, _ = self._resolve()
-        regularizer = regularizer.bind(source.names)
-        while True:
-            stack, results, errors = self._stack(source, dtype, client), [], [0.0]
+    def _solving(self, targets: list, weights: np.ndarray) -> Callable[[StoredKernels], list[Solution]]:
+        """What solves all problems, of kernels as they are stored."""
+
+        def solved(kernels: StoredKernels) -> list[Solution]:
+            solutions = []
             for rows, target in targets:
-                kernels, own = (stack, weights) if rows is None else (_restricted(stack, rows), weights[rows])
-                problem = Problem(kernels, target, loss, regularizer, float(self.C), bool(self.fit_intercept), own)
-                results.append(solve(problem, None))
-                if dtype == np.float32 and source.rounds:
-                    found = solutions_of(results[-1])
-                    errors += [rounding_of_storage(problem, solution) for solution in found]
-                    rounded = max(errors) > ROUNDING_SHARE * self.tol
-                    if automatic and (rounded or not all(solution.certificate.proves(self.tol) for solution in found)):
-                        break
-                    if rounded:
-                        for solution, error in zip(found, errors[-len(found) :]):
-                            solution.certificate = solution.certificate.lowered(error)
-            else:
-                break
-            dtype = np.dtype(np.float64)
-        if max(errors) > ROUNDING_SHARE * self.tol:
-            warnings.warn(
-                "In single precision kernels are rounded, which may change the relative duality gap by"
-                f' {max(errors):.1g}: as much has been added to it. Choose dtype="float64".',
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return results
+                own = weights if rows is None else weights[rows]
+                with GapProgress(self.verbose, "kernels") as progress:
+                    solutions.append(kernels.on(rows).solve(target, own, self._strength, progress))
+            return solutions
+
+        return solved
+
+    @property
+    def _strength(self) -> float:
+        """The C of the model that :meth:`fit` learns."""
+        return float(self.C)
 
     def _learn(self, source: Any, targets: list, solutions: list[Solution]) -> None:
         """Set what is learned from the solutions of all binary problems."""
@@ -191,15 +158,18 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             )
         n_active, n_kernels = len(self._active), len(source.names)
         if n_active == 0 and any(np.any(solution.certificate.rho) for solution in solutions):
-            warnings.warn(f"No kernel is in the model at C={self.C:g}: raise C.", UserWarning, stacklevel=4)
+            warnings.warn(f"No kernel is in the model at C={self._strength:g}: raise C.", UserWarning, stacklevel=4)
         elif self._predicts_alike(targets, [solution.certificate.outputs for solution in solutions]):
             warnings.warn(
                 f"Training samples get {'one class' if isinstance(self, ClassifierMixin) else 'nearly one prediction'} "
-                f"at C={self.C:g}, all of them: raise C, or scale the kernels.",
+                f"at C={self._strength:g}, all of them: raise C, or scale the kernels.",
                 UserWarning,
                 stacklevel=4,
             )
-        elif n_active == n_kernels > 2 and self.regularizer is None and self.C == 1.0 and self._resolve()[1].is_sparse:
+        elif (
+            n_active == n_kernels > 2 and self.regularizer is None and self._strength == 1.0
+            and self._resolve()[1].is_sparse
+        ):  # fmt: skip
             warnings.warn(
                 f"All {n_kernels} kernels are in the model at C=1: lower C to leave some out.",
                 UserWarning,
@@ -213,73 +183,6 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         if len(outputs) > 1 and targets[0][0] is None:
             return len(set(np.argmax(outputs, axis=0).tolist())) == 1
         return all(len(set((values > 0).tolist())) == 1 for values in outputs)
-
-    def path(
-        self, X: Any, y: ArrayLike, C: int | ArrayLike = 20, sample_weight: ArrayLike | None = None, *,
-        client: Any = None,
-    ) -> list[dict[str, Any]]:  # fmt: skip
-        """Solve for a sequence of C, each from the solution of the one before.
-
-        Parameters
-        ----------
-        X, y, sample_weight, client
-            As for :meth:`fit`.
-        C : int or array
-            Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at
-            which no kernel is active under the block 1-norm.
-
-        Returns
-        -------
-        list of dict
-            For each C, from the smallest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active`` (number of
-            kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: an estimator as
-            :meth:`fit` would return it at this C.
-        """
-        # what is fitted stays as it is
-        records = list(clone(self)._path(X, y, C, sample_weight, client))
-        gaps = [abs(record["dual_gap"]) for record in records]
-        if (n_above := sum(gap > self.tol for gap in gaps)) > 0:
-            warnings.warn(
-                f"{n_above} of {len(gaps)} values of C stopped above tol={self.tol:g}, at relative duality gaps of up "
-                f"to {max(gaps):.2g}: raise max_iter, or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return records
-
-    def _path(self, X: Any, y: ArrayLike, C: Any, sample_weight: ArrayLike | None, client: Any) -> Iterator[dict]:
-        self._resolve()
-        source, y, weights = self._read(X, y, sample_weight)
-        targets, weights = self._targets(y, weights)
-        solver = self._resolve()[2]
-        number = isinstance(C, (int, np.integer)) and C >= 1
-
-        def solved(problem: Problem, start: Any) -> list:
-            return list(regularization_path(solver, problem, C, self.tol, self.max_iter))
-
-        if number and len(targets) > 1:
-            firsts = self._in_precision(source, targets, weights, client, lambda p, _: smallest_c(p), lambda _: [])
-            C = np.geomspace(min(firsts), 1e3 * min(firsts), C)
-        paths = self._in_precision(
-            source, targets, weights, client, solved, lambda points: [point.solution for point in points]
-        )
-        for points in zip(*paths):
-            model = clone(self).set_params(C=points[0].value)
-            for name in ("classes_", "n_features_in_", "feature_names_in_"):
-                if hasattr(self, name):
-                    setattr(model, name, getattr(self, name))
-            solutions = [point.solution for point in points]
-            model._learn(source, targets, solutions)
-            yield {
-                "C": points[0].value,
-                "kernel_weights": np.array(list(model.kernel_weights_.values())),
-                "active": model.n_active_,
-                "dual_gap": model.dual_gap_,
-                "objective": sum(solution.certificate.primal for solution in solutions),
-                "n_iter": model.n_iter_,
-                "seconds": sum(point.seconds for point in points),
-                "model": model,
-            }
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
@@ -412,10 +315,3 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             self._coefficients(m) if packed is None else unpacker.unpack(packed)
             for m, packed in zip(self._active, manifest["weights"])
         ]
-
-
-def _restricted(stack: Any, samples: np.ndarray) -> KernelStack:
-    """The kernels on the samples of two classes."""
-    if any(isinstance(part, LazyStack) for part in getattr(stack, "stacks", [stack])):
-        raise InputError('Kernels that do not fit into memory are for multiclass="ovr" only: choose that, or fewer.')
-    return stack.restricted(samples)

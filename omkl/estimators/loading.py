@@ -5,6 +5,7 @@ from typing import Any
 
 from omkl._files import read_archive
 from omkl.estimators.classification import OnlineMKLClassifier
+from omkl.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
@@ -16,8 +17,8 @@ from omkl.persistence import Unpacker
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
-    DependencyParser, GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, OnlineMKLRegressor,
-    SequenceLabeler, SparseLogisticRegression, StructuredPredictor,
+    DependencyParser, GroupLasso, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, OnlineMKLClassifier,
+    OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression, StructuredPredictor,
 )  # fmt: skip
 
 

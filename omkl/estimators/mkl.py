@@ -9,12 +9,15 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from omkl.estimators.batch_mkl import BatchMKL
+from omkl.batch import Solver
 from omkl.estimators.classes import BatchClassifier, finite_targets
+from omkl.estimators.kernel_paths import KernelPaths
 from omkl.exceptions import InputError
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
 
 
-class MKLClassifier(BatchClassifier, BatchMKL):
+class MKLClassifier(BatchClassifier, KernelPaths):
     r"""Classifier whose combination of kernels is learned with it, and certified by a duality gap.
 
     .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
@@ -116,7 +119,7 @@ class MKLClassifier(BatchClassifier, BatchMKL):
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
-list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
+list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices`
         y : array of shape (N,)
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the samples' losses; those of weight 0 are left out.
@@ -135,8 +138,6 @@ list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
         omkl.exceptions.DistributionError
             If the cluster cannot be reached, has no workers, or loses them again and again.
         """
-        if self.multiclass not in ("ovr", "ovo"):
-            raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
         self._resolve()
         source, y, weights = self._read(X, y, sample_weight)
         targets, weights = self._targets(y, weights)
@@ -146,6 +147,11 @@ list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
             )
         self._fit(source, targets, weights, client)
         return self
+
+    def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
+        if self.multiclass not in ("ovr", "ovo"):
+            raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
+        return super()._resolve()
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list, np.ndarray | None]:
         """The binary problems, as samples (None for all) and targets -1 and +1; and weights times those of classes."""
@@ -179,7 +185,7 @@ training samples; kernels that are not active may be None
         return super()._is_probabilistic() and self.multiclass == "ovr"
 
 
-class MKLRegressor(RegressorMixin, BatchMKL):
+class MKLRegressor(RegressorMixin, KernelPaths):
     r"""Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
 
     Parameters
@@ -221,7 +227,7 @@ history_
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
-list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
+list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices`
         y : array of shape (N,)
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the samples' losses; those of weight 0 are left out.

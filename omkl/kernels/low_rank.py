@@ -34,6 +34,7 @@ class FactoredStack:
     """
 
     sums_entries = False
+    concurrent = True
 
     def __init__(self, factors: Sequence[np.ndarray], dtype: DTypeLike = np.float64) -> None:
         factors = [np.asarray(factor) for factor in factors]

@@ -21,7 +21,7 @@ from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, pack
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
 from omkl.kernels.inputs import Pair, Vectors, take_columns
-from omkl.kernels.stack import WeightedSum, Which, _Parted
+from omkl.kernels.stack import RestrictedView, WeightedSum, Which, _Parted
 
 #: Entries of kernels that are worth a thread.
 ENTRIES = 2**22
@@ -47,7 +47,7 @@ class PackedStack:
         is one thread's alone: any number of them gives the same bits.
     """
 
-    sums_entries = True
+    sums_entries = concurrent = True
 
     def __init__(self, rows: np.ndarray, n_jobs: int = 1) -> None:
         if n_jobs < 1:
@@ -224,7 +224,7 @@ class LazyStack(_Parted):
         more.
     """
 
-    sums_entries = False
+    sums_entries = concurrent = False
 
     def __init__(
         self, kernels: Iterable[KernelSpec], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
@@ -268,6 +268,9 @@ class LazyStack(_Parted):
 
     def summed(self, weights: Any, which: Which = None) -> WeightedSum:
         return WeightedSum(self, weights, which)
+
+    def restricted(self, samples: np.ndarray) -> RestrictedView:
+        return RestrictedView(self, samples)
 
 
 def packed_kernels(

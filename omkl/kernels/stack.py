@@ -23,6 +23,8 @@ class KernelStack(Protocol):
     n_samples: int
     #: Whether :meth:`summed` adds kernels entry by entry, or multiplies by one after the other.
     sums_entries: bool
+    #: Whether several threads may ask at once.
+    concurrent: bool
 
     def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         """``v' K_m v`` for each kernel, clipped at 0: (k,), from a vector (N,)."""
@@ -41,6 +43,9 @@ class KernelStack(Protocol):
 
     def traces(self, which: Which = None) -> np.ndarray:
         """The trace of each kernel: (k,)."""
+
+    def restricted(self, samples: np.ndarray) -> KernelStack:
+        """The same kernels on some of the samples, given by increasing indices."""
 
 
 class WeightedSum:
@@ -77,7 +82,7 @@ class DenseStack:
     grams : array of shape (M, N, N)
     """
 
-    sums_entries = True
+    sums_entries = concurrent = True
 
     def __init__(self, grams: Sequence[np.ndarray] | np.ndarray) -> None:
         self.grams = grams
@@ -112,6 +117,70 @@ class DenseStack:
 
     def traces(self, which: Which = None) -> np.ndarray:
         return self.diagonals(which).sum(axis=1)
+
+    def restricted(self, samples: np.ndarray) -> DenseStack:
+        return DenseStack(np.asarray(self.grams)[:, samples[:, None], samples])
+
+
+class RestrictedView:
+    """The kernels of a stack on some of its samples, of which nothing is copied: vectors are filled up with zeros.
+
+    Parameters
+    ----------
+    stack : KernelStack
+    samples : int array of shape (n,)
+        Increasing indices.
+    """
+
+    def __init__(self, stack: KernelStack, samples: np.ndarray) -> None:
+        self.stack, self.samples = stack, np.asarray(samples)
+        self.n_kernels, self.n_samples = stack.n_kernels, len(self.samples)
+        self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
+
+    def restricted(self, samples: np.ndarray) -> RestrictedView:
+        return RestrictedView(self.stack, self.samples[samples])
+
+    def filled(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors (..., n) as vectors (..., N) of the whole stack."""
+        full = np.zeros((*vectors.shape[:-1], self.stack.n_samples))
+        full[..., self.samples] = vectors
+        return full
+
+    def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
+        return self.stack.quadratics(self.filled(vector), which)
+
+    def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return self.stack.products(self.filled(vectors), which)[:, self.samples]
+
+    def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+        if samples is None:
+            return self.stack.combine(weights, which)[np.ix_(self.samples, self.samples)]
+        return self.stack.combine(weights, which, self.samples[samples])[:, self.samples]
+
+    def summed(self, weights: Any, which: Which = None) -> Any:
+        return _RestrictedSum(self.stack.summed(weights, which), self)
+
+    def diagonals(self, which: Which = None) -> np.ndarray:
+        return self.stack.diagonals(which)[:, self.samples]
+
+    def traces(self, which: Which = None) -> np.ndarray:
+        return self.diagonals(which).sum(axis=1)
+
+
+class _RestrictedSum:
+    """A :class:`WeightedSum` on the samples of a view."""
+
+    def __init__(self, whole: Any, view: RestrictedView) -> None:
+        self.whole, self.view = whole, view
+
+    def product(self, vector: np.ndarray) -> np.ndarray:
+        return self.whole.product(self.view.filled(vector))[self.view.samples]
+
+    def rows(self, samples: np.ndarray) -> np.ndarray:
+        return self.whole.rows(self.view.samples[samples])[:, self.view.samples]
+
+    def diagonal(self) -> np.ndarray:
+        return self.whole.diagonal()[self.view.samples]
 
 
 class _Parted:
@@ -171,6 +240,7 @@ class MixedStack(_Parted):
         sizes = [stack.n_kernels for stack in self.stacks]
         self.n_kernels = sum(sizes)
         self.sums_entries = any(stack.sums_entries for stack in self.stacks)
+        self.concurrent = all(stack.concurrent for stack in self.stacks)
         self.indices = indices = np.arange(self.n_kernels) if indices is None else np.asarray(indices)
         self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
         self._owner[indices] = np.repeat(np.arange(len(sizes)), sizes)

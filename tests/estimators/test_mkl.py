@@ -275,8 +275,10 @@ def test_other_bad_input(cancer):
     X, y = cancer
     with pytest.raises(InputError, match="one class only"):
         MKLClassifier().fit(X, np.ones(len(X)))
-    with pytest.raises(InputError, match="M matrices"):
+    with pytest.raises(InputError, match="must be matrices"):
         MKLClassifier("precomputed").fit(X, y)
+    with pytest.raises(InputError, match="let X be GramMatrices"):
+        MKLClassifier(["precomputed", "linear"]).fit(X, y)
     with pytest.raises(InputError, match="finite"):
         MKLRegressor("precomputed").fit(grams_of(X, X), np.full(len(X), np.nan))
     with pytest.raises(NotFittedError, match="not fitted"):
@@ -412,6 +414,15 @@ def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
 
 
+def test_one_gram_matrix_may_stand_bare(cancer):
+    X, y = cancer
+    gram = Gaussian(5.0)(X, X)
+    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), gram, y, cv=3)
+    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0)], tol=1e-6), X, y, cv=3))
+    model = MKLRegressor("precomputed").fit(gram, X[:, 0])
+    assert_allclose(model.predict(gram[:7]), MKLRegressor("precomputed").fit([gram], X[:, 0]).predict([gram[:7]]))
+
+
 def test_matrices_may_have_names(cancer):
     X, y = cancer
     grams = {"narrow": Gaussian(5.0)(X, X), "wide": Gaussian(30.0)(X, X)}
@@ -444,7 +455,7 @@ def test_the_learned_kernel_serves_other_estimators(cancer):
 
 def test_a_gap_is_that_of_the_matrices_as_given(monkeypatch):
     """Kernels of rank one, stored in single precision, are not positive semidefinite any more: "auto" takes double."""
-    monkeypatch.setattr("omkl.estimators.batch_mkl.SMALL", 0)
+    monkeypatch.setattr("omkl.estimators.stored_kernels.SMALL", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 6))
     y = np.sign(X[:, 0] + rng.normal(size=60))

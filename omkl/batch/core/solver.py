@@ -179,7 +179,12 @@ def _in_order(problem: BaseProblem, values: int | ArrayLike, decades: float) -> 
     """The values, the one that regularizes most first: as a problem orders its own."""
     if isinstance(values, (int, np.integer)) and values >= 1:
         return problem.path_values(int(values), decades)
-    ordered = np.sort(np.asarray(values, dtype=np.float64).ravel())
-    if not len(ordered) or not np.isfinite(ordered).all() or ordered[0] <= 0:
+    return ordered(values) if problem.larger_fits_closer else ordered(values)[::-1]
+
+
+def ordered(values: ArrayLike) -> np.ndarray:
+    """Values of C or alpha in increasing order, refused where they are not finite and > 0."""
+    increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())
+    if not len(increasing) or not np.isfinite(increasing).all() or increasing[0] <= 0:
         raise InputError(f"Give a number of values, or values that are finite and > 0, not {values!r}.")
-    return ordered if problem.larger_fits_closer else ordered[::-1]
+    return increasing

@@ -1,0 +1,372 @@
+"""MKLClassifierCV and MKLRegressorCV: C chosen by cross-validation along warm-started paths."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_consistent_length
+
+from omkl.batch import Solution
+from omkl.estimators.kernel_paths import KernelPaths, path_values
+from omkl.estimators.mkl import MKLClassifier, MKLRegressor
+from omkl.estimators.outputs import check_sample_weight
+from omkl.estimators.stored_kernels import StoredKernels, in_precision
+from omkl.exceptions import InputError
+
+#: The score of a class that the training part of a fold lacks, one against the rest: no other is as low.
+NEVER = -1e300
+#: Parameters of cross-validation, which the estimator of a single C does not have.
+SEARCH = ("Cs", "cv", "scoring", "n_jobs")
+
+
+class _OfOutputs:
+    """A model whose inputs are its outputs: what a scorer is given of a fold."""
+
+    def _outputs(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+
+class _ClassifierOfOutputs(_OfOutputs, MKLClassifier):
+    pass
+
+
+class _RegressorOfOutputs(_OfOutputs, MKLRegressor):
+    pass
+
+
+class CrossValidatedMKL(KernelPaths):
+    """What the two estimators share: paths over folds of stored kernels, scores, and the choice of C."""
+
+    _tradeoff = "_strength"
+    _plain_attributes = (*KernelPaths._plain_attributes, "C_", "Cs_", "scores_", "cv_results_")
+    #: The estimator of a single C, and the same of outputs.
+    _single: type[KernelPaths]
+    _of_outputs: type[KernelPaths]
+
+    def __init__(
+        self, kernels: Any, Cs: Any, cv: Any, scoring: Any, n_jobs: int | None, loss: Any, regularizer: Any,
+        solver: Any, tol: float, max_iter: int | None, fit_intercept: bool, dtype: Any, approximate: Any, verbose: bool,
+    ) -> None:  # fmt: skip
+        self.kernels = kernels
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.loss = loss
+        self.regularizer = regularizer
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.dtype = dtype
+        self.approximate = approximate
+        self.verbose = verbose
+
+    @property
+    def _strength(self) -> float:
+        return getattr(self, "C_", 1.0)
+
+    def _at(self, C: float, of_outputs: bool = False) -> KernelPaths:
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in SEARCH}
+        return clone((self._of_outputs if of_outputs else self._single)(**parameters, C=C))
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        """Splitters and scorers are not saved: what is loaded predicts."""
+        parameters = super()._saved_parameters()
+        plain = {name: parameters[name] for name in ("cv", "scoring") if isinstance(parameters[name], (int, str))}
+        return {**parameters, "cv": None, "scoring": None, **plain}
+
+    def _search(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any, client: Any) -> None:
+        """Choose C, and learn the model of all samples."""
+        self._resolve()
+        source, kept_y, weights = self._read(X, y, sample_weight)
+        given = np.asarray(y).ravel()
+        folds = self._folds(given, sample_weight, groups)
+        targets, own = self._targets(kept_y, weights)
+        if not isinstance(self, ClassifierMixin):
+            kept_y = targets[0][1]
+        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
+            raise InputError(f"scoring must be the name of one score, a callable or None, not {self.scoring!r}.")
+        scorer = check_scoring(self._at(1.0), self.scoring)
+        scored_weights = None if sample_weight is None else weights
+
+        def chosen(kernels: StoredKernels) -> tuple[list, list[Solution]]:
+            Cs = path_values(kernels, targets, own, self.Cs)
+            jobs = self.n_jobs if kernels.stack.concurrent else 1
+            results = Parallel(n_jobs=jobs, prefer="threads")(
+                delayed(self._fold)(kernels, targets, kept_y, weights, scored_weights, Cs, scorer, *fold)
+                for fold in folds
+            )
+            self._choose(Cs, results)
+            return results, self._solving(targets, own)(kernels)
+
+        results, solutions = in_precision(self, source, client, chosen)
+        self._learn(source, targets, solutions)
+        self._warn(source, targets, solutions)
+        self._warn_of_folds(results)
+
+    def _folds(self, y: np.ndarray, sample_weight: ArrayLike | None, groups: Any) -> list[tuple]:
+        """Training and test samples of each fold, numbered among those whose weight is not 0."""
+        check_consistent_length(y, groups)
+        splitter = check_cv(self.cv, y, classifier=isinstance(self, ClassifierMixin))
+        weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
+        position, kept = np.cumsum(weights > 0) - 1, weights > 0
+        folds = []
+        for fold, parts in enumerate(splitter.split(np.zeros((len(y), 1)), y, groups)):
+            indices = [np.sort(np.arange(len(y))[part]) for part in parts]
+            if any((np.diff(part) == 0).any() for part in indices):
+                raise InputError(f"Fold {fold} has a sample more than once: give it a weight instead.")
+            train, test = (position[part[kept[part]]] for part in indices)
+            if not len(train) or not len(test):
+                raise InputError(f"Fold {fold} has no samples of weight > 0 to train or to test on: choose another cv.")
+            folds.append((train, test))
+        return folds
+
+    def _fold(
+        self, kernels: StoredKernels, targets: list, y: np.ndarray, weights: np.ndarray, scored_weights: Any,
+        Cs: np.ndarray, scorer: Callable, train: np.ndarray, test: np.ndarray,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Scores (n_Cs,) of one fold, numbers of active kernels, and duality gaps."""
+        outputs, active, gaps = self._held_out(kernels, targets, y, weights, Cs, train, test)
+        model = self._at(1.0, of_outputs=True)
+        if isinstance(self, ClassifierMixin):
+            model.classes_ = self.classes_
+        options = {} if scored_weights is None else {"sample_weight": scored_weights[test]}
+        scores = [scorer(model, own, y[test], **options) for own in outputs]
+        return {"scores": np.array(scores, dtype=np.float64), "active": active, "gaps": gaps}
+
+    def _held_out(
+        self, kernels: StoredKernels, targets: list, y: np.ndarray, weights: np.ndarray, Cs: np.ndarray,
+        train: np.ndarray, test: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        """Outputs (n_Cs, n_test, P) for samples held out, which kernels are active in them, and duality gaps."""
+        classifies = isinstance(self, ClassifierMixin)
+        own = weights[train]
+        if classifies and len(set(y[train].tolist())) > 1:
+            own = self._at(1.0)._targets(y[train], own)[1]
+        local = kernels.on(train, self.n_jobs or 1)
+        outputs = np.empty((len(Cs), len(test), len(targets)))
+        active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
+        for p, (rows, target) in enumerate(targets):
+            signs = np.zeros(len(y))
+            signs[slice(None) if rows is None else rows] = target
+            among = np.arange(len(train)) if not classifies else np.flatnonzero(signs[train])
+            own_target = signs[train[among]]
+            if classifies and len(set(own_target.tolist())) < 2:
+                outputs[:, :, p] = _constant(own_target, rows is None)
+                continue
+            part = None if len(among) == len(train) else among
+            for c, point in enumerate(local.on(part).path(own_target, own[among], Cs)):
+                solution = point.solution
+                outputs[c, :, p] = kernels.outputs(solution.model, train[among])[test]
+                active[c, solution.model.active] = True
+                gaps[c] = max(gaps[c], abs(solution.certificate.gap))
+        return outputs, active, gaps
+
+    def _choose(self, Cs: np.ndarray, results: list[dict]) -> None:
+        """Set ``C_``, and what it was chosen by."""
+        scores = np.array([result["scores"] for result in results])
+        defined = np.isfinite(scores).all(axis=1)
+        if not defined.any():
+            raise InputError(f"scoring={self.scoring!r} is undefined in every fold: choose another score, or cv.")
+        means = scores[defined].mean(axis=0)
+        self.Cs_, self.scores_, self.C_ = Cs, scores, float(Cs[np.argmax(means)])
+        active = np.mean([result["active"].sum(axis=1) for result in results], axis=0)
+        gaps = np.max([result["gaps"] for result in results], axis=0)
+        spread = scores[defined].std(axis=0)
+        self.cv_results_ = [
+            {"C": C, "mean_score": mean, "std_score": std, "active": kernels, "dual_gap": gap}
+            for C, mean, std, kernels, gap in zip(*map(np.ndarray.tolist, (Cs, means, spread, active, gaps)))
+        ]
+
+    def _warn_of_folds(self, results: list[dict]) -> None:
+        undefined = np.count_nonzero(~np.isfinite(self.scores_).all(axis=1))
+        if undefined:
+            warnings.warn(
+                f"In {undefined} of {len(results)} folds the score is undefined, as where a class is missing: they are"
+                " left out of the mean.",
+                UserWarning,
+                stacklevel=4,
+            )
+        gaps = np.array([result["gaps"] for result in results])
+        if (n_above := np.count_nonzero(gaps > self.tol)) > 0:
+            warnings.warn(
+                f"{n_above} of {gaps.size} values of C in folds stopped above tol={self.tol:g}, at relative duality"
+                f" gaps of up to {gaps.max():.2g}: raise max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def _constant(target: np.ndarray, against_rest: bool) -> float:
+    """The output of a problem with one class only, or none: the class that is missing never wins.
+
+    Of pairs, all classes that are there get the same vote, and so keep their order.
+    """
+    positive = bool(len(target)) and target[0] > 0
+    return (1.0 if positive else -1.0) * (-NEVER if against_rest else 1.0)
+
+
+class MKLClassifierCV(CrossValidatedMKL, MKLClassifier):
+    r"""Classifier with a learned combination of kernels whose C is chosen by cross-validation.
+
+    The kernels are computed once; in each fold one path of C is solved, every problem from the solution before. What a
+    kernel learns from inputs, as a width from distances, it learns from all of them, never from targets.
+
+    Parameters
+    ----------
+    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, approximate, \
+verbose
+        As for :class:`MKLClassifier`.
+    Cs : int or array of floats > 0
+        Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at which
+        no kernel is active under the block 1-norm.
+    cv : int, splitter, iterable of (train, test) or None
+        As in scikit-learn; a number, and None for 5, are stratified folds.
+    scoring : str, callable or None
+        As in scikit-learn; None is accuracy. A callable's ``X`` stands for held-out samples: only the estimator that it
+        is called with reads it.
+    n_jobs : int, optional
+        Folds solved at once, in threads; -1 for as many as there are processors.
+
+    Attributes
+    ----------
+    C_ : float
+        The value of the best mean score, the smallest of several.
+    Cs_ : array of shape (n_Cs,)
+        In increasing order.
+    scores_ : array of shape (n_folds, n_Cs)
+        A class that a fold's training part lacks is never predicted in it. A score that is undefined is NaN, and the
+        fold is left out of means.
+    cv_results_ : list of dict
+        A flat record for each C: ``C``, ``mean_score``, ``std_score``, ``active`` (mean number of kernels), and
+        ``dual_gap`` (the largest of the folds).
+    classes_, kernel_weights_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
+        As for :class:`MKLClassifier`, of the model of all samples at ``C_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifierCV(["linear", "gaussian"], Cs=[0.01, 1.0, 100.0], cv=3).fit(X, y)
+    >>> model.C_ > 0.01, model.scores_.shape
+    (True, (3, 3))
+    """
+
+    _single, _of_outputs = MKLClassifier, _ClassifierOfOutputs
+
+    def __init__(
+        self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
+        loss: Any = "logistic", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
+        max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "ovr",
+        dtype: Any = "auto", approximate: Any = "auto", verbose: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
+            approximate, verbose,
+        )  # fmt: skip
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
+    ) -> MKLClassifierCV:
+        """Choose C, and learn kernels and classifier.
+
+        Parameters
+        ----------
+        X, y, client
+            As for :meth:`MKLClassifier.fit`.
+        sample_weight : array of shape (N,), optional
+            Weights >= 0 of the samples' losses, and of held-out samples in scores.
+        groups : array of shape (N,), optional
+            What splitters as scikit-learn's ``GroupKFold`` keep together.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As :meth:`MKLClassifier.fit`; and if Cs are no values, a fold is empty, or no fold has a score.
+        omkl.exceptions.DistributionError
+            As :meth:`MKLClassifier.fit`.
+        """
+        self._search(X, y, sample_weight, groups, client)
+        return self
+
+
+class MKLRegressorCV(CrossValidatedMKL, MKLRegressor):
+    r"""Regression with a learned combination of kernels whose C is chosen by cross-validation.
+
+    Parameters
+    ----------
+    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
+        As for :class:`MKLRegressor`.
+    Cs, cv, scoring, n_jobs
+        As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is :math:`R^2`.
+
+    Attributes
+    ----------
+    C_, Cs_, scores_, cv_results_
+        As for :class:`MKLClassifierCV`.
+    kernel_weights_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
+        As for :class:`MKLRegressor`, of the model of all samples at ``C_``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(80, 2))
+    >>> model = MKLRegressorCV(["gaussian:on=0:1", "gaussian:on=1:2"]).fit(X, np.sin(X[:, 0]))
+    >>> model.kernel_weights_["gaussian:on=0:1"] > 0.8
+    True
+    """
+
+    _single, _of_outputs = MKLRegressor, _RegressorOfOutputs
+
+    def __init__(
+        self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
+        loss: Any = "squared", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
+        max_iter: int | None = None, fit_intercept: bool = True, dtype: Any = "auto", approximate: Any = "auto",
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
+            approximate, verbose,
+        )  # fmt: skip
+
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
+    ) -> MKLRegressorCV:
+        """Choose C, and learn kernels and regression function.
+
+        Parameters
+        ----------
+        X, y, client
+            As for :meth:`MKLRegressor.fit`.
+        sample_weight, groups
+            As for :meth:`MKLClassifierCV.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As :meth:`MKLRegressor.fit`; and if Cs are no values, a fold is empty, or no fold has a score.
+        omkl.exceptions.DistributionError
+            As :meth:`MKLRegressor.fit`.
+        """
+        self._search(X, y, sample_weight, groups, client)
+        return self

@@ -1,0 +1,135 @@
+"""Kernels as they are stored: in which precision, on which samples, and what that leaves of a duality gap."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+
+from omkl.batch import Expansion, PathPoint, Problem, Solution, Solver, regularization_path
+from omkl.batch.mkl.problem import rounding_of_storage
+from omkl.kernels import KernelStack
+from omkl.kernels.checks import packed_bytes, packed_bytes_fit
+from omkl.kernels.stack import RestrictedView
+from omkl.losses import PointwiseLoss
+from omkl.regularizers import Regularizer
+
+Result = TypeVar("Result")
+#: Kernels of at most so many bytes in double precision are held in it, if dtype is "auto".
+SMALL = 2**26
+#: Part of the tolerance that the rounding of kernels in single precision may make up.
+ROUNDING_SHARE = 0.1
+
+
+class PrecisionError(Exception):
+    """What was solved with kernels in single precision does not prove what it should."""
+
+
+@dataclass
+class StoredKernels:
+    """Kernels as they are stored, and what all problems with them have in common.
+
+    Attributes
+    ----------
+    stack : KernelStack
+    loss, regularizer, solver, intercept, tol, max_iter
+        Of the estimator.
+    rounds : bool
+        Whether storage rounds the kernels.
+    automatic : bool
+        Whether double precision may be asked for.
+    errors : list of float
+        How much of each duality gap rounding may make up.
+    """
+
+    stack: KernelStack
+    loss: PointwiseLoss
+    regularizer: Regularizer
+    solver: Solver
+    intercept: bool
+    tol: float
+    max_iter: int | None
+    rounds: bool
+    automatic: bool
+    errors: list[float] = field(default_factory=list)
+
+    def on(self, samples: np.ndarray | None, n_copies: int = 1) -> StoredKernels:
+        """The same on some samples: a copy, where there is memory for ``n_copies`` of it."""
+        if samples is None:
+            return self
+        fits = packed_bytes_fit(n_copies * self.stack.n_kernels, len(samples), np.float64)
+        return replace(self, stack=self.stack.restricted(samples) if fits else RestrictedView(self.stack, samples))
+
+    def problem(self, target: np.ndarray, weights: np.ndarray, C: float = 1.0) -> Problem:
+        """The problem of a target."""
+        return Problem(self.stack, target, self.loss, self.regularizer, C, self.intercept, weights)
+
+    def solve(
+        self, target: np.ndarray, weights: np.ndarray, C: float, listener: Any = None, start: Any = None
+    ) -> Solution:
+        """The solution at one C, its gap as storage leaves it."""
+        problem = self.problem(target, weights, C)
+        solution = self.solver.solve(problem, self.tol, self.max_iter, start, listener)
+        self._hold_against(problem, [solution])
+        return solution
+
+    def path(self, target: np.ndarray, weights: np.ndarray, Cs: int | ArrayLike) -> list[PathPoint]:
+        """The solutions along a path, each from the one before."""
+        problem = self.problem(target, weights)
+        points = list(regularization_path(self.solver, problem, Cs, self.tol, self.max_iter))
+        self._hold_against(problem, [point.solution for point in points])
+        return points
+
+    def outputs(self, model: Expansion, samples: np.ndarray) -> np.ndarray:
+        """Predictions for all samples, (N,), of a model that was learned on some of them."""
+        if not len(model.active):
+            return np.full(self.stack.n_samples, model.intercept)
+        vectors = RestrictedView(self.stack, samples).filled(model.coefficients)
+        return model.intercept + self.stack.products(vectors, model.active).sum(axis=0)
+
+    def _hold_against(self, problem: Problem, solutions: Sequence[Solution]) -> None:
+        """Add to gaps what the rounding of kernels may have left out, or ask for double precision."""
+        if not self.rounds:
+            return
+        errors = [rounding_of_storage(problem, solution) for solution in solutions]
+        rounded = max([*self.errors, *errors]) > ROUNDING_SHARE * self.tol
+        if self.automatic and (rounded or not all(solution.certificate.proves(self.tol) for solution in solutions)):
+            raise PrecisionError
+        self.errors += errors
+        if rounded:
+            for solution, error in zip(solutions, errors):
+                solution.certificate = solution.certificate.lowered(error)
+
+
+def in_precision(estimator: Any, source: Any, client: Any, work: Callable[[StoredKernels], Result]) -> Result:
+    """What ``work`` returns, of kernels in the precision that the tolerance of an estimator needs."""
+    automatic = str(estimator.dtype) == "auto"
+    small = packed_bytes(len(source.names), source.n_samples, np.float64) <= SMALL
+    dtype = np.dtype(np.float64 if small else np.float32) if automatic else np.dtype(estimator.dtype)
+    loss, regularizer, solver = estimator._resolve()
+    while True:
+        stack = (
+            source.stack(dtype, estimator.approximate) if client is None else source.distributed_stack(dtype, client)
+        )
+        kernels = StoredKernels(
+            stack, loss, regularizer.bind(source.names), solver, bool(estimator.fit_intercept), estimator.tol,
+            estimator.max_iter, dtype == np.float32 and source.rounds, automatic,
+        )  # fmt: skip
+        try:
+            result = work(kernels)
+            break
+        except PrecisionError:
+            dtype = np.dtype(np.float64)
+    if max(kernels.errors, default=0.0) > ROUNDING_SHARE * estimator.tol:
+        warnings.warn(
+            "In single precision kernels are rounded, which may change the relative duality gap by"
+            f' {max(kernels.errors):.1g}: as much has been added to it. Choose dtype="float64".',
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return result
