@@ -48,6 +48,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
                            "help": '30s, 5m, 2h or "1000 rounds" (default 60s)'},
     "--resume": {"action": "store_true", "help": "go on from the latest checkpoint, where there is one"},
     "--regularizer": {"default": "mkl", "help": "mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."},
+    "--weighting": {"choices": ("norms", "out-of-sample"), "default": "norms",
+                    "help": "what the weights of mkl come from: norms (default), or examples not yet learned from"},
     "--C": {"type": float, "default": 1.0, "help": "weight of the losses, 1/(lambda m) (default 1)"},
     "--method": {"choices": ("fobos", "rda"), "default": "fobos", "help": "online method (default fobos)"},
     "--eta0": {"type": _rate, "default": "auto",
@@ -80,8 +82,8 @@ def add_training_options(
     names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
     parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
-    add_options(parser, "--regularizer", "--C", "--method", "--eta0", "--average", "--random-state", "--stream")
-    add_options(parser, *CHECKPOINTS, *OUTPUT)
+    add_options(parser, "--regularizer", "--weighting", "--C", "--method", "--eta0", "--average", "--random-state")
+    add_options(parser, "--stream", *CHECKPOINTS, *OUTPUT)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--workers", type=int, metavar="N", help="train in shards, on N processes of this machine (needs omkl[dask])"
@@ -99,7 +101,7 @@ def shuffled(stream: Any, arguments: Namespace) -> Any:
 
 def training_parameters(arguments: Namespace) -> dict[str, Any]:
     """The estimator's parameters that :func:`add_training_options` asks for."""
-    names = ("loss", "regularizer", "C", "epochs", "method", "eta0", "average", "random_state")
+    names = ("loss", "regularizer", "weighting", "C", "epochs", "method", "eta0", "average", "random_state")
     return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
 
 

@@ -139,6 +139,8 @@ class ParameterMixing:
         check_ability(
             trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
         )
+        if trainer.weighting != "norms":
+            raise InputError("Shards do not learn weights out of sample: leave client= and shards= out, or weighting=.")
         if getattr(trainer.average, "period", None):
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 

@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
-from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.encoding import is_pairwise, takes_sparse
 from omkl.estimators.inputs import checked_classes, read_rows, row_potentials
 from omkl.estimators.outputs import ClassOutputs
 from omkl.estimators.sources import blocks_of
@@ -28,9 +28,11 @@ class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
-    loss, regularizer, C, epochs, method, eta0, schedule, average, radius, early_stopping, validation_fraction, \
-n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, callbacks, verbose, random_state
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
+        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, early_stopping, \
+validation_fraction, n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, \
+callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     class_weight : None, "balanced" or dict
         Weights of the classes, as in scikit-learn; "balanced" is for ``fit`` on data that are all at hand.
@@ -63,7 +65,8 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     """
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        C: float = 1.0, epochs: int = 20,
         method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, fit_intercept: bool = True, cost: Any = None, radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
@@ -75,6 +78,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
         self.kernels = kernels
         self.loss = loss
         self.regularizer = regularizer
+        self.weighting = weighting
         self.C = C
         self.epochs = epochs
         self.method = method
@@ -186,6 +190,7 @@ n_iter_no_change, n_examples, budget, budget_maintenance, cache_size, dtype, cal
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
         return tags
 
 

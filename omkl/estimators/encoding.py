@@ -3,26 +3,23 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from omkl.estimators.vocabulary import NUMBERS, Vocabulary
+from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
+from omkl.estimators.vocabulary import Vocabulary
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.functions import KernelSpec
-from omkl.kernels.inputs import Positions, Vectors, count_columns, find_columns, format_on, take_columns
+from omkl.kernels.inputs import find_columns, format_on
 from omkl.persistence import Packer, Unpacker
 
-#: Tokens, one after the other: rows of an array or CSR matrix, or dicts.
-FlatTokens: TypeAlias = Vectors | list[dict[str, Any]]
 #: Kernels as users give them.
 KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
 
-#: The only view of inputs that are plain arrays.
-PLAIN = "x"
 #: A finite feature map is held explicitly, unless a kernel says otherwise, up to this many features.
 EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
@@ -33,26 +30,6 @@ DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
 #: kernel a column: iris (smallest to largest 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46; wine (2,500)
 #: 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
 UNITS_APART = 10.0
-
-
-class View(NamedTuple):
-    """What a kernel reads of a token.
-
-    Attributes
-    ----------
-    keys : tuple of str
-        Entries of dicts, side by side; :data:`PLAIN` for rows of an array.
-    columns : None, slice or tuple of int
-        Columns of these.
-    """
-
-    keys: tuple[str, ...]
-    columns: Positions
-
-    @property
-    def label(self) -> str:
-        """Its name among the views of :class:`~omkl.groups.Tokens`."""
-        return "+".join(self.keys) + ("" if self.columns is None else f"[{format_on(self.columns)}]")
 
 
 class Encoder:
@@ -92,7 +69,9 @@ class Encoder:
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
 
-    def fit(self, tokens: FlatTokens, names: Sequence[str] | None = None) -> "Encoder":
+    def fit(
+        self, tokens: FlatTokens, names: Sequence[str] | None = None, index: TrainingIndex | None = None
+    ) -> "Encoder":
         """Learn from training tokens which kernels, views and keys there are.
 
         Parameters
@@ -100,9 +79,11 @@ class Encoder:
         tokens : array, CSR matrix or list of dicts
         names : sequence of str, optional
             What the columns of an array are called.
+        index : TrainingIndex, optional
+            Which of all training inputs the tokens are; None where there are more to come.
         """
         is_dicts = isinstance(tokens, list)
-        self.shapes = _shapes_of_first(tokens)
+        self.shapes = shapes_of_first(tokens)
         specs = self._specs
         if specs is None:
             specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
@@ -117,7 +98,10 @@ class Encoder:
             self.sources[view.label], self.views[name] = view, view.label
         raw = self._read_views(tokens)
         for name, kernel in named:
-            inputs = self._select(raw, self.views[name])
+            view = self.sources[self.views[name]]
+            if view.indexed:
+                view.check_index(name, self.shapes, index)
+            inputs = view.select(raw, index)
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
             self.kernels[name] = kernel.fit_view(inputs)
@@ -128,14 +112,18 @@ class Encoder:
             raise InputError("There is nothing to learn from: give at least one kernel.")
         return self
 
-    def encode(self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False) -> Tokens:
-        """The tokens of the sequences ``offsets[s] : offsets[s + 1]``; new keys and values are learned if ``grow``."""
+    def encode(
+        self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False, index: TrainingIndex | None = None
+    ) -> Tokens:
+        """The tokens of the sequences ``offsets[s] : offsets[s + 1]``; new keys and values are learned if ``grow``.
+
+        ``index`` says which training inputs they are; by default they are none of them.
+        """
         raw = self._read_views(tokens)
         used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
-        views = {view: self._select(raw, view) for view in used}
-        parts = [
-            sparse.csr_array(self.kernels[name].features(self._select(raw, self.views[name]))) for name in self.explicit
-        ]
+        views = {view: self.sources[view].select(raw, index) for view in used}
+        explicit = [(self.kernels[name], self.sources[self.views[name]].select(raw, index)) for name in self.explicit]
+        parts = [sparse.csr_array(kernel.features(inputs)) for kernel, inputs in explicit]
         features = _from_csr(sparse.hstack(parts, format="csr")) if parts else None
         if self.vocabulary is not None:
             found = self.vocabulary.encode(_without(tokens, self.shapes), grow)
@@ -163,13 +151,7 @@ class Encoder:
                     _refuse_dense(name, kernel)
             return {PLAIN: tokens}
         used = dict.fromkeys(key for view in self.sources.values() for key in view.keys)
-        return {key: _stacked(tokens, key, self.shapes[key]) for key in used}
-
-    def _select(self, raw, label):
-        """The array of a view."""
-        view = self.sources[label]
-        arrays = [raw[key] for key in view.keys]
-        return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), view.columns)
+        return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """What was learned, as JSON values; the vocabulary's features are arrays of their own."""
@@ -177,7 +159,7 @@ class Encoder:
         for name, kernel in self.kernels.items():
             kernels[name] = packer.pack(kernel, f"the kernel {name!r}")
         for label, view in self.sources.items():
-            sources[label] = [list(view.keys), packer.pack(view.columns, label)]
+            sources[label] = [list(view.keys), packer.pack(view.columns, label), view.indexed]
         return {
             "kernels": kernels,
             "views": self.views,
@@ -193,8 +175,8 @@ class Encoder:
         encoder = cls()
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
-        for label, (keys, columns) in packed["sources"].items():
-            encoder.sources[label] = View(tuple(keys), unpacker.unpack(columns))
+        for label, (keys, columns, indexed) in packed["sources"].items():
+            encoder.sources[label] = View(tuple(keys), unpacker.unpack(columns), indexed)
         if packed["keys"] is not None:
             state = {
                 name.removeprefix("vocabulary/"): array
@@ -253,9 +235,9 @@ class Encoder:
             if len(self.shapes) > 1:
                 raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
             ((key, width),) = self.shapes.items()
-            return View((key,), find_columns(on, width, kernel=name))
+            return View((key,), find_columns(on, width, kernel=name), kernel.indexed)
         for key in named:
-            if key not in self.shapes and not _is_number_in(tokens, key):
+            if key not in self.shapes and not is_number_in(tokens, key):
                 raise InputError(
                     f"The kernel {name!r} is on {key!r}, which is none of the arrays {list(self.shapes)} nor a "
                     "number of the tokens."
@@ -263,13 +245,11 @@ class Encoder:
             self.shapes.setdefault(key, 1)
         if isinstance(on, tuple) and len(named) < len(on):
             raise InputError(f"The kernel {name!r} is on {format_on(on)}: choose entries of dicts by name.")
-        return View(tuple(named), None)
+        return View(tuple(named), None, kernel.indexed)
 
     def feature_count(self, name: str) -> int | None:
         """Dimension of a kernel's feature map on its view; None where it has none."""
-        view = self.sources[self.views[name]]
-        n_columns = count_columns(view.columns, sum(self.shapes[key] for key in view.keys))
-        return self.kernels[name].feature_count(n_columns)
+        return self.kernels[name].feature_count(self.sources[self.views[name]].width(self.shapes))
 
     def _n_kernel_features(self) -> int:
         return sum(self.feature_count(name) for name in self.explicit)
@@ -333,6 +313,15 @@ def takes_sparse(specs: KernelSpecs | None) -> bool:
         return False
 
 
+def is_pairwise(specs: KernelSpecs | None) -> bool:
+    """Whether inputs are one Gram matrix, whose columns belong to training inputs as its rows do."""
+    try:
+        kernels = [] if specs is None else list(map(as_kernel, _listed(specs)))
+        return bool(kernels) and all(kernel.indexed and kernel.on is None for kernel in kernels)
+    except InputError:
+        return False
+
+
 def _reads_sparse(kernel):
     return kernel.maps_sparse and kernel.explicit is not False
 
@@ -346,35 +335,6 @@ def _refuse_dense(name, kernel):
 
 def _is_mapped(kernel):
     return isinstance(kernel, FeatureMap) and kernel.explicit is not False
-
-
-def _shapes_of_first(tokens):
-    """Number of columns of every view: of the whole array, or of each array in the first of the dicts."""
-    if not isinstance(tokens, list):
-        return {PLAIN: tokens.shape[1]}
-    return {key: value.size for key, value in tokens[0].items() if isinstance(value, np.ndarray)}
-
-
-def _is_number_in(tokens, key):
-    """Whether the first of the dicts that have this key have a number there."""
-    return isinstance(next((token[key] for token in tokens if key in token), None), NUMBERS)
-
-
-def _stacked(tokens, key, n_columns):
-    """The arrays, or numbers, under one key of all tokens, (N, n_columns), checked."""
-    try:
-        view = np.array([token[key] for token in tokens], dtype=np.float64)
-    except (KeyError, ValueError, TypeError):
-        held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
-        raise InputError(f"Every token must hold {held} under {key!r}.") from None
-    view = view[:, None] if view.ndim == 1 else view
-    if view.shape != (len(tokens), n_columns):
-        raise InputError(
-            f"Arrays under {key!r} have shape {view.shape[1:]}: there must be {n_columns} numbers in each."
-        )
-    if not np.isfinite(view).all():
-        raise InputError(f"An array under {key!r} holds nan or infinite values: features must be finite.")
-    return view
 
 
 def _without(tokens, keys):

@@ -17,22 +17,24 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from omkl.data import Block
 from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
-from omkl.estimators.encoding import FlatTokens
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
 from omkl.estimators.sources import TrainingBlock, as_stream
+from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.exceptions import InputError
 
 
 class TokenData(NamedTuple):
     """Tokens as they were read: one flat collection, the offsets of the sequences, labels of all tokens, weights of
-    the sequences, the inputs that kernels learn their widths from (all of them by default), and names of columns."""
+    the sequences, the indices of the tokens that kernels learn their widths from (all of them by default), names of
+    columns, and which training inputs the tokens are, where all of these are at hand."""
 
     inputs: FlatTokens
     offsets: np.ndarray
     labels: Sequence
     weights: np.ndarray | None = None
-    distinct: Any = None
+    distinct: np.ndarray | None = None
     names: Sequence[str] | None = None
+    index: TrainingIndex | None = None
 
 
 # ---- rows with one output each ----------------------------------------------------------------------------------
@@ -71,14 +73,15 @@ def read_rows(
         weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
     if not whole:
         return TokenData(X, offsets, y.tolist(), weights, names=names)
+    distinct, rows, n_given = None, np.arange(len(y)), len(y)
     if weights is not None:
-        X, y, weights = _chosen(X, weights > 0), y[weights > 0], weights[weights > 0]
-    distinct = X
+        rows = np.flatnonzero(weights > 0)
+        X, y, weights = _chosen(X, weights > 0), y[rows], weights[rows]
     if estimator.shuffle and not isinstance(X, list):
         order, first_of_run = _order_by_content(X, y)
-        X, y, weights = X[order], y[order], None if weights is None else weights[order]
-        distinct = X[first_of_run]
-    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names)
+        X, y, weights, rows = X[order], y[order], None if weights is None else weights[order], rows[order]
+        distinct = np.flatnonzero(first_of_run)
+    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, TrainingIndex(rows, n_given))
 
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
@@ -210,10 +213,14 @@ def read_labeled(estimator: Any, block: TrainingBlock, first: bool, whole: bool 
     keep_names(estimator, names_in(block.X), reset=first)
     names = getattr(estimator, "feature_names_in_", None)
     data = labeled_sequences(block, names)
+    if whole:
+        data = data._replace(index=TrainingIndex(np.arange(data.offsets[-1]), int(data.offsets[-1])))
     if whole and data.weights is not None and not data.weights.all():
         chosen = np.flatnonzero(data.weights).tolist()
         X, y = [block.X[i] for i in chosen], [block.y[i] for i in chosen]
-        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)
+        rows = np.flatnonzero(np.repeat(data.weights > 0, np.diff(data.offsets)))
+        index = data.index._replace(rows=rows)
+        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)._replace(index=index)
     weights = class_weights(estimator.class_weight, data.labels, data.offsets, data.weights, whole)
     return data._replace(weights=weights)
 

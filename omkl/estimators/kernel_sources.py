@@ -38,6 +38,12 @@ class ArrayKernels:
         if not named:
             raise InputError("There is nothing to learn from: give at least one kernel.")
         self.names = [name for name, _ in named]
+        indexed = [name for name, kernel in named if kernel.indexed]
+        if indexed:
+            raise InputError(
+                f"The kernel {indexed[0]!r} is on no columns of an array: set kernels='precomputed', and let X be "
+                "GramMatrices, or an array (n, n, M), of all M kernels."
+            )
         placed = [kernel.placed(X.shape[1], columns) for _, kernel in named]
         if sparse.issparse(X):
             _refuse_dense(self.names, placed)

@@ -119,7 +119,7 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
-list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
+list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices`
         y : array of shape (N,)
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the samples' losses; those of weight 0 are left out.
@@ -227,7 +227,7 @@ history_
         Parameters
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
-list, an array (N, N, M) or :class:`~omkl.kernels.GramMatrices`
+list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices`
         y : array of shape (N,)
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the samples' losses; those of weight 0 are left out.

@@ -41,6 +41,8 @@ class DependencyParser(OnlineEstimator):
     loss : {"hinge", "crf", "perceptron"} or StructuredLoss
     regularizer : str, Regularizer or None
         "mkl" by default; "l2" trains a standard support vector machine.
+    weighting : {"norms", "out-of-sample"}
+        As for :class:`~omkl.SequenceLabeler`.
     C : float
         Weight of the losses: the objective is the mean loss of a sentence plus ``R / (C m)`` for m sentences.
     epochs : int
@@ -106,7 +108,8 @@ class DependencyParser(OnlineEstimator):
     """
 
     def __init__(
-        self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0,
+        self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        C: float = 1.0,
         epochs: int = 10, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
         ignore: Any = None, memory: float = 140.0, exact: bool = False, dtype: Any = "float32",
@@ -118,6 +121,7 @@ class DependencyParser(OnlineEstimator):
         self.templates = templates
         self.loss = loss
         self.regularizer = regularizer
+        self.weighting = weighting
         self.C = C
         self.epochs = epochs
         self.method = method

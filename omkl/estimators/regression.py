@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.classes import finite_targets
-from omkl.estimators.encoding import takes_sparse
+from omkl.estimators.encoding import is_pairwise, takes_sparse
 from omkl.estimators.inputs import read_rows, row_potentials
 from omkl.estimators.outputs import NumberOutputs
 from omkl.estimators.sources import blocks_of
@@ -40,11 +40,12 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
     Parameters
     ----------
     kernels : list, dict or None
-        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices.
+        None takes linear, quadratic and Gaussian kernels on arrays, and linear on sparse matrices. With
+        ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
-    regularizer, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, budget_maintenance, \
-cache_size, dtype, callbacks, verbose
+    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, \
+budget_maintenance, cache_size, dtype, callbacks, verbose
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     early_stopping : bool
         Hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
@@ -83,7 +84,8 @@ cache_size, dtype, callbacks, verbose
     _losses = PointwiseLoss
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = "mkl", weighting: str = "norms",
+        C: float = 1.0, epochs: int = 20,
         method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         fit_intercept: bool = True, radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
@@ -95,6 +97,7 @@ cache_size, dtype, callbacks, verbose
         self.kernels = kernels
         self.loss = loss
         self.regularizer = regularizer
+        self.weighting = weighting
         self.C = C
         self.epochs = epochs
         self.method = method
@@ -187,6 +190,7 @@ cache_size, dtype, callbacks, verbose
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
         return tags
 
 

@@ -37,6 +37,11 @@ class SequenceLabeler(OnlineEstimator):
     regularizer : str, Regularizer or None
         ``"mkl"`` learns a sparse combination (squared mixed norm), ``"group-lasso"``, ``"elastic-net:mu=0.5"``,
         ``"lq:q=1.5"`` and others are in :mod:`omkl.regularizers`; ``"l2"`` weights all groups alike.
+    weighting : {"norms", "out-of-sample"}
+        Where the weights of ``regularizer="mkl"`` come from: from the norms of the groups, that is from the fit to the
+        training data, or from how much each group helps on examples that are new to the model, in the first epoch, in
+        every call of ``partial_fit``, and on streams. The latter leaves out kernels and features that tell training
+        examples apart without saying anything about others.
     C : float > 0
         Weight of the losses, ``1 / (lambda m)`` for m training sequences: larger fits closer.
     epochs : int > 0
@@ -129,7 +134,8 @@ class SequenceLabeler(OnlineEstimator):
     """
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0, epochs: int = 20,
+        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        C: float = 1.0, epochs: int = 20,
         method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, transitions: str | None = "free", transitions_by_position: bool = False,
         cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
@@ -141,6 +147,7 @@ class SequenceLabeler(OnlineEstimator):
         self.kernels = kernels
         self.loss = loss
         self.regularizer = regularizer
+        self.weighting = weighting
         self.C = C
         self.epochs = epochs
         self.method = method

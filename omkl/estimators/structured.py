@@ -28,8 +28,8 @@ class StructuredPredictor(OnlineEstimator):
         See :class:`omkl.structures.Structure`, and :class:`omkl.structures.PartStructure`, which needs less.
     groups : list of GroupBank
         Untrained banks, made with ``averaging=True`` unless ``average`` is None. They are copied, and stay as they are.
-    loss, regularizer, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, n_examples, \
-callbacks, verbose, random_state
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, batch_size, l2, radius, shuffle, \
+n_examples, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`.
 
     Attributes
@@ -53,7 +53,8 @@ callbacks, verbose, random_state
     """
 
     def __init__(
-        self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", C: float = 1.0,
+        self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        C: float = 1.0,
         epochs: int = 20, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", batch_size: int = 1, l2: float = 0.0,
         radius: float | str | None = None, shuffle: bool = True,
@@ -63,6 +64,7 @@ callbacks, verbose, random_state
         self.groups = groups
         self.loss = loss
         self.regularizer = regularizer
+        self.weighting = weighting
         self.C = C
         self.epochs = epochs
         self.method = method

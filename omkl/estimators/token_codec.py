@@ -20,7 +20,6 @@ from omkl.groups import (
     SparseCachedBank,
     Tokens,
 )
-from omkl.kernels import Precomputed
 from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
 
@@ -110,8 +109,11 @@ class TokenCodec:
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from first data, and encode them."""
         self.known = self._outputs.learn(data.labels, data.weights)
-        self.encoder.fit(data.inputs if data.distinct is None else data.distinct, data.names)
-        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
+        inputs, index, distinct = data.inputs, data.index, data.distinct
+        if distinct is not None:
+            inputs, index = inputs[distinct], index._replace(rows=index.rows[distinct])
+        self.encoder.fit(inputs, data.names, index)
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, index=data.index)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
         gold = self.known.encode(data.labels, "declare all classes, with classes=.")
@@ -119,6 +121,12 @@ class TokenCodec:
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
         """Encode later data; the trainer gains the labels, features and keys new to it."""
+        for name in self.encoder.dual:
+            if self.encoder.kernels[name].indexed:
+                raise InputError(
+                    f"The kernel {name!r} is precomputed, so that the model learns of the training inputs of fit only, "
+                    "not from others by partial_fit."
+                )
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
@@ -210,7 +218,7 @@ class TokenCodec:
         """All dual kernels on one bounded support, in a fit as on a stream."""
         groups = self._kernels_of(self.encoder.dual)
         for name, kernel in zip(*groups[:2]):
-            if isinstance(kernel, Precomputed):
+            if kernel.indexed:
                 raise InputError(
                     f"The kernel {name!r} is precomputed, which has no use for a budget: leave budget out."
                 )

@@ -12,7 +12,7 @@ from omkl.groups.mixing import Mixture
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
 #: What a checkpoint has of the group state, and what shards send back.
-_SAVED = ("scales", "square_norms", "averages", "empty")
+_SAVED = ("scales", "square_norms", "averages", "empty", "left_out")
 _CHANGED = ("scales", "residual_scale", "averaged_in", "averages", "total_shrinkage")
 
 
@@ -48,6 +48,8 @@ class GroupState:
     residual_scale, averaged_in : arrays of shape (p,)
         What folds and deactivations have made of the ``v_k`` that there was at first: ``residual_scale_k v_k`` of it is
         left in today's directions, and ``averaged_in_k v_k`` has gone into the running sums of the average.
+    left_out : bool array of shape (p,)
+        Groups that are no part of the model any more, nor of its average.
     total_shrinkage : array of shape (p,)
         How much proximal steps have taken from each norm, all rounds together.
     """
@@ -68,6 +70,7 @@ class GroupState:
         self.empty = np.ones(p, dtype=bool)
         self.activated = np.zeros(p, dtype=bool)
         self.deactivated = np.zeros(p, dtype=bool)
+        self.left_out = np.zeros(p, dtype=bool)
         self.residual_scale = np.ones(p)
         self.averaged_in = np.zeros(p)
         self.total_shrinkage = np.zeros(p)
@@ -180,6 +183,7 @@ class GroupStateView:
     empty: np.ndarray
     activated: np.ndarray
     deactivated: np.ndarray
+    left_out: np.ndarray
     residual_scale: np.ndarray
     averaged_in: np.ndarray
 
@@ -212,7 +216,8 @@ class GroupStateView:
         averages, weight = self.average_weights()
         if sums.shape != values.shape or weight == 0:
             return spread(self.scales) * values
-        return (spread(averages) * values + sums) / (weight if total is None else total)
+        average = (spread(averages) * values + sums) / (weight if total is None else total)
+        return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
 
     def outside_range(self) -> np.ndarray:
         """Groups whose scale is to be folded into their ``v_k``."""

@@ -271,7 +271,8 @@ class FrozenExpansion:
         self.dtype = dtype
         self._kernels = [kernels[k] for k in alive]
         self._views = [views[k] for k in alive]
-        self._supports = {view: support[used] for view, support in supports.items()}
+        kept = [(kernel, view) for kernel, view in zip(kernels, views) if view in supports]
+        self._supports = {view: kernel.as_support(supports[view])[used] for kernel, view in kept}
         self._coefficients = np.ascontiguousarray(coefficients[alive][:, used], dtype=dtype)
 
     @property

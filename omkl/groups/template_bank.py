@@ -192,6 +192,7 @@ class ArcTemplateBank(Bank):
         arcs.combine(self._bases, self._groups, EDGES, averages, total, self.table, sums, frozen.table)
         norms = np.empty(len(self.names))
         arcs.squared_norms(self._bases, self._groups, EDGES, frozen.table, norms)
+        norms[self.group_state.left_out] = 0.0
         frozen._groups = np.where(norms[self._groups] > 0, self._groups, -1)
         return frozen
 

@@ -12,14 +12,14 @@ from omkl.kernels.functions import (
     Laplacian,
     Linear,
     Polynomial,
-    Precomputed,
     as_kernel,
 )
 from omkl.kernels.generators import per_block, per_column, random_subset_gaussians, variable_kernels
 from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import Pair
+from omkl.kernels.inputs import Pair, with_index
 from omkl.kernels.low_rank import FactoredStack, compact_stack
 from omkl.kernels.packed import LazyStack, PackedStack
+from omkl.kernels.precomputed import Precomputed
 from omkl.kernels.stack import DenseStack, KernelStack, MixedStack
 from omkl.kernels.support_buffer import SupportBuffer
 
@@ -53,4 +53,5 @@ __all__ = [
     "per_column",
     "random_subset_gaussians",
     "variable_kernels",
+    "with_index",
 ]

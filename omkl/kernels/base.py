@@ -20,6 +20,7 @@ from omkl.kernels.inputs import (
     format_on,
     parse_on,
     take_columns,
+    with_index,
 )
 
 NORMALIZATIONS = (None, "diagonal", "average", "trace")
@@ -73,6 +74,11 @@ class Kernel(Component):
     def _prepare(self) -> None:
         """Check the parameters of a subclass, and set what they imply."""
 
+    @property
+    def indexed(self) -> bool:
+        """Whether vectors begin with the index of their input among the training inputs: see `with_index`."""
+        return False
+
     def raw(self, pair: Pair) -> np.ndarray:
         """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
         raise NotImplementedError
@@ -120,7 +126,8 @@ class Kernel(Component):
         """The columns that the kernel is on, of whole inputs."""
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
-        return as_floats(take_columns(X, self.columns(X.shape[1], names)))
+        view = as_floats(take_columns(X, self.columns(X.shape[1], names)))
+        return with_index(view) if self.indexed else view
 
     def _learn(self, X: Vectors) -> None:
         """Set what :meth:`raw` needs to know about the data; nothing by default."""

@@ -68,6 +68,10 @@ class FeatureMap(Kernel):
         described = ",".join(f"{key}={value}" for key, value in settings.items())
         return f"{name}{',' if ':' in name else ':'}{described}"
 
+    @property
+    def indexed(self) -> bool:
+        return self.kernel.indexed
+
     def feature_count(self, n_columns: int) -> int | None:
         return self.n_features
 

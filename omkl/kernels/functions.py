@@ -289,44 +289,6 @@ class Custom(Kernel):
 
 
 @dataclass(eq=False, repr=False)
-class Precomputed(Kernel):
-    """Kernel values given by the user: an input's vector is its row of the matrix against all training inputs.
-
-    To train on N inputs give an (N, N) matrix, cut into the rows of each sequence; to predict, rows of N values.
-    """
-
-    aliases = {"precomputed": {}}
-
-    def _learn(self, X: Vectors) -> None:
-        if X.shape[0] != X.shape[1]:
-            raise InputError(f"A precomputed kernel needs a square matrix of all training inputs, not {X.shape}.")
-        scale = np.abs(X).max(initial=0.0)
-        if not np.allclose(X, X.T, rtol=0, atol=1e-8 * scale):
-            raise InputError("The precomputed kernel matrix is not symmetric.")
-        if np.diag(X).min(initial=0.0) < -1e-8 * scale:
-            raise InputError("The precomputed kernel matrix has a negative diagonal, so it is not a kernel.")
-        self.diagonal_ = np.maximum(np.diag(X), 0.0)
-
-    def raw(self, pair: Pair) -> np.ndarray:
-        return np.array(pair.X[:, pair.Y[:, 0].astype(np.int64)])
-
-    def between(self, pair: Pair) -> np.ndarray:
-        if self.normalize == "diagonal":
-            raise InputError(
-                "Normalise a precomputed kernel before passing it: test rows do not hold their own diagonal."
-            )
-        return super().between(pair)
-
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        if len(X) == len(self.diagonal_):
-            return self.diagonal_
-        raise InputError("A precomputed kernel knows the diagonal of its training inputs only.")
-
-    def as_support(self, X: np.ndarray) -> np.ndarray:
-        return np.arange(len(X), dtype=np.float64)[:, None]
-
-
-@dataclass(eq=False, repr=False)
 class Average(Kernel):
     """The plain average of several kernels, as one kernel: what MKL is compared with.
 
@@ -345,6 +307,8 @@ class Average(Kernel):
 
     def _prepare(self) -> None:
         self.kernels = [as_kernel(kernel) for kernel in self.kernels]
+        if any(kernel.indexed for kernel in self.kernels):
+            raise InputError("Average precomputed matrices before passing them, as one precomputed kernel.")
 
     @property
     def name(self) -> str:

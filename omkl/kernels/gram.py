@@ -101,7 +101,7 @@ def _rows_of(inputs, rows):
 
 
 def _supports(kernels, inputs):
-    """Training inputs as each kernel keeps them; the arrays themselves for all but precomputed kernels."""
+    """Training inputs as each kernel keeps them; the arrays themselves where it does not say otherwise."""
     return [kernel.as_support(X) for kernel, X in zip(kernels, inputs)]
 
 
@@ -112,9 +112,9 @@ class GramMatrices:
 
     Parameters
     ----------
-    matrices : mapping of str to array of shape (n, N), sequence of such arrays, or array of shape (n, N, M)
-        A mapping names the kernels, others are called "kernel 0" and so on. None stands for a kernel that no model
-        needs.
+    matrices : mapping of str to array of shape (n, N), sequence of such arrays, or array of shape (n, N, M) or (n, N)
+        An array (n, N) is one kernel. A mapping names the kernels, others are called "kernel 0" and so on. None stands
+        for a kernel that no model needs.
 
     Attributes
     ----------
@@ -142,6 +142,7 @@ class GramMatrices:
             self.names, self.matrices = list(matrices), list(matrices.values())
         else:
             if isinstance(matrices, np.ndarray):
+                matrices = matrices[:, :, None] if matrices.ndim == 2 else matrices
                 matrices = list(np.moveaxis(matrices, -1, 0)) if matrices.ndim == 3 else []
             self.matrices = list(matrices) if hasattr(matrices, "__len__") else []
             self.names = [f"kernel {m}" for m in range(len(self.matrices))]

@@ -134,6 +134,25 @@ def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarr
     return X[:, list(columns)] if sparse.issparse(X) else X.take(columns, axis=1)
 
 
+def with_index(X: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
+    """Vectors of a precomputed kernel: values against all training inputs, each row's own index before them.
+
+    Parameters
+    ----------
+    X : array of shape (n, N)
+    index : int array of shape (n,), optional
+        Which training input each row is, -1 where it is none. By default a square matrix is that of the training
+        inputs, in their order, and others are of inputs that are new.
+
+    Returns
+    -------
+    array of shape (n, N + 1)
+    """
+    if index is None:
+        index = np.arange(len(X)) if X.shape[0] == X.shape[1] else np.full(len(X), -1)
+    return np.column_stack([index.astype(X.dtype), X])
+
+
 def count_columns(columns: Positions, n_columns: int) -> int:
     """How many columns are selected of so many."""
     if columns is None:

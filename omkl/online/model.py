@@ -56,6 +56,7 @@ class OnlineSettings:
     regularizer: Regularizer | None
     schedule: Schedule
     average: Average | None
+    weighting: str = "norms"
     method: str = "fobos"
     C: float = 1.0
     epochs: int = 1
@@ -104,8 +105,9 @@ class OnlineSettings:
             regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            method=estimator.method, C=estimator.C, epochs=estimator.epochs, radius=radius,
-            n_examples=estimator.n_examples, batch_size=int(estimator.batch_size), l2=float(estimator.l2),
+            weighting=estimator.weighting, method=estimator.method, C=estimator.C, epochs=estimator.epochs,
+            radius=radius, n_examples=estimator.n_examples, batch_size=int(estimator.batch_size),
+            l2=float(estimator.l2),
         )  # fmt: skip
 
     @property
@@ -124,6 +126,7 @@ class OnlineSettings:
             banks, codec.structure, self.loss, self.regularizer, lambda_=GrowingHorizon(self.C),
             schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
             batch_size=self.batch_size, l2=self.l2, order=codec.order,
+            weighting=self.weighting,
         )  # fmt: skip
 
 

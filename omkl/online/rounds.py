@@ -36,7 +36,33 @@ class Step(NamedTuple):
     in_shards: bool = False
 
 
-class ForwardBackward:
+class Method:
+    """What both methods do alike."""
+
+    #: Whether the examples that come are new to the model.
+    learning = True
+
+    def meet(self, new: bool, group_state: GroupState) -> None:
+        """Say whether the examples that come are new to the model."""
+        self.learning = new
+
+    def observe(self, group_state: GroupState) -> float:
+        """The squared length of the gradient that the banks have just stepped along, of weight 1."""
+        return float(np.add.reduce(group_state.square_gradients))
+
+    def distance(self, norms: np.ndarray, total: float) -> float:
+        """How far the model is from the origin: all groups have the norm ``total``, the regularized ones ``norms``."""
+        return total
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What is learned beside the groups, as named arrays."""
+        return {}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+
+
+class ForwardBackward(Method):
     """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``. Groups at zero forget their past."""
 
     name = "fobos"
@@ -72,7 +98,7 @@ class ForwardBackward:
         return taken, shrinkage
 
 
-class DualAveraging:
+class DualAveraging(Method):
     r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
 
     The threshold grows with t, so dead groups stay dead: the iterates are truly group-sparse. Any schedule may stand

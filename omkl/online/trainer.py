@@ -12,6 +12,7 @@ from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.rounds import Example, Step, as_method, below
 from omkl.online.schedules import Schedule
+from omkl.online.weighting import OutOfSampleWeights
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
@@ -55,6 +56,9 @@ class OnlineTrainer:
         rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5).
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
+    weighting : {"norms", "out-of-sample"}
+        Whether the regularizer's weights follow from norms, or are learned from examples that are new to the model; see
+        :class:`~omkl.online.weighting.OutOfSampleWeights`.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class OnlineTrainer:
         *, lambda_: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
         radius: float = math.inf, average: Average | None = None, unpenalized: Sequence[GroupBank] = (),
         coordinates_every: int = 1, batch_size: int = 1, l2: float = 0.0, order: Iterable[str] = (),
+        weighting: str = "norms",
     ) -> None:  # fmt: skip
         self.banks: list[Any] = [*banks, *unpenalized]
         self.structure: Any = structure
@@ -69,13 +74,18 @@ class OnlineTrainer:
         self.regularizer = regularizer
         self.lambda_ = lambda_
         self.schedule: Any = schedule
-        self.method = as_method(method)
+        self.n_penalized = sum(len(bank.names) for bank in banks)
+        self.method: Any = as_method(method)
         self.radius = float(radius)
         self.average = average
         self.coordinates_every = int(coordinates_every)
         self.batch_size = int(batch_size)
         self.l2 = float(l2)
         self.order = list(order)
+        self.weighting = weighting
+        if weighting != "norms":
+            self._check_weighting()
+            self.method = OutOfSampleWeights(self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
@@ -83,7 +93,6 @@ class OnlineTrainer:
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
-        self.n_penalized = sum(len(bank.names) for bank in banks)
         self.penalized_banks: list[Any] = list(banks)
         self.coordinate_step = 0.0
         self._decay = 1.0  # what the L2 part shrinks the model by in this round
@@ -100,6 +109,17 @@ class OnlineTrainer:
                 f"l2={l2:g} is a part of the gradient step of forward-backward splitting with given rates, such as "
                 "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
             )
+
+    def _check_weighting(self):
+        if self.weighting != "out-of-sample":
+            raise InputError(f'weighting must be "norms" or "out-of-sample", not {self.weighting!r}.')
+        if getattr(self.regularizer, "weight_set", None) != "simplex" or not self.regularizer.is_sparse:
+            raise InputError(
+                f"Out-of-sample weights are those of the MKL regularizer, not of {self.regularizer!r}: set "
+                'regularizer="mkl", or weighting="norms".'
+            )
+        if not self.method.forgets or self.batch_size > 1:
+            raise InputError('Out-of-sample weights are learned with method="fobos" and batch_size=1.')
 
     @property
     def group_names(self) -> list[str]:
@@ -120,6 +140,8 @@ class OnlineTrainer:
         steps = () if self.bound is None else self.bound.terms()
         self.terms = [term for term in steps if not term.on_coordinates]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
+        if self.weighting != "norms":
+            self.terms = [self.method]
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -136,7 +158,7 @@ class OnlineTrainer:
         if gradient is not None:  # else right, and by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * float(np.add.reduce(self.group_state.square_gradients))
+            square_gradient = weight**2 * self.method.observe(self.group_state)
             if self.schedule.adaptive:
                 rate = self._adapt(rate, weight * loss, square_gradient, weight)
         norms, events = self._shrink(rate, weight, square_gradient)  # lines 6-9
@@ -254,6 +276,7 @@ class OnlineTrainer:
             norms = term.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
         if self.schedule.adaptive:
+            distance = self.method.distance(norms, distance)
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
         return norms, events
 
@@ -337,7 +360,10 @@ class OnlineTrainer:
     def kernel_weights(self) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned)."""
-        weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(self.norms)
+        if self.weighting != "norms":
+            weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
+        else:
+            weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(self.norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
         return {name: weight_of[name] for name in self.order}
 
@@ -355,6 +381,9 @@ class OnlineTrainer:
         if not self.method.forgets:
             self.group_state.empty[:] = False
         self.n_penalized += len(self.group_state.names) - n_known
+        if self.weighting != "norms":
+            self.method.grow(self.n_penalized)
+            self.method.prepare(self.group_state)
         self._bind_regularizer()
 
     def take(self, other: "OnlineTrainer") -> None:
@@ -364,6 +393,8 @@ class OnlineTrainer:
         self.group_state.load_state(
             {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
+        if self.weighting != "norms":
+            self.method.take(other.method, indices[: self.n_penalized])
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
         self.go_on(other.round, other.presented)
@@ -386,6 +417,7 @@ class OnlineTrainer:
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
+        arrays.update({f"method/{key}": value for key, value in self.method.state().items()})
         arrays["counters"] = np.array([self.round, self.presented, self.coordinate_step, *self.schedule.state()])
         return arrays
 
@@ -394,6 +426,7 @@ class OnlineTrainer:
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
+        self.method.load_state(below(state, "method/"))
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
         self.schedule.load_state(counters[3:])

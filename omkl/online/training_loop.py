@@ -151,7 +151,7 @@ class TrainingLoop:
         update), ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every group, ``seconds``.
         """
         trainer, source, progress = self.trainer, self.source, self.progress
-        rounds_before = trainer.round
+        rounds_before, first_epoch = trainer.round, progress.epoch
         if hasattr(self.make_pass, "check"):
             self.make_pass.check(trainer, source, self.callbacks)
         for start in hooks(self.callbacks, "on_start"):
@@ -162,6 +162,7 @@ class TrainingLoop:
         try:
             while progress.epoch <= epochs and not progress.finished:
                 source.begin_epoch(trainer, rounds_before, epochs, getattr(self.make_pass, "n_shards", 1))
+                trainer.method.meet(progress.epoch == first_epoch, trainer.group_state)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")

@@ -275,8 +275,10 @@ def test_other_bad_input(cancer):
     X, y = cancer
     with pytest.raises(InputError, match="one class only"):
         MKLClassifier().fit(X, np.ones(len(X)))
-    with pytest.raises(InputError, match="M matrices"):
+    with pytest.raises(InputError, match="must be matrices"):
         MKLClassifier("precomputed").fit(X, y)
+    with pytest.raises(InputError, match="let X be GramMatrices"):
+        MKLClassifier(["precomputed", "linear"]).fit(X, y)
     with pytest.raises(InputError, match="finite"):
         MKLRegressor("precomputed").fit(grams_of(X, X), np.full(len(X), np.nan))
     with pytest.raises(NotFittedError, match="not fitted"):
@@ -410,6 +412,15 @@ def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
     scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
     assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
+
+
+def test_one_gram_matrix_may_stand_bare(cancer):
+    X, y = cancer
+    gram = Gaussian(5.0)(X, X)
+    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), gram, y, cv=3)
+    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0)], tol=1e-6), X, y, cv=3))
+    model = MKLRegressor("precomputed").fit(gram, X[:, 0])
+    assert_allclose(model.predict(gram[:7]), MKLRegressor("precomputed").fit([gram], X[:, 0]).predict([gram[:7]]))
 
 
 def test_matrices_may_have_names(cancer):

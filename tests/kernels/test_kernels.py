@@ -19,6 +19,7 @@ from omkl.kernels import (
     Polynomial,
     Precomputed,
     as_kernel,
+    with_index,
 )
 from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
 
@@ -155,8 +156,30 @@ def test_a_users_class_is_a_kernel(X):
 def test_precomputed_looks_values_up(X):
     gram = Gaussian(1.0)(X)
     kernel = Precomputed().fit(gram)
-    stack = dense_grams([kernel], [gram], np.float64)
+    stack = dense_grams([kernel], [with_index(gram)], np.float64)
     assert_allclose(stack[0], gram)
+    assert_allclose(kernel(gram), gram)
+    assert_allclose(kernel(gram[:5], gram), gram[:5])
+
+
+def test_precomputed_inputs_know_which_they_are(X):
+    gram = Gaussian(1.0)(X)
+    some = np.array([7, 2, 30, 11])
+    kernel = Precomputed(normalize="average").fit_view(with_index(gram[some], some))
+    view = with_index(gram[some], some)
+    assert_allclose(dense_grams([kernel], [view], np.float64)[0], gram[np.ix_(some, some)])
+    assert_allclose(kernel.diagonal(view), np.ones(4))
+
+
+def test_precomputed_does_not_guess_which_input_a_row_is(X):
+    gram = Gaussian(1.0)(X)
+    kernel = Precomputed().fit(gram)
+    with pytest.raises(InputError, match="not among new ones"):
+        kernel(gram[:5])
+    with pytest.raises(InputError, match="their index and 40 values"):
+        dense_grams([kernel], [gram], np.float64)
+    with pytest.raises(InputError, match="one precomputed kernel"):
+        Average(["precomputed", "linear"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""Hedge over groups: O(p) a round, whatever the dimension."""
+
+import numpy as np
+from numba import njit
+
+#: Logarithm of the smallest ratio of two weights: what is smaller would underflow, and could not come back.
+LOWEST = -40.0
+
+
+@njit(cache=True, nogil=True)
+def begin(scales, factors, empty, averages, pending, rate, decay, bases, rates):
+    """Open a round: each part ``f_k = (s_k / w_k) v_k`` shrinks by ``decay`` and takes a step along ``g_k``."""
+    for k in range(scales.shape[0]):
+        averages[k] += pending * scales[k]
+        bases[k] = 1.0 if empty[k] else decay * scales[k] / factors[k]
+        rates[k] = rate / bases[k]
+
+
+@njit(cache=True, nogil=True)
+def losses_of_parts(before, square_norms, square_gradients, rates, bases, decay, weight, losses):
+    """``weight * <f_k, g_k>`` before a step of ``v_k -= r_k g_k``, from what it has made of ``||v_k||^2``.
+
+    ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
+    """
+    for k in range(losses.shape[0]):
+        r = rates[k]
+        slope = 0.5 * (r * square_gradients[k] - (square_norms[k] - before[k]) / r)
+        losses[k] = weight * bases[k] / decay * slope
+
+
+@njit(cache=True, nogil=True)
+def hedge(weights, cumulative, losses, gap):
+    """One round of AdaHedge (de Rooij et al. 2014, Fig. 1) on the groups whose weight is not zero; returns the gap.
+
+    The learning rate is ``ln p / gap``, the cumulative mixability gap, so that neither the scale of the losses nor the
+    horizon need be known.
+    """
+    p = weights.shape[0]
+    log_p = np.log(max(p, 2))
+    least = np.inf
+    for k in range(p):
+        if weights[k] > 0.0:
+            least = min(least, losses[k])
+    mean, mixed = 0.0, 0.0
+    for k in range(p):
+        if weights[k] > 0.0:
+            mean += weights[k] * losses[k]
+            if gap > 0.0:
+                mixed += weights[k] * np.exp(-log_p / gap * (losses[k] - least))
+    mix = least - gap / log_p * np.log(mixed) if gap > 0.0 else least
+    gap += max(0.0, mean - mix)
+    lowest = np.inf
+    for k in range(p):
+        cumulative[k] += losses[k]
+        if weights[k] > 0.0:
+            lowest = min(lowest, cumulative[k])
+    if gap > 0.0:
+        total = 0.0
+        for k in range(p):
+            if weights[k] > 0.0:
+                weights[k] = np.exp(max(-log_p / gap * (cumulative[k] - lowest), LOWEST))
+                total += weights[k]
+        for k in range(p):
+            weights[k] /= total
+    return gap

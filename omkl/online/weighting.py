@@ -1,0 +1,140 @@
+"""Where the weights of groups come from: from their norms, or from examples that the groups have not seen."""
+
+import numpy as np
+
+from omkl.groups import GroupState
+from omkl.online import _jit_weighting as jit
+from omkl.online.rounds import ForwardBackward
+
+#: Groups that have less than this of the weight, all together, are left out once examples are met again.
+NEGLIGIBLE = 0.01
+
+
+class OutOfSampleWeights(ForwardBackward):
+    r"""Weights on the simplex that minimise the loss of examples before the model learns from them.
+
+    The model is :math:`f = \sum_k w_k f_k`, and its objective, given the weights, is
+
+    .. math:: C \sum_i L\Bigl(\sum_k w_k f_k; x_i, y_i\Bigr) + \frac12 \sum_k w_k \|f_k\|^2
+        = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k = w_k f_k,
+
+    whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL.
+    MKL's weights are those that fit the training data best, and a kernel which tells any two examples apart, though it
+    says nothing of others, fits them best of all. Here the weights are those that do well on what comes next: when an
+    example is met for the first time, the parts :math:`f_k` have not learned from it, and the inner products
+    :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of its loss, tell which of them would have made the loss
+    smaller. Hedge plays with them, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, at the learning rate
+    of AdaHedge (de Rooij et al. 2014), which knows no scale and no horizon. As the loss is convex,
+
+    .. math:: \sum_t L_t(w_t) - \min_w \sum_t L_t(w)
+        \le 2 \sqrt{V_T \ln p} + S \left(\tfrac43 \ln p + 2\right)
+
+    with S the largest range of the :math:`\ell_{tk}` in a round and V the sum of their variances under :math:`w_t`
+    (their Theorem 6): on the whole the weights do as well as the best fixed ones would have done, with the parts as
+    they were.
+
+    All parts take the same gradient steps and shrink alike, whatever their weight. In ``fit``, from the second epoch
+    on, groups that have less than a hundredth of the weight, all together, are zero: left out of the model and its
+    average.
+
+    Parameters
+    ----------
+    n_groups : int
+        Regularized groups; others have no weight.
+
+    References
+    ----------
+    de Rooij, van Erven, Grünwald, Koolen (2014), Follow the leader if you can, hedge if you must.
+    """
+
+    def __init__(self, n_groups: int) -> None:
+        self.weights = np.full(n_groups, 1.0 / n_groups)
+        self.cumulative = np.zeros(n_groups)
+        self.sums = np.zeros(n_groups)  # of weights, counted as the average of the model counts its rounds
+        self.gap = 0.0
+        self._losses = np.zeros(n_groups)
+
+    def prepare(self, group_state: GroupState) -> None:
+        """Groups without weights of their own keep the factor 1."""
+        self._factors = np.ones(len(group_state.names))
+        self._factors[: len(self.weights)] = self.weights
+
+    def meet(self, new: bool, group_state: GroupState) -> None:
+        """Say whether the examples that come are new. When they are no longer, groups of negligible weight go."""
+        if self.learning and not new:
+            order = np.argsort(self.weights, kind="stable")
+            left_out = order[np.cumsum(self.weights[order]) < NEGLIGIBLE]
+            self.weights[left_out] = 0.0
+            self.weights /= self.weights.sum()
+            group_state.left_out[left_out] = True
+        self.learning = new
+
+    def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
+        """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""
+        self._weight, self._decay = weight, decay
+        self._before = group_state.square_norms.copy()
+        self.sums += group_state.pending_weight * self.weights
+        jit.begin(
+            group_state.scales, self._factors, group_state.empty, group_state.averages, group_state.pending_weight,
+            rate * weight, decay, group_state.bases, group_state.rates,
+        )  # fmt: skip
+
+    def observe(self, group_state: GroupState) -> float:
+        """Learn from how the step of the banks has changed the norms; the squared length of the parts' gradient."""
+        if self.learning:
+            jit.losses_of_parts(
+                self._before, group_state.square_norms, group_state.square_gradients, group_state.rates,
+                group_state.bases, self._decay, self._weight, self._losses,
+            )  # fmt: skip
+            self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
+        return float(self._factors @ group_state.square_gradients)
+
+    def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
+        """Norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
+        self._factors[: len(self.weights)] = self.weights
+        return self.weights * norms / (1.0 + step)
+
+    def distance(self, norms: np.ndarray, total: float) -> float:
+        """How far the model is from the origin, in the norm whose square the weights' regularizer is the half of."""
+        return float(np.sqrt(max(total**2 - norms @ norms, 0.0) + 2.0 * self.value(norms)))
+
+    def value(self, norms: np.ndarray) -> float:
+        """The regularizer of the present weights; ``norms`` are those of the groups, ``||theta_k||``."""
+        alive = self.weights > 0.0
+        return 0.5 * float((norms[alive] ** 2 / self.weights[alive]).sum())
+
+    def grow(self, n_groups: int) -> None:
+        """Take in groups that the model has gained; each begins with the mean weight, and the losses of the mix."""
+        n, known = n_groups - len(self.weights), len(self.weights)
+        self.cumulative = np.append(self.cumulative, np.full(n, self.weights @ self.cumulative))
+        self.sums = np.append(self.sums, np.zeros(n))
+        self.weights = np.append(self.weights * known / n_groups, np.full(n, 1.0 / n_groups))
+        self._losses = np.zeros(n_groups)
+
+    def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
+        """Go on with the weights that some groups of another model have."""
+        self.cumulative, self.sums, self.gap = other.cumulative[indices], other.sums[indices], other.gap
+        total = other.weights[indices].sum()
+        self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
+
+    def kernel_weights(self, pending: float, total: float) -> np.ndarray:
+        """Weights of the averaged model, whose rounds count ``total`` with ``pending`` for the last; they sum to 1."""
+        weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights
+        return weights / weights.sum()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Named arrays, as checkpoints and model files have them."""
+        return {
+            "weights": self.weights,
+            "cumulative": self.cumulative,
+            "sums": self.sums,
+            "gap": np.array([self.gap, self.learning]),
+        }
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+        self.weights, self.cumulative, self.sums = (
+            np.array(state[name], dtype=np.float64) for name in ("weights", "cumulative", "sums")
+        )
+        self.gap, self.learning = float(state["gap"][0]), bool(state["gap"][1])
+        self._factors[: len(self.weights)] = self.weights
