@@ -136,6 +136,8 @@ class ParameterMixing:
                 )
         if source.n_examples is not None and self.n_shards > source.n_examples:
             raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
+        if not getattr(trainer.method, "mixable", True):
+            raise InputError(f"{trainer.method!r} does not learn in shards: leave client= and shards= out.")
         check_ability(
             trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
         )

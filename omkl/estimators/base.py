@@ -226,7 +226,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
             training, validation = examples.only(chosen), examples.only(held_out, weighted=False)
             callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, held_out_score))
         training.shorten()
-        model.start(*model.codec.banks(model.settings.averaging, training, run.n_shards > 0))
+        model.start(given=(training, run.n_shards > 0))
         model.set_objective(training)
 
         def conclude(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from omkl.estimators.inputs import TokenData, checked_classes, read_rows, row_po
 from omkl.estimators.outputs import ClassOutputs
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TokenCodec
+from omkl.online import Hedge
 
 
 class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
@@ -67,7 +68,7 @@ callbacks, verbose, random_state
     def __init__(
         self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
         C: float = 1.0, epochs: int = 20,
-        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
+        method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, fit_intercept: bool = True, cost: Any = None, radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
         n_iter_no_change: int = 5, n_examples: float | None = None,

@@ -101,8 +101,7 @@ class CrossValidatedMKL(KernelPaths):
 
         def chosen(kernels: StoredKernels) -> tuple[list, list[Solution]]:
             Cs = path_values(kernels, targets, own, self.Cs)
-            jobs = self.n_jobs if kernels.stack.concurrent else 1
-            results = Parallel(n_jobs=jobs, prefer="threads")(
+            results = Parallel(n_jobs=kernels.n_threads(self.n_jobs), prefer="threads")(
                 delayed(self._fold)(kernels, targets, kept_y, weights, scored_weights, Cs, scorer, *fold)
                 for fold in folds
             )
@@ -141,7 +140,11 @@ class CrossValidatedMKL(KernelPaths):
         if isinstance(self, ClassifierMixin):
             model.classes_ = self.classes_
         options = {} if scored_weights is None else {"sample_weight": scored_weights[test]}
-        scores = [scorer(model, own, y[test], **options) for own in outputs]
+        try:
+            scores = [scorer(model, own, y[test], **options) for own in outputs]
+        except AttributeError as error:
+            own_name, name = type(model).__name__, type(self).__name__
+            raise InputError(f"scoring={self.scoring!r}: {str(error).replace(own_name, name)}") from error
         return {"scores": np.array(scores, dtype=np.float64), "active": active, "gaps": gaps}
 
     def _held_out(
@@ -153,7 +156,7 @@ class CrossValidatedMKL(KernelPaths):
         own = weights[train]
         if classifies and len(set(y[train].tolist())) > 1:
             own = self._at(1.0)._targets(y[train], own)[1]
-        local = kernels.on(train, self.n_jobs or 1)
+        local = kernels.on(train, kernels.n_threads(self.n_jobs))
         outputs = np.empty((len(Cs), len(test), len(targets)))
         active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
         for p, (rows, target) in enumerate(targets):

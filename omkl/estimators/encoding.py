@@ -43,6 +43,8 @@ class Encoder:
     ----------
     kernels : sequence or mapping, or None
         Kernels as objects or strings, with names if it is a mapping.
+    separate : bool
+        Hold no kernel by explicit, sparse features, whose groups share a table, but every one by itself.
 
     Attributes
     ----------
@@ -60,8 +62,8 @@ class Encoder:
         Number of columns of each entry that kernels read.
     """
 
-    def __init__(self, kernels: KernelSpecs | None = None) -> None:
-        self._specs = kernels
+    def __init__(self, kernels: KernelSpecs | None = None, separate: bool = False) -> None:
+        self._specs, self._separate = kernels, separate
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, str] = {}
         self.sources: dict[str, View] = {}
@@ -105,7 +107,7 @@ class Encoder:
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
             self.kernels[name] = kernel.fit_view(inputs)
-        self.explicit = [name for name in self.kernels if self._is_explicit(name)]
+        self.explicit = [name for name in self.kernels if self._is_explicit(name) and not self._separate]
         if is_dicts:
             self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
         if not self.kernels and not is_dicts:
@@ -165,6 +167,7 @@ class Encoder:
             "views": self.views,
             "sources": sources,
             "explicit": self.explicit,
+            "separate": self._separate,
             "shapes": self.shapes,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
         }
@@ -172,7 +175,7 @@ class Encoder:
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> "Encoder":
         """The inverse of :meth:`pack`."""
-        encoder = cls()
+        encoder = cls(separate=packed["separate"])
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
         for label, (keys, columns, indexed) in packed["sources"].items():
@@ -194,7 +197,8 @@ class Encoder:
     @property
     def mapped(self) -> list[str]:
         """Names of the kernels that are held by feature maps: dense features, computed where they are needed."""
-        return [name for name, kernel in self.kernels.items() if _is_mapped(kernel)]
+        small = [name for name in self.kernels if self._separate and self._is_explicit(name)]
+        return [name for name, kernel in self.kernels.items() if _is_mapped(kernel) or name in small]
 
     @property
     def explicit_names(self) -> list[str]:

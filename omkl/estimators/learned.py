@@ -37,7 +37,8 @@ class LearnedGroups:
         """Dual coefficients of the averaged model, for each kernel that is held as an expansion over support vectors.
 
         ``dual_coef_[name]`` is (S, K), a row for each of ``support_vectors_[name]`` and a column for each label (one
-        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
+        for two classes and for a regressor): the kernel adds ``K(X, support_vectors_[name]) @ dual_coef_[name]``,
+        times its weight where Hedge combines kernels.
         """
         return {name: A for bank in self._expansions() for name, A in zip(bank.names, bank.averaged_coefficients())}
 

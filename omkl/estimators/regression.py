@@ -18,7 +18,7 @@ from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.online import Predictor
+from omkl.online import Hedge, Predictor
 
 
 class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
@@ -86,7 +86,7 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
     def __init__(
         self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = "mkl", weighting: str = "norms",
         C: float = 1.0, epochs: int = 20,
-        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
+        method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         fit_intercept: bool = True, radius: float | str | None = None,
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
         n_iter_no_change: int = 5, n_examples: float | None = None,

@@ -13,6 +13,7 @@ from omkl.estimators.outputs import ChainOutputs
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.groups import TransitionBank
+from omkl.online import Hedge
 
 
 class SequenceLabeler(OnlineEstimator):
@@ -46,9 +47,11 @@ class SequenceLabeler(OnlineEstimator):
         Weight of the losses, ``1 / (lambda m)`` for m training sequences: larger fits closer.
     epochs : int > 0
         Passes over the data.
-    method : {"fobos", "rda"}
+    method : {"fobos", "rda", "hedge", "omkc", "raker", "adaraker"} or Hedge
         Forward-backward splitting, the paper's Algorithm 1, or regularized dual averaging, whose iterates are truly
-        group-sparse.
+        group-sparse. The others learn each kernel by itself, not along one gradient, and combine what is learned by
+        Hedge, ``kernel_weights_``: see :class:`~omkl.online.Hedge`. They take kernels alone, no sparse features of
+        dicts, and no shards; ``budget`` and ``loss`` are those of each learner.
     eta0 : "auto" or float > 0
         Scale of the learning rate. "auto" needs no tuning: see :class:`~omkl.online.DistanceOverGradients`.
     schedule : str, Schedule or None
@@ -136,7 +139,7 @@ class SequenceLabeler(OnlineEstimator):
     def __init__(
         self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
         C: float = 1.0, epochs: int = 20,
-        method: str = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
+        method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, transitions: str | None = "free", transitions_by_position: bool = False,
         cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
@@ -299,10 +302,11 @@ class SequenceLabeler(OnlineEstimator):
     @property
     def transitions_(self) -> np.ndarray:
         """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
-        bank = self.predictor_.banks[-1]
-        if not isinstance(bank, TransitionBank):
+        parts = [(weight, part.banks[-1]) for weight, part in self.predictor_.parts]
+        if not isinstance(parts[0][1], TransitionBank):
             return np.zeros((len(self.classes_), len(self.classes_)))
-        return bank.table if self.transitions_by_position else bank.table[0]
+        table = sum(weight * bank.table for weight, bank in parts)
+        return table if self.transitions_by_position else table[0]
 
     @property
     def _column_names(self) -> Sequence[str] | None:

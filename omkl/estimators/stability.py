@@ -111,8 +111,10 @@ def chosen_on_halves(
         Of what was chosen so far: whether larger Cs need not be solved.
     """
 
+    jobs = kernels.n_threads(n_jobs)
+
     def chosen(half: np.ndarray, C: float, starts: list) -> np.ndarray:
-        active, local = np.zeros(kernels.stack.n_kernels, dtype=bool), kernels.on(half, n_jobs or 1)
+        active, local = np.zeros(kernels.stack.n_kernels, dtype=bool), kernels.on(half, jobs)
         for p, (rows, target) in enumerate(targets):
             part = None if rows is None else np.flatnonzero(np.isin(half, rows))
             samples = half if part is None else half[part]
@@ -124,7 +126,7 @@ def chosen_on_halves(
             active[solution.model.active] = True
         return active
 
-    jobs, found = n_jobs if kernels.stack.concurrent else 1, []
+    found = []
     starts: list[list] = [[None] * len(targets) for _ in halves]
     for C in Cs.tolist():
         each = (delayed(chosen)(half, C, own) for half, own in zip(halves, starts))

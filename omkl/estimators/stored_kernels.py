@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from omkl.batch import Expansion, PathPoint, Problem, Solution, Solver, regularization_path
 from omkl.batch.mkl.problem import rounding_of_storage
+from omkl.exceptions import InputError
 from omkl.kernels import KernelStack
 from omkl.kernels.checks import packed_bytes, packed_bytes_fit
 from omkl.kernels.stack import RestrictedView
@@ -64,6 +66,12 @@ class StoredKernels:
             return self
         fits = packed_bytes_fit(n_copies * self.stack.n_kernels, len(samples), np.float64)
         return replace(self, stack=self.stack.restricted(samples) if fits else RestrictedView(self.stack, samples))
+
+    def n_threads(self, n_jobs: int | None) -> int:
+        """Of how many threads a user asks, as scikit-learn counts them; one where kernels answer no two at once."""
+        if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or not n_jobs):
+            raise InputError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")
+        return effective_n_jobs(n_jobs) if self.stack.concurrent else 1
 
     def problem(self, target: np.ndarray, weights: np.ndarray, C: float = 1.0) -> Problem:
         """The problem of a target."""

@@ -20,7 +20,7 @@ from omkl.groups import (
     SparseCachedBank,
     Tokens,
 )
-from omkl.online import Example, OnlineTrainer, Predictor
+from omkl.online import METHODS, Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
 
 #: Gram matrices up to this many bytes are kept in double precision when ``dtype="auto"``.
@@ -102,7 +102,7 @@ class TokenCodec:
         self._outputs = outputs
         self._budget, self._maintenance = estimator.budget, estimator.budget_maintenance
         self._cache_size, self._dtype = estimator.cache_size, estimator.dtype
-        self.encoder = Encoder(estimator.kernels)
+        self.encoder = Encoder(estimator.kernels, separate=estimator.method not in list(METHODS))
 
     # ---- encoding -----------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class TokenCodec:
             )
 
     def _grow(self, trainer: OnlineTrainer) -> None:
-        if self.encoder.vocabulary is not None:
+        if self.encoder.vocabulary is not None and getattr(trainer, "grows", True):
             bank = trainer.banks[0]
             new_names = self.encoder.explicit_names[len(bank.names) :]
             if new_names:
@@ -185,27 +185,29 @@ class TokenCodec:
         return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
 
     def banks(
-        self, averaging: bool, training: Examples | None = None, in_shards: bool = False
+        self, averaging: bool, training: Examples | None = None, in_shards: bool = False, only: str | None = None
     ) -> tuple[list[Any], list[Any]]:
         """Untrained banks, regularized ones and free ones; with ``training``, kernels are cached over that set.
 
-        In shards kernels cannot be cached: the support goes from shard to shard.
+        In shards kernels cannot be cached: the support goes from shard to shard. ``only`` names a kernel where it is
+        alone, and has its part of the memory.
         """
         encoder = self.encoder
+        mapped, dual = ([name for name in names if only in (None, name)] for names in (encoder.mapped, encoder.dual))
         cached = training is not None and not in_shards and self._cache_size > 0
         tokens = training.tokens if training is not None and cached else None
-        memory = int(self._cache_size * 1e6)
+        memory = int(self._cache_size * 1e6) // (1 if only is None else len(encoder.kernels))
         banks: list[Any] = []
         n_outputs = self.structure.zeros(1).unary.shape[1]
-        if encoder.explicit_names or encoder.vocabulary is not None:
+        if only is None and (encoder.explicit_names or encoder.vocabulary is not None):
             banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
-        if encoder.mapped:
-            sizes = [encoder.feature_count(name) for name in encoder.mapped]
-            groups = self._kernels_of(encoder.mapped)
+        if mapped:
+            sizes = [encoder.feature_count(name) for name in mapped]
+            groups = self._kernels_of(mapped)
             banks.append(FeatureMapBank(*groups, sizes, n_outputs, averaging, 0 if tokens is None else memory))
-        if self._budget is not None and encoder.dual:
-            banks.append(self._budgeted_bank(n_outputs, averaging))
-        for names in _dual_banks(encoder) if self._budget is None else []:
+        if self._budget is not None and dual:
+            banks.append(self._budgeted_bank(dual, n_outputs, averaging))
+        for names in _dual_banks(encoder, dual) if self._budget is None else []:
             groups = self._kernels_of(names)
             if tokens is None:
                 banks.append(KernelExpansion(*groups, n_outputs, averaging, self._float))
@@ -216,13 +218,21 @@ class TokenCodec:
         regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
         return banks + regularized, free
 
+    def learners(self, averaging: bool, *given: Any) -> dict[str, tuple[list[Any], list[Any]]]:
+        """Untrained banks of a model for each kernel alone, by its name."""
+        if self.order != list(self.encoder.kernels):
+            raise InputError(f"The entry {self.order[-1]!r} is read by no kernel, which a learner of its own needs.")
+        if not self.order:
+            raise InputError("There is no kernel that could have a learner: give at least one.")
+        return {name: self.banks(averaging, *given, only=name) for name in self.order}
+
     def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
         """Names, kernels and views, as banks take them."""
         return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name] for name in names]
 
-    def _budgeted_bank(self, n_outputs: int, averaging: bool) -> Any:
-        """All dual kernels on one bounded support, in a fit as on a stream."""
-        groups = self._kernels_of(self.encoder.dual)
+    def _budgeted_bank(self, names: list[str], n_outputs: int, averaging: bool) -> Any:
+        """Dual kernels on one bounded support, in a fit as on a stream."""
+        groups = self._kernels_of(names)
         for name, kernel in zip(*groups[:2]):
             if kernel.indexed:
                 raise InputError(
@@ -278,10 +288,10 @@ class TokenCodec:
         self.structure, self.longest = self._outputs.structure(self.known), values["positions"]
 
 
-def _dual_banks(encoder: Encoder) -> list[list[str]]:
-    """Names of the dual kernels, bank by bank: dense ones together, a sparse one by itself."""
-    dense = [name for name in encoder.dual if not _is_sparse(encoder.kernels[name])]
-    alone = [[name] for name in encoder.dual if _is_sparse(encoder.kernels[name])]
+def _dual_banks(encoder: Encoder, names: list[str]) -> list[list[str]]:
+    """Names of dual kernels, bank by bank: dense ones together, a sparse one by itself."""
+    dense = [name for name in names if not _is_sparse(encoder.kernels[name])]
+    alone = [[name] for name in names if _is_sparse(encoder.kernels[name])]
     return ([dense] if dense else []) + alone
 
 

@@ -13,8 +13,10 @@ from omkl.online.callbacks import (
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.group_report import group_report
+from omkl.online.hedge_trainer import IntervalHedge, KernelHedge
+from omkl.online.hedging import Hedge, HedgePredictor, HedgeWeights
 from omkl.online.model import OnlineModel, OnlineSettings
-from omkl.online.rounds import Example, Step, below
+from omkl.online.rounds import METHODS, Example, Step, below
 from omkl.online.schedules import (
     Constant,
     DistanceOverGradients,
@@ -28,6 +30,7 @@ from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
 __all__ = [
+    "METHODS",
     "ArraySource",
     "Average",
     "Checkpointer",
@@ -37,8 +40,13 @@ __all__ = [
     "DistanceOverGradients",
     "EarlyStopping",
     "Example",
+    "Hedge",
+    "HedgePredictor",
+    "HedgeWeights",
+    "IntervalHedge",
     "InverseSqrt",
     "InverseTime",
+    "KernelHedge",
     "LinearDecay",
     "MeanPolyak",
     "OnlineModel",

@@ -138,6 +138,11 @@ class Predictor:
         """Bytes of all parameters."""
         return sum(bank.nbytes for bank in self.banks)
 
+    @property
+    def parts(self) -> "list[tuple[float, Predictor]]":
+        """``(weight, predictor)`` of the models that this one is a combination of: itself."""
+        return [(1.0, self)]
+
     def potentials(self, x: Any) -> Potentials:
         """Potentials of one input, or of a block of tokens."""
         potentials = self.structure.zeros(len(x))

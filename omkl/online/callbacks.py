@@ -123,7 +123,7 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
         "objective": loss + trainer.current_lambda * penalty,
         "rate": trainer.schedule(trainer.round),
         **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
-        **{f"weight:{name}": weight for name, weight in trainer.kernel_weights(trainer.norms).items()},
+        **{f"weight:{name}": weight for name, weight in trainer.iterate_weights().items()},
         "seconds": seconds,
     }
 

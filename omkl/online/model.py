@@ -7,10 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from omkl._components import check_number, resolve
+from omkl._components import check_number, family, resolve
 from omkl.exceptions import InputError
 from omkl.losses import CRF
 from omkl.online.averaging import Average, Predictor
+from omkl.online.hedge_trainer import ExpertTrainer, IntervalHedge, KernelHedge, rates_of
+from omkl.online.hedging import Hedge
+from omkl.online.rounds import as_method
 from omkl.online.schedules import GrowingHorizon, InverseTime, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -60,7 +63,7 @@ class OnlineSettings:
     schedule: Schedule
     average: Average | None
     weighting: str = "norms"
-    method: str = "fobos"
+    method: str | Hedge = "fobos"
     C: float = 1.0
     epochs: int = 1
     radius: float | str | None = None
@@ -108,7 +111,7 @@ class OnlineSettings:
             regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            weighting=estimator.weighting, method=estimator.method, C=estimator.C, epochs=estimator.epochs,
+            weighting=estimator.weighting, method=_method(estimator.method), C=estimator.C, epochs=estimator.epochs,
             radius=radius, n_examples=estimator.n_examples, batch_size=int(estimator.batch_size),
             l2=float(estimator.l2),
         )  # fmt: skip
@@ -123,14 +126,42 @@ class OnlineSettings:
         """Whether potentials are log-probabilities, so that there are marginals."""
         return isinstance(self.loss, CRF)
 
-    def trainer(self, codec: Codec, banks: list, unpenalized: Sequence = ()) -> OnlineTrainer:
-        """An untrained trainer."""
+    def trainer(self, codec: Any, *banks: Sequence, given: tuple = ()) -> OnlineTrainer | ExpertTrainer:
+        """An untrained trainer, over these banks or those that the codec makes for what is ``given``."""
+        if isinstance(self.method, Hedge):
+            return self._hedge(codec, self.method, given)
+        return self._trainer(codec, *(banks or codec.banks(self.averaging, *given)))
+
+    def _trainer(self, codec: Any, banks: Sequence, unpenalized: Sequence = (), **other: Any) -> OnlineTrainer:
+        options = {"schedule": self.schedule.fresh(), "method": self.method, **other}
         return OnlineTrainer(
             banks, codec.structure, self.loss, self.regularizer, lambda_=GrowingHorizon(self.C),
-            schedule=self.schedule.fresh(), method=self.method, average=self.average, unpenalized=unpenalized,
-            batch_size=self.batch_size, l2=self.l2, order=codec.order,
-            weighting=self.weighting,
+            average=self.average, unpenalized=unpenalized, batch_size=self.batch_size, l2=self.l2, order=codec.order,
+            weighting=self.weighting, **options,
         )  # fmt: skip
+
+    def _hedge(self, codec: Any, method: Hedge, given: tuple) -> ExpertTrainer:
+        """A trainer of a learner for every kernel."""
+        if not hasattr(codec, "learners"):
+            raise InputError(
+                f"{method!r} has a learner for every kernel: it is for models of kernels on tokens or rows."
+            )
+        if self.batch_size > 1 or self.radius == "auto" or self.weighting != "norms":
+            raise InputError(
+                f'{method!r} learns with batch_size=1, weights of its own (weighting="norms"), and a radius that is a '
+                'number, not "auto".'
+            )
+
+        def make(length: int | None, given: tuple) -> dict[str, OnlineTrainer]:
+            learners = codec.learners(self.averaging, *given).items()
+            schedules = {name: rates_of(self.schedule, length) for name, _ in learners}
+            return {
+                name: self._trainer(codec, *own, schedule=schedules[name], method="fobos") for name, own in learners
+            }
+
+        if method.restarts is not None:
+            return IntervalHedge(make, codec.structure, self.loss, method, given)
+        return KernelHedge(make(None, given), codec.structure, self.loss, method)
 
 
 class OnlineModel:
@@ -152,9 +183,9 @@ class OnlineModel:
         self.settings = settings
         self.trainer: Any = None
 
-    def start(self, *banks: list) -> OnlineTrainer:
-        """Make the trainer, over these banks or those that the codec makes."""
-        self.trainer = self.settings.trainer(self.codec, *(banks or self.codec.banks(self.settings.averaging)))
+    def start(self, *banks: list, given: tuple = ()) -> Any:
+        """Make the trainer, over these banks or those that the codec makes for the examples ``given``."""
+        self.trainer = self.settings.trainer(self.codec, *banks, given=given)
         return self.trainer
 
     def encode(self, data: Any) -> Any:
@@ -252,3 +283,11 @@ def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
         return automatic
     check_number("eta0", eta0, above=0)
     return type(resolve(Schedule, schedule or "sqrt", "schedule"))(eta0)
+
+
+def _method(method: Any) -> str | Hedge:
+    """What ``method`` asks for: a name of those with one gradient, or Hedge."""
+    names = [name for member in family(Hedge) for name in member.aliases]
+    if isinstance(method, Hedge) or (isinstance(method, str) and method.partition(":")[0].strip() in names):
+        return resolve(Hedge, method, "method")
+    return as_method(method, names).name

@@ -4,6 +4,7 @@ Forward-backward splitting (the paper's Algorithm 1) and regularized dual averag
 gradient moves ``v`` and from which point the proximal step starts; everything else of a round is the same.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -135,12 +136,15 @@ class DualAveraging(Method):
         return self.proximal_weight(rate, 1.0, presented) * lambda_, np.zeros_like(shrinkage)
 
 
-def as_method(name: str) -> ForwardBackward | DualAveraging:
-    """The method with this name, ``"fobos"`` or ``"rda"``."""
-    methods: dict[str, type[ForwardBackward] | type[DualAveraging]] = {"fobos": ForwardBackward, "rda": DualAveraging}
-    if name not in methods:
-        raise InputError(f"Unknown method {name!r}: choose one of {', '.join(methods)}.")
-    return methods[name]()
+#: The methods that step along one gradient, that of the loss of all groups together, by name.
+METHODS: dict[str, type[ForwardBackward] | type[DualAveraging]] = {"fobos": ForwardBackward, "rda": DualAveraging}
+
+
+def as_method(name: str, others: Iterable[str] = ()) -> ForwardBackward | DualAveraging:
+    """The method with this name, ``"fobos"`` or ``"rda"``; ``others`` are named as well where there is none."""
+    if name not in list(METHODS):
+        raise InputError(f"Unknown method {name!r}: choose one of {', '.join([*METHODS, *others])}.")
+    return METHODS[name]()
 
 
 def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

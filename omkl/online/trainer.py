@@ -368,6 +368,10 @@ class OnlineTrainer:
         weight_of = dict(zip(self.group_names, weights.tolist()))
         return {name: weight_of[name] for name in self.order}
 
+    def iterate_weights(self) -> dict[str, float]:
+        """The same of the last iterate, at O(p)."""
+        return self.kernel_weights(self.norms)
+
     def check_new_groups(self, names: Iterable[str]) -> None:
         """Raise an InputError where the regularizer has no place for groups of these names beside those there are."""
         if self.regularizer is not None and self.bound is not self.regularizer:

@@ -184,7 +184,10 @@ def _in_order(problem: BaseProblem, values: int | ArrayLike, decades: float) -> 
 
 def ordered(values: ArrayLike) -> np.ndarray:
     """Values of C or alpha in increasing order, refused where they are not finite and > 0."""
-    increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())
+    try:
+        increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())
+    except (ValueError, TypeError):
+        increasing = np.empty(0)
     if not len(increasing) or not np.isfinite(increasing).all() or increasing[0] <= 0:
         raise InputError(f"Give a number of values, or values that are finite and > 0, not {values!r}.")
     return increasing

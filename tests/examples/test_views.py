@@ -1,0 +1,112 @@
+"""The example of views: EasyMKL and leave-one-out weights are what they say, and the table tells views from noise."""
+
+import csv
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "views.py"
+WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
+
+
+@pytest.fixture(scope="module")
+def made_up():
+    """Views of 120 digits that tell them, the one more than the other."""
+    rng = np.random.default_rng(0)
+    digits = np.repeat(np.arange(10), 12)
+    return {
+        name: (1 + k / 5) * rng.standard_normal((10, width))[digits] + rng.standard_normal((120, width))
+        for k, (name, width) in enumerate(WIDTHS.items())
+    }, digits
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("views_example", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_easymkl_is_the_quadratic_program(example, made_up):
+    split = example.Split(*made_up, n_train=50, n_useless=2, n_columns=3, seed=0)
+    lambda_ = 0.3
+    outputs, weights = example.easy(split.kernels, split.y, split.kernels_test, lambda_)
+    expected, margins = [], []
+    for digit in range(10):
+        signs = np.where(split.y == digit, 1.0, -1.0)
+
+        def distribution(kernel, signs=signs):
+            gamma = cp.Variable(50, nonneg=True)
+            margin = cp.quad_form(cp.multiply(signs, gamma), cp.psd_wrap(kernel))
+            classes = [cp.sum(gamma[signs > 0]) == 1, cp.sum(gamma[signs < 0]) == 1]
+            objective = cp.Minimize((1 - lambda_) * margin + lambda_ * cp.sum_squares(gamma))
+            cp.Problem(objective, classes).solve(solver=cp.CLARABEL)
+            return signs * gamma.value
+
+        gamma = distribution(split.kernels.mean(axis=0))
+        shares = np.einsum("i,mij,j->m", gamma, split.kernels, gamma)
+        expected.append(shares / shares.sum())
+        gamma = distribution(np.tensordot(expected[-1], split.kernels, 1))
+        margins.append((1 - lambda_) * np.tensordot(expected[-1], split.kernels_test, 1) @ gamma)
+    np.testing.assert_allclose(weights, np.mean(expected, axis=0), atol=1e-4)
+    # biases differ by digit, outputs otherwise by nothing
+    centred = outputs - outputs.mean(axis=0)
+    np.testing.assert_allclose(centred, np.array(margins).T - np.mean(margins, axis=1), atol=1e-3)
+
+
+def test_weights_come_of_digits_that_were_left_out(example, made_up):
+    split = example.Split(*made_up, n_train=50, n_useless=4, n_columns=3, seed=0)
+    targets = (split.y[:, None] == np.arange(10)).astype(float)
+    gains = np.zeros((len(split.kernels), 50))
+    for m, kernel in enumerate(split.kernels):
+        centred = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+        values, vectors = np.linalg.eigh(centred)
+        features = vectors * np.sqrt(np.maximum(values, 0))
+        for i in range(50):
+            rest = np.arange(50) != i
+            ridge = Ridge(alpha=example.RIDGE * np.trace(centred) / 50).fit(features[rest], targets[rest])
+            without = targets[rest].mean(axis=0)
+            error = np.sum((targets[i] - ridge.predict(features[i : i + 1])[0]) ** 2)
+            gains[m, i] = np.sum((targets[i] - without) ** 2) - error
+    errors = gains.std(axis=1, ddof=1) / np.sqrt(50)
+    helps = gains.mean(axis=1) > example.STANDARD_ERRORS * errors
+    np.testing.assert_array_equal(example.leave_one_out(split) > 0, helps)
+    assert helps.tolist() == [True] * 6 + [False] * 4
+
+
+def test_the_last_step_is_a_ridge_with_an_intercept(example, made_up):
+    split = example.Split(*made_up, n_train=50, n_useless=0, n_columns=3, seed=0)
+    K, n, alpha = split.kernels[0], 50, 0.05 * np.trace(split.kernels[0]) / 50
+    targets = (split.y[:, None] == np.arange(10)).astype(float)
+    # stationary: (K + alpha) a + b = targets, the coefficients of each digit sum to zero
+    system = np.block([[K + alpha * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    solution = np.linalg.solve(system, np.vstack([targets, np.zeros((1, 10))]))
+    expected = (split.kernels_test[0] @ solution[:n] + solution[n]).argmax(axis=1)
+    np.testing.assert_array_equal(example.ridge_outputs(K, split.y, split.kernels_test[0], 0.05), expected)
+
+
+def test_the_table_tells_views_from_noise(made_up, tmp_path):
+    views, digits = made_up
+    header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]
+    numbers = np.column_stack([*views.values(), digits])
+    np.savetxt(tmp_path / "mfeat.csv", numbers, "%.4f", delimiter=",", header=",".join([*header, "y"]), comments="")
+    methods = ["SVC, all columns", "best view", "uniform", "EasyMKL", "mkl", "online, unseen", "leave-one-out", "told"]
+    options = ["--data", "mfeat.csv", "--train", "50", "--useless", "0", "3", "--splits", "1", "-o", "."]
+    command = [sys.executable, str(EXAMPLE), *options, "--methods", *methods]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    assert (tmp_path / "views.png").exists() or "No figure" in finished.stdout
+    with (tmp_path / "views.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["method"], row["useless"]) for row in rows] == [(m, n) for n in ("0", "3") for m in methods]
+    assert all(float(row["accuracy"]) > 80 for row in rows)
+    alive = {row["method"]: row["useless alive"] for row in rows if row["useless"] == "3"}
+    assert alive["uniform"] == "3"
+    assert alive["leave-one-out"] == alive["told"] == "0"
