@@ -9,7 +9,6 @@ from omkl import data, estimators
 from omkl.cli.common import OUTPUT, ROWS, add_options, bar_chart, labelled_sequences, load_model, report, table
 from omkl.cli.rows import naming, open_rows
 from omkl.exceptions import InputError
-from omkl.online import OnlineTrainer
 
 #: Longer names of groups are cut in the middle, so that a table fits a terminal.
 NAME_WIDTH = 44
@@ -67,7 +66,7 @@ def run(arguments: Namespace) -> None:
 def _group_report(model, kind, arguments):
     """A record for each group; those of ``--data`` where it is given."""
     if arguments.data is None:
-        return model.group_report_ if isinstance(model.model_.trainer, OnlineTrainer) else []
+        return model.group_report_ if model.model_.trainer.has_groups else []
     if kind == "trees":
         gold = data.read_treebank(arguments.data, single_root=model.single_root, on_error=arguments.on_error)
         return model.group_report(gold)

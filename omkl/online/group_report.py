@@ -48,7 +48,7 @@ def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = No
     InputError
         If there are no examples, or a bank of the user's gives all of its groups where one is asked for.
     """
-    if not isinstance(trainer, OnlineTrainer):
+    if not trainer.has_groups:
         raise InputError("Where Hedge combines kernels, each is a model of its own: only their weights are told.")
     predictor, weights = trainer.predictor(), trainer.kernel_weights()
     names, nbytes = predictor.group_names, predictor.group_nbytes

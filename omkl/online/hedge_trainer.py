@@ -47,6 +47,9 @@ class ExpertTrainer:
     experts: list[Any]
     _vote = False
 
+    #: Whether its potentials are a sum over groups: they are a weighted vote of learners.
+    has_groups = False
+
     def __init__(self, names: Sequence[str], structure: Any, loss: Any, method: Hedge) -> None:
         if method.vote and (len(structure.zeros(1)) > 1 or not hasattr(structure, "indicator")):
             raise InputError("vote=True is for inputs of one label: leave it out, which combines potentials.")

@@ -61,6 +61,9 @@ class OnlineTrainer:
         :class:`~omkl.online.weighting.OutOfSampleWeights`.
     """
 
+    #: Whether its potentials are a sum over groups, so that one can be left out.
+    has_groups = True
+
     def __init__(
         self, banks: Sequence[GroupBank], structure: Structure, loss: StructuredLoss, regularizer: Regularizer | None,
         *, lambda_: float | Callable[[float], float], schedule: Schedule, method: str = "fobos",
