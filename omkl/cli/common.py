@@ -51,8 +51,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--weighting": {"choices": ("norms", "out-of-sample"), "default": "norms",
                     "help": "what the weights of mkl come from: norms (default), or examples not yet learned from"},
     "--C": {"type": float, "default": 1.0, "help": "weight of the losses, 1/(lambda m) (default 1)"},
-    "--method": {"default": "fobos", "help": "online method: fobos (default) or rda; a learner for every kernel, combined "
-                 "by Hedge: hedge, omkc (classifiers), raker or adaraker, with settings as in hedge:rate=0.5"},
+    "--method": {"default": "fobos", "help": "online method: fobos (default) or rda; a learner for every kernel, "
+                 "combined by Hedge: hedge, omkc (classifiers), raker or adaraker, with settings as in hedge:rate=0.5"},
     "--eta0": {"type": _rate, "default": "auto",
                "help": "scale of the learning rate (default auto)"},
     "--average": {"default": "quadratic", "help": "quadratic (default), uniform or last"},
