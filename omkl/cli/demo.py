@@ -46,9 +46,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--n-test", type=int, default=400, metavar="N", help="to test on (default 400)")
     parser.add_argument("--C", type=float, default=1.0, help="weight of the losses (default 1)")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the data (default 20)")
-    parser.add_argument("--random-state", type=int, default=0, metavar="N", help="seed (default 0)")
-    add_options(parser, *OUTPUT)
-    parser.set_defaults(run=run)
+    add_options(parser, "--random-state", *OUTPUT)
+    parser.set_defaults(run=run, random_state=0)
 
 
 def run(arguments: Namespace) -> None:

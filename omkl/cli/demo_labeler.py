@@ -33,6 +33,7 @@ of the form it stands on, or checksums, all drawn at random. Only the last two m
 """
 ALIKE, MKL, BY_NORMS = f"all {N} alike", "MKL out of sample", "MKL by norms"
 TOLD_ALIKE, TOLD_MKL = f"the {N_USEFUL} alike", f"MKL of the {N_USEFUL}"
+# alike all kernels count in full, while the weights of MKL sum to one: at the same C the former fits closer
 SVM, OUT_OF_SAMPLE = {"regularizer": "l2"}, {"weighting": "out-of-sample"}
 #: Kernels and settings of every model.
 COMPETITORS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {

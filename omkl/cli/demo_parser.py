@@ -37,14 +37,8 @@ def show(arguments: Namespace, say: Callable[[str], None]) -> tuple[Any, dict[st
     say(f"{n_train} sentences of a made-up language to train on, {len(test)} to test on. Which word depends on which\n"
         f"is told by {len(INFORMATIVE)} feature templates; {len(USELESS)} others are useless. "
         "The noise in the trees lets nobody find more than 84%.\n")  # fmt: skip
-    parsers = {}
-    for name, settings in COMPETITORS.items():
-        templates = INFORMATIVE if name == TOLD else INFORMATIVE + USELESS
-        parsers[name] = omkl.DependencyParser(
-            C=arguments.C, epochs=arguments.epochs, random_state=arguments.random_state, memory=60, labeled=False,
-            verbose=not arguments.quiet, **{"templates": templates, **settings},
-        ).fit(train)  # fmt: skip
-    mkl, best = parsers[MKL], f"an SVM on MKL's best {len(INFORMATIVE)}"
+    parsers, best = _train(arguments, train, INFORMATIVE), f"an SVM on MKL's best {len(INFORMATIVE)}"
+    mkl = parsers[MKL]
     parsers[best] = mkl.prune(len(INFORMATIVE)).set_params(regularizer="l2").fit(train)
     correct = {name: _correct(parser, test) for name, parser in parsers.items()}
     rows = [{"parser": name, "uas": float(np.concatenate(correct[name]).mean()), "seconds": parser.fit_seconds_}
@@ -68,6 +62,18 @@ def show(arguments: Namespace, say: Callable[[str], None]) -> tuple[Any, dict[st
     }  # fmt: skip
     title = "Template weights along the epochs"
     return mkl, metrics, partial(omkl.reports.plot_group_weights, mkl.history_, title=title)
+
+
+def _train(arguments, train, informative):
+    """Parsers by name."""
+    parsers = {}
+    for name, settings in COMPETITORS.items():
+        templates = informative if name == TOLD else informative + USELESS
+        parsers[name] = omkl.DependencyParser(
+            C=arguments.C, epochs=arguments.epochs, random_state=arguments.random_state, memory=60, labeled=False,
+            verbose=not arguments.quiet, **{"templates": templates, **settings},
+        ).fit(train)  # fmt: skip
+    return parsers
 
 
 def _correct(parser, test):

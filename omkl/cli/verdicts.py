@@ -8,9 +8,8 @@ import numpy as np
 
 #: Standard errors from zero from which on a difference counts, and the fewest examples for which it does.
 STANDARD_ERRORS, FEWEST = 2.0, 10
+#: What comes between "it is" and another model.
 WORDS = {"ahead": "ahead of", "level": "level with", "behind": "behind", "unclear": "not to be told from"}
-
-
 #: Arrays, one an example, or the rows of one.
 Ragged: TypeAlias = Sequence[np.ndarray] | np.ndarray
 
@@ -24,14 +23,14 @@ class Comparison:
     against : str
         The other model.
     difference, standard_error : float
-        Of the accuracies; a single example has no standard error, nan.
+        Of the accuracies; a single example has no standard error, None.
     outcome : {"ahead", "level", "behind", "unclear"}
         Level are two that differ by at most two standard errors; fewer than ten examples leave it unclear.
     """
 
     against: str
     difference: float
-    standard_error: float
+    standard_error: float | None
     outcome: str
 
     @classmethod
@@ -44,14 +43,16 @@ class Comparison:
         gains = np.array([np.sum(mine) - np.sum(theirs, dtype=float) for mine, theirs in zip(correct, others)])
         sizes = np.array([len(mine) for mine in correct], dtype=float)
         n, difference = len(gains), float(gains.sum() / sizes.sum())
-        deviation = (gains - difference * sizes).std(ddof=1) if n > 1 else np.nan
-        error = float(np.sqrt(n) * deviation / sizes.sum())
+        if n == 1:
+            return cls(against, difference, None, "unclear")
+        error = float(np.sqrt(n) * (gains - difference * sizes).std(ddof=1) / sizes.sum())
         outcome = "level" if abs(difference) <= STANDARD_ERRORS * error else "ahead" if difference > 0 else "behind"
         return cls(against, difference, error, outcome if n >= FEWEST else "unclear")
 
     def cells(self) -> tuple[str, str, str, str]:
         """A line of a table, in points."""
-        return self.against, f"{100 * self.difference:+.2f}", f"{100 * self.standard_error:.2f}", self.outcome
+        error = "" if self.standard_error is None else f"{100 * self.standard_error:.2f}"
+        return self.against, f"{100 * self.difference:+.2f}", error, self.outcome
 
 
 def conclude(name: str, simpler: Sequence[Comparison], others: Sequence[Comparison] = ()) -> list[str]:

@@ -122,7 +122,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, mod
 
 
 def test_wrong_usage_exits_with_2(capsys):
-    for command in ([], ["frobnicate"], ["train", "labeler", "x"], ["train", "labeler", "x", "-o", "m", "--C", "many"]):
+    train = ["train", "labeler", "x", "-o", "m"]
+    for command in ([], ["frobnicate"], train[:3], [*train, "--C", "many"], ["demo", "--random-state", "-1"]):
         with pytest.raises(SystemExit) as stop:
             main(command)
         assert stop.value.code == 2

@@ -37,8 +37,8 @@ def test_equals_are_level_and_few_examples_tell_nothing():
     assert Comparison.of("itself", right, right).outcome == "level"
     assert Comparison.of("other", right[:9], ~right[:9]).outcome == "unclear"
     single = Comparison.of("other", right[:1], ~right[:1])
-    assert single.outcome == "unclear"
-    assert np.isnan(single.standard_error)
+    assert (single.outcome, single.standard_error) == ("unclear", None)
+    assert single.cells()[2:] == ("", "unclear")
 
 
 def test_conclusions():
