@@ -29,27 +29,6 @@ def model(corpus, tmp_path):
     return path
 
 
-def test_demo_prints_saves_and_draws(tmp_path, capsys):
-    folder = tmp_path / "out"
-    arguments = ["demo", "-o", str(folder), "--n-train", "15", "--n-test", "20", "--epochs", "4"]
-    assert main([*arguments, "--json", str(tmp_path / "m.json")]) == 0
-    printed = capsys.readouterr().out
-    for expected in ("linear", "quadratic", "gaussian", "average of the three", "MKL of the three", "█", "Next:"):
-        assert expected in printed
-    metrics = json.loads((tmp_path / "m.json").read_text())
-    assert metrics == json.loads((folder / "metrics.json").read_text())
-    assert len(metrics["results"]) == 5
-    assert all(row["accuracy"] > 0.5 for row in metrics["results"])
-    assert (folder / "group_weights.png").read_bytes().startswith(b"\x89PNG")
-    assert omkl.load(folder / "dates.npz").kernel_weights_ == pytest.approx(metrics["kernel_weights"])
-
-
-def test_demo_without_matplotlib_says_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["demo", "-o", str(tmp_path), "--n-train", "5", "--n-test", "5", "--epochs", "1"]) == 0
-    assert "pip install omkl[plot]" in capsys.readouterr().out
-
-
 def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     output, metrics = tmp_path / "labels.txt", tmp_path / "metrics.json"
     assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
