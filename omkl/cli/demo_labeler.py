@@ -27,9 +27,10 @@ DIGITS_OF_FORM = 8
 INTRODUCTION = f"""\
 {{n_train}} handwritten dates to train on, {{n_test}} to test on, 8 digits each; no image is in both.
 A chain learns which digit follows which, and {N} Gaussian kernels what digits look like:
-{N_USEFUL} see the digit, by its {joined(USEFUL)}; {N_USELESS} do not, for
-they see another digit in the same ways, the place of the date on the page, the number
-of the form it stands on, or checksums, all drawn at random. Only the last two models are told.
+{N_USEFUL} see the digit, by its {joined(USEFUL)}; {N_USELESS} do not,
+for they see another digit in the same ways, the place of the date on the page, the
+number of the form it stands on, or checksums, all drawn at random. Only the last two
+models are told which.
 """
 ALIKE, MKL, BY_NORMS = f"all {N} alike", "MKL out of sample", "MKL by norms"
 TOLD_ALIKE, TOLD_MKL = f"the {N_USEFUL} alike", f"MKL of the {N_USEFUL}"
