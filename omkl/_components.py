@@ -107,10 +107,28 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
     if name.strip() not in members:
         raise InputError(f"Unknown {what} {spec!r}: choose one of {', '.join(sorted(members))}.")
     cls, preset = members[name.strip()]
+    given = {**preset, **_parse_settings(settings, spec, what)} if settings else preset
+    _check_parameters(cls, given, spec, what)
     try:
-        return cls(**({**preset, **_parse_settings(settings, spec, what)} if settings else preset))
+        return cls(**given)
     except TypeError as error:
-        raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
+        raise InputError(f"A setting of the {what} {spec!r} is not of {cls.__name__}'s kind: {error}.") from None
+
+
+def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -> None:
+    """Raise where a constructor does not know one of these arguments, or needs another one."""
+    known = signature(cls).parameters
+    for name in given:
+        if name not in known:
+            others = f", only {', '.join(known)}" if known else ""
+            raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: it has no parameter {name}{others}.")
+    missing = [name for name, own in known.items() if own.default is own.empty and name not in given]
+    if missing:
+        arguments = ", ".join(f"{name}=..." for name in missing)
+        raise InputError(
+            f"The {what} {spec!r} needs {' and '.join(missing)}: give the object {cls.__name__}({arguments}) in place "
+            "of the name."
+        )
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:

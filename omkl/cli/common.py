@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,12 @@ def _folds(text):
         first, _, last = part.partition("-")
         folds += range(int(first), int(last or first) + 1)
     return folds
+
+
+def _seed(text):
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"a seed is a whole number, at least 0, not {text!r}")
+    return int(text)
 
 
 def _rate(text):
@@ -51,11 +57,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--weighting": {"choices": ("norms", "out-of-sample"), "default": "norms",
                     "help": "what the weights of mkl come from: norms (default), or examples not yet learned from"},
     "--C": {"type": float, "default": 1.0, "help": "weight of the losses, 1/(lambda m) (default 1)"},
-    "--method": {"choices": ("fobos", "rda"), "default": "fobos", "help": "online method (default fobos)"},
+    "--method": {"default": "fobos", "help": "online method: fobos (default) or rda; a learner for every kernel, "
+                 "combined by Hedge: hedge, omkc (classifiers), raker or adaraker, with settings as in hedge:rate=0.5"},
     "--eta0": {"type": _rate, "default": "auto",
                "help": "scale of the learning rate (default auto)"},
     "--average": {"default": "quadratic", "help": "quadratic (default), uniform or last"},
-    "--random-state": {"type": int, "metavar": "N", "help": "seed"},
+    "--random-state": {"type": _seed, "metavar": "N", "help": "seed"},
 }  # fmt: skip
 OUTPUT = ("--json", "--quiet")
 ROWS = ("--target", "--no-header")
@@ -73,16 +80,23 @@ def add_options(parser: ArgumentParser, *names: str) -> None:
 
 
 def add_training_options(
-    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron")
+    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron"), hedge: bool = True
 ) -> None:
-    """What every online estimator is trained with; the first of the losses is the default."""
+    """What every online estimator is trained with; the first of the losses is the default.
+
+    ``hedge`` is whether there can be a learner for every group.
+    """
     parser.add_argument("train", help="file to train on")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
     parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on")
     names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
     parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
-    add_options(parser, "--regularizer", "--weighting", "--C", "--method", "--eta0", "--average", "--random-state")
+    add_options(parser, "--regularizer", "--weighting", "--C", "--eta0", "--average", "--random-state")
+    if hedge:
+        add_options(parser, "--method")
+    else:
+        parser.add_argument("--method", choices=("fobos", "rda"), default="fobos", help="online method (default fobos)")
     add_options(parser, "--stream", *CHECKPOINTS, *OUTPUT)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(

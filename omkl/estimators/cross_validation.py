@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
@@ -87,8 +88,36 @@ class CrossValidatedMKL(KernelPaths):
         plain = {name: parameters[name] for name in ("cv", "scoring") if isinstance(parameters[name], (int, str))}
         return {**parameters, "cv": None, "scoring": None, **plain}
 
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
+    ) -> Self:
+        """Choose C, and learn kernels and the model of all samples.
+
+        Parameters
+        ----------
+        X, y, client
+            As for the ``fit`` of the estimator of a single C, :class:`MKLClassifier` or :class:`MKLRegressor`.
+        sample_weight : array of shape (N,), optional
+            Weights >= 0 of the samples' losses, and of held-out samples in scores.
+        groups : array of shape (N,), optional
+            What splitters as scikit-learn's ``GroupKFold`` keep together.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As for a single C; and if Cs are no values, cv does not cut the samples into folds or leaves one empty, or
+            scoring is no score, or has none in any fold.
+        omkl.exceptions.DistributionError
+            As for a single C.
+        """
+        self._search(X, y, sample_weight, groups, client)
+        return self
+
     def _search(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any, client: Any) -> None:
-        """Choose C, and learn the model of all samples."""
         self._resolve()
         source, kept_y, weights = self._read(X, y, sample_weight)
         given = np.asarray(y).ravel()
@@ -96,9 +125,7 @@ class CrossValidatedMKL(KernelPaths):
         targets, own = self._targets(kept_y, weights)
         if not isinstance(self, ClassifierMixin):
             kept_y = targets[0][1]
-        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
-            raise InputError(f"scoring must be the name of one score, a callable or None, not {self.scoring!r}.")
-        scorer = check_scoring(self._at(1.0), self.scoring)
+        scorer = self._scorer()
         scored_weights = None if sample_weight is None else weights
 
         def chosen(kernels: StoredKernels) -> tuple[list, tuple[Any, list[Solution]]]:
@@ -115,15 +142,42 @@ class CrossValidatedMKL(KernelPaths):
         self._warn(source, targets, solutions, kept)
         self._warn_of_folds(results)
 
+    def _scorer(self) -> Callable:
+        """What scores held-out outputs; called with a model, its outputs, and the truth."""
+        named = isinstance(self.scoring, str)
+        if not (self.scoring is None or named or callable(self.scoring)) or (
+            named and self.scoring not in get_scorer_names()
+        ):
+            raise InputError(
+                "scoring must be the name of one score as sklearn.metrics.get_scorer_names() lists them, a callable or "
+                f"None, not {self.scoring!r}."
+            )
+        try:
+            return check_scoring(self._at(1.0), self.scoring)
+        except ValueError as error:
+            raise InputError(f"scoring: {error}") from None
+
+    def _split(self, y: np.ndarray, groups: Any) -> list[list[np.ndarray]]:
+        """Training and test samples of each fold, as scikit-learn's splitters cut them."""
+        check_consistent_length(y, groups)
+        try:
+            splitter = check_cv(self.cv, y, classifier=isinstance(self, ClassifierMixin))
+            folds = [
+                [np.sort(np.arange(len(y))[part]) for part in (train, test)]
+                for train, test in splitter.split(np.zeros((len(y), 1)), y, groups)
+            ]
+        except (ValueError, IndexError, TypeError) as error:
+            raise InputError(f"cv={reprlib.repr(self.cv)} does not cut {len(y)} samples into folds: {error}") from error
+        if not folds:
+            raise InputError(f"cv={reprlib.repr(self.cv)} has no folds: give a whole number > 1, or a splitter.")
+        return folds
+
     def _folds(self, y: np.ndarray, sample_weight: ArrayLike | None, groups: Any) -> list[tuple]:
         """Training and test samples of each fold, numbered among those whose weight is not 0."""
-        check_consistent_length(y, groups)
-        splitter = check_cv(self.cv, y, classifier=isinstance(self, ClassifierMixin))
         weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
         position, kept = np.cumsum(weights > 0) - 1, weights > 0
         folds = []
-        for fold, parts in enumerate(splitter.split(np.zeros((len(y), 1)), y, groups)):
-            indices = [np.sort(np.arange(len(y))[part]) for part in parts]
+        for fold, indices in enumerate(self._split(y, groups)):
             if any((np.diff(part) == 0).any() for part in indices):
                 raise InputError(f"Fold {fold} has a sample more than once: give it a weight instead.")
             train, test = (position[part[kept[part]]] for part in indices)
@@ -144,9 +198,9 @@ class CrossValidatedMKL(KernelPaths):
         options = {} if scored_weights is None else {"sample_weight": scored_weights[test]}
         try:
             scores = [scorer(model, own, y[test], **options) for own in outputs]
-        except AttributeError as error:
-            own_name, name = type(model).__name__, type(self).__name__
-            raise InputError(f"scoring={self.scoring!r}: {str(error).replace(own_name, name)}") from error
+        except (AttributeError, ValueError) as error:
+            reason = str(error).replace(type(model).__name__, type(self).__name__)
+            raise InputError(f"scoring={self.scoring!r} does not score: {reason}") from error
         return {"scores": np.array(scores, dtype=np.float64), "active": active, "gaps": gaps}
 
     def _held_out(
@@ -282,34 +336,6 @@ weighting, verbose
         self.class_weight = class_weight
         self.multiclass = multiclass
 
-    def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
-    ) -> MKLClassifierCV:
-        """Choose C, and learn kernels and classifier.
-
-        Parameters
-        ----------
-        X, y, client
-            As for :meth:`MKLClassifier.fit`.
-        sample_weight : array of shape (N,), optional
-            Weights >= 0 of the samples' losses, and of held-out samples in scores.
-        groups : array of shape (N,), optional
-            What splitters as scikit-learn's ``GroupKFold`` keep together.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            As :meth:`MKLClassifier.fit`; and if Cs are no values, a fold is empty, or no fold has a score.
-        omkl.exceptions.DistributionError
-            As :meth:`MKLClassifier.fit`.
-        """
-        self._search(X, y, sample_weight, groups, client)
-        return self
-
 
 class MKLRegressorCV(CrossValidatedMKL, MKLRegressor):
     r"""Regression with a learned combination of kernels whose C is chosen by cross-validation.
@@ -350,29 +376,3 @@ verbose
             kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
             approximate, weighting, verbose,
         )  # fmt: skip
-
-    def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
-    ) -> MKLRegressorCV:
-        """Choose C, and learn kernels and regression function.
-
-        Parameters
-        ----------
-        X, y, client
-            As for :meth:`MKLRegressor.fit`.
-        sample_weight, groups
-            As for :meth:`MKLClassifierCV.fit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            As :meth:`MKLRegressor.fit`; and if Cs are no values, a fold is empty, or no fold has a score.
-        omkl.exceptions.DistributionError
-            As :meth:`MKLRegressor.fit`.
-        """
-        self._search(X, y, sample_weight, groups, client)
-        return self

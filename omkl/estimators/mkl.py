@@ -165,7 +165,7 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
             raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
         return super()._resolve()
 
-    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list, np.ndarray | None]:
+    def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
         """The binary problems, as samples (None for all) and targets -1 and +1; and weights times those of classes."""
         codes = self._learn_classes(y)
         weights = np.asarray(self._times_class_weights(codes, weights))
@@ -264,7 +264,7 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         self._fit(source, *self._targets(y, weights), client)
         return self
 
-    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list, np.ndarray | None]:
+    def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
         y = finite_targets(y)
         # where the loss is flat around the target other constants are as good
         if len(y) > 1 and np.ptp(y) == 0.0 and self.fit_intercept and not self._resolve()[0].has_kink:

@@ -301,7 +301,8 @@ class _SumOfSums:
         return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
 
     def rows(self, samples: np.ndarray | None) -> np.ndarray:
-        return sum((part.rows(samples) for part in self.sums), np.zeros((len(samples), self.n_samples)))
+        shape = (self.n_samples if samples is None else len(samples), self.n_samples)
+        return sum((part.rows(samples) for part in self.sums), np.zeros(shape))
 
     def diagonal(self) -> np.ndarray:
         return sum((part.diagonal() for part in self.sums), np.zeros(self.n_samples))

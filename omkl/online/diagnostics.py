@@ -237,8 +237,11 @@ class RegretMonitor:
         """Forget earlier runs; the measured sums start here."""
         if not hasattr(source, "examples"):
             raise InputError("RegretMonitor compares with all examples at hand, which a stream does not have.")
-        if not trainer.method.forgets:
-            raise InputError("RegretMonitor bounds forward-backward splitting: use method='fobos'.")
+        if not trainer.method.forgets or trainer.weighting != "norms":
+            raise InputError(
+                "RegretMonitor bounds forward-backward splitting whose weights follow from norms: use method='fobos' "
+                "and weighting='norms'."
+            )
         self._examples = source.examples
         self._cumulative = self._gradients = self._inverse_rates = self._reach = 0.0
         self._last_rate = math.inf

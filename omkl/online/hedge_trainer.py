@@ -52,7 +52,10 @@ class ExpertTrainer:
 
     def __init__(self, names: Sequence[str], structure: Any, loss: Any, method: Hedge) -> None:
         if method.vote and (len(structure.zeros(1)) > 1 or not hasattr(structure, "indicator")):
-            raise InputError("vote=True is for inputs of one label: leave it out, which combines potentials.")
+            raise InputError(
+                f'method="{method.as_string()}" has learners vote (vote=True), which is for outputs of one label: '
+                'choose "hedge" or "raker", which combine potentials.'
+            )
         self.names, self.order = list(names), list(names)
         self.structure, self.loss, self.method = structure, loss, method
         self.round, self.presented = 0, 0.0

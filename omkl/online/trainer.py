@@ -10,6 +10,7 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
+from omkl.online.batches import update_together
 from omkl.online.rounds import Example, Step, as_method, below
 from omkl.online.schedules import Schedule
 from omkl.online.weighting import OutOfSampleWeights
@@ -53,12 +54,19 @@ class OnlineTrainer:
     l2 : float
         :math:`\sigma`: the loss of each example has :math:`\frac{\sigma}{2} \|\theta\|^2` added, over all groups, and
         is then :math:`\sigma`-strongly convex. Its gradient is part of the gradient step, not of the proximal one. With
-        rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5).
+        rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5). With out-of-sample
+        weights :math:`\|\theta\|^2` is that norm in which the step is one along the gradient,
+        :math:`\sum_k \|\theta_k\|^2 / w_k`.
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
         Whether the regularizer's weights follow from norms, or are learned from examples that are new to the model; see
         :class:`~omkl.online.weighting.OutOfSampleWeights`.
+
+    Attributes
+    ----------
+    decay : float
+        What the L2 part shrinks the model by in this round.
     """
 
     #: Whether its potentials are a sum over groups, so that one can be left out.
@@ -98,7 +106,7 @@ class OnlineTrainer:
         self.method.prepare(self.group_state)
         self.penalized_banks: list[Any] = list(banks)
         self.coordinate_step = 0.0
-        self._decay = 1.0  # what the L2 part shrinks the model by in this round
+        self.decay = 1.0
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
@@ -153,86 +161,29 @@ class OnlineTrainer:
         proximal steps; one of weight 0 changes nothing.
         """
         if weight == 0.0:
-            return Step(0.0, self.norms, 0.0, 0.0, self._potentials(x), y, weight=0.0)
-        rate = self._open_round(weight, weight)
-        potentials = self._potentials(x)  # line 4
-        loss, gradient = self._loss(potentials, y)
+            return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
+        rate = self.open_round(weight, weight)
+        potentials = self.potentials(x)  # line 4
+        loss, gradient = self.loss_and_gradient(potentials, y)
         square_gradient = 0.0
         if gradient is not None:  # else right, and by a margin
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
             square_gradient = weight**2 * self.method.observe(self.group_state)
             if self.schedule.adaptive:
-                rate = self._adapt(rate, weight * loss, square_gradient, weight)
-        norms, events = self._shrink(rate, weight, square_gradient)  # lines 6-9
+                rate = self.adapt(rate, weight * loss, square_gradient, weight)
+        norms, events = self.shrink(rate, weight, square_gradient)  # lines 6-9
         if events:
             for bank in self.banks:
                 bank.apply_events(x, gradient)
-        self._close_round(weight)
+        self.close_round(weight)
         return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight)
 
     def update_batch(self, examples: Iterable[Example]) -> Step:
-        r"""One round on several examples: one step along all their gradients at the same parameters.
+        """One round on several examples, see :func:`~omkl.online.batches.update_together`."""
+        return update_together(self, examples)
 
-        With the trainer's ``batch_size`` b the gradient step goes along :math:`\frac1b \sum_i w_i g_i`, and the
-        proximal steps take the share :math:`\frac1b \sum_i w_i`, so that fewer examples, the last ones of an epoch,
-        move the model by as much less. What is returned has lists as ``potentials`` and ``gold``, and a sum of losses.
-        """
-        examples = [Example(*example) for example in examples]
-        if not any(example.weight for example in examples):
-            return Step(0.0, self.norms, 0.0, 0.0, [], [], len(examples), 0.0)
-        weight = sum(example.weight for example in examples)
-        rate = self._open_round(weight, 1.0)
-        total, potentials, moving = 0.0, [], []
-        for x, y, w in examples:  # all losses before the first step
-            potentials.append(self._potentials(x))
-            loss, gradient = self._loss(potentials[-1], y)
-            total += w * loss
-            if gradient is not None and w:
-                moving.append((x, potentials[-1], gradient, w))
-        square_gradient = 0.0
-        if moving:
-            square_gradient = self._step_together(moving, rate)
-            if self.schedule.adaptive:
-                rate = self._adapt(rate, total, square_gradient, weight)
-        norms, events = self._shrink(rate, weight, square_gradient)
-        if events:
-            for bank in self.banks:
-                bank.apply_events(None, None)
-        self._close_round(weight)
-        gold = [y for _, y, _ in examples]
-        return Step(total, norms, rate, square_gradient, potentials, gold, len(examples), weight)
-
-    def _step_together(self, moving, rate):
-        """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
-        group_state = self.group_state
-        before = self._slope(moving) if self.measures_gradients else 0.0
-        group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
-        rates = group_state.rates.copy()
-        for x, _, gradient, weight in moving:
-            np.multiply(rates, weight, out=group_state.rates)
-            for bank in self.banks:
-                bank.step(x, gradient)
-        # a step of this rate along g takes rate ||g||^2 from <theta, g>
-        return max(before - self._slope(moving, moved=True), 0.0) / rate if self.measures_gradients else 0.0
-
-    def _slope(self, moving, moved=False):
-        """Inner product of a weighted sum of gradients with the point that the proximal step starts from.
-
-        Before the step of forward-backward splitting that point is the model, shrunk, and its potentials are known.
-        """
-        group_state = self.group_state
-        known = self.method.forgets and not moved
-        scales, total = group_state.scales.copy(), 0.0
-        group_state.scales[:] = group_state.bases
-        for x, potentials, gradient, weight in moving:
-            potentials = potentials if known else self._potentials(x)
-            pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (potentials, gradient)))
-            total += weight * sum(float(np.vdot(own, slope)) for own, slope in pairs)
-        group_state.scales[:] = scales
-        return self._decay * total if known else total
-
-    def _open_round(self, weight, step_weight):
+    def open_round(self, weight: float, step_weight: float) -> float:
         """Open a round on examples of the total weight, each step of which has another; returns its rate."""
         self.round += 1
         self.presented += weight
@@ -241,22 +192,25 @@ class OnlineTrainer:
         rate = schedule(self.round, weight / self.batch_size) if schedule.adaptive else schedule(self.round)
         rate /= self.batch_size
         if self.l2:
-            self._decay = 1.0 - rate * weight * self.l2
-        if self._decay <= 0.0 and not self.group_state.empty.all():
-            raise InputError(
-                f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates 1 / (l2 t), "
-                "schedule='inverse-time' with eta0=1/l2, or smaller ones."
-            )
-        self.method.begin(self.group_state, rate, step_weight, self._decay)
+            self.decay = 1.0 - rate * weight * self.l2
+        if self.decay <= 0.0:
+            if not self.group_state.empty.all():
+                raise InputError(
+                    f"The rate of round {self.round} times l2={self.l2:g} is not below 1: choose the rates "
+                    "1 / (l2 t), schedule='inverse-time' with eta0=1/l2, or smaller ones."
+                )
+            self.decay = 1.0  # nothing is there that could shrink
+        self.method.begin(self.group_state, rate, step_weight, self.decay)
         return rate
 
-    def _potentials(self, x):
+    def potentials(self, x: Any) -> Any:
+        """Potentials of an input in the current model."""
         potentials = self.structure.zeros(len(x))
         for bank in self.banks:
             bank.add_potentials(x, potentials)
         return potentials
 
-    def _loss(self, potentials, y):
+    def loss_and_gradient(self, potentials: Any, y: Any) -> tuple[float, Any]:
         """The loss, its L2 part included, and the gradient of the rest in potentials."""
         loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
         if not math.isfinite(loss):
@@ -264,10 +218,11 @@ class OnlineTrainer:
                 f"The loss is {loss} in round {self.round}: training diverged. Choose a smaller eta0, or a radius."
             )
         if self.l2:
-            loss += 0.5 * self.l2 * float(np.square(self.group_state.norms).sum())
+            norms = self.group_state.norms
+            loss += 0.5 * self.l2 * self.method.distance(norms[: self.n_penalized], float(np.linalg.norm(norms))) ** 2
         return loss, gradient
 
-    def _shrink(self, rate, weight, square_gradient):
+    def shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
         """Proximal steps and projection of a round; returns the regularized groups' norms, and whether events wait."""
         group_state = self.group_state
         step = self.method.proximal_weight(rate, weight, self.presented) * self.current_lambda
@@ -283,7 +238,7 @@ class OnlineTrainer:
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
         return norms, events
 
-    def _close_round(self, weight):
+    def close_round(self, weight: float) -> None:
         """Count the model into the average; now and then, compute afresh what drifts."""
         group_state, average = self.group_state, self.average
         if average is None:
@@ -303,7 +258,7 @@ class OnlineTrainer:
         r""":math:`\lambda` in this round."""
         return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
 
-    def _adapt(self, rate, loss, square_gradient, weight):
+    def adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
         """Tell the schedule how long the gradient was. Only then is the length of the very first step known."""
         b = self.batch_size
         first_rate = self.schedule.observe(loss / b, square_gradient / b**2, weight / b)
@@ -343,7 +298,7 @@ class OnlineTrainer:
         """Weighted mean loss of the current model, not the averaged one, without learning from it."""
         total = weights = 0.0
         for x, y, weight in examples:
-            total += weight * self._loss(self._potentials(x), y)[0]
+            total += weight * self.loss_and_gradient(self.potentials(x), y)[0]
             weights += weight
         return total / weights
 

@@ -1,6 +1,7 @@
 """Dependency trees, with or without crossing arcs: scores, and costs, are sums over arcs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,9 +31,7 @@ class ArcFactored:
         >= 0 and 0 for the right ones: tokens whose head does not matter have a column of zeros.
     """
 
-    def __init__(
-        self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None
-    ) -> None:
+    def __init__(self, single_root: bool = True, cost: ArrayLike | Callable[[Any], ArrayLike] | None = None) -> None:
         self.single_root = bool(single_root)
         self._arc_costs = cost if callable(cost) else None
         self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)
@@ -52,6 +51,27 @@ class ArcFactored:
 
     def decode(self, potentials: ArrayLike) -> np.ndarray:
         """Heads of the tree with the highest score, (n,)."""
+        scores = as_scores(potentials)
+        heads = np.empty(len(scores) - 1, np.int64)
+        if not self._find(scores, heads):
+            raise self._refusal(scores)
+        return heads
+
+    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
+        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
+        scores = as_scores(potentials)
+        expected = np.zeros(scores.shape)
+        log_partition = self._sum(scores, expected)
+        if not np.isfinite(log_partition):
+            raise self._refusal(scores)
+        return log_partition, expected
+
+    def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
+        """Write the heads of the best tree; returns whether there is one."""
+        raise NotImplementedError
+
+    def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
+        """Write the probabilities of arcs; returns the log-partition function, which is not finite where no tree is."""
         raise NotImplementedError
 
     def loss_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
@@ -154,23 +174,14 @@ class NonProjectiveTree(ArcFactored):
     9
     """
 
-    def decode(self, potentials: ArrayLike) -> np.ndarray:
-        scores = as_scores(potentials)
-        heads = np.empty(len(scores) - 1, np.int64)
-        if _jit_tree.decode(scores, self.single_root, heads) != _jit_tree.FOUND:
-            raise self._refusal(scores)
-        return heads
+    def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
+        return _jit_tree.decode(scores, self.single_root, heads) == _jit_tree.FOUND
 
-    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
-        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
-        scores = as_scores(potentials)
-        expected = np.zeros(scores.shape)
+    def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
         log_partition = _jit_matrix_tree.marginals(scores, self.single_root, expected)
         if np.isnan(log_partition):
             log_partition = _jit_matrix_tree_logs.marginals(scores, self.single_root, expected)
-        if not np.isfinite(log_partition):
-            raise self._refusal(scores)
-        return log_partition, expected
+        return log_partition
 
 
 class ProjectiveTree(ArcFactored):
@@ -199,21 +210,11 @@ class ProjectiveTree(ArcFactored):
     7
     """
 
-    def decode(self, potentials: ArrayLike) -> np.ndarray:
-        scores = as_scores(potentials)
-        heads = np.empty(len(scores) - 1, np.int64)
-        if not _jit_projective.decode(scores, self.single_root, heads):
-            raise self._refusal(scores)
-        return heads
+    def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
+        return _jit_projective.decode(scores, self.single_root, heads)
 
-    def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
-        """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
-        scores = as_scores(potentials)
-        expected = np.zeros(scores.shape)
-        log_partition = _jit_projective.marginals(scores, self.single_root, expected)
-        if not np.isfinite(log_partition):
-            raise self._refusal(scores)
-        return log_partition, expected
+    def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
+        return _jit_projective.marginals(scores, self.single_root, expected)
 
 
 def _are_costs(costs: np.ndarray) -> bool:

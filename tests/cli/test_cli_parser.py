@@ -172,3 +172,9 @@ def test_only_parsers_are_pruned(tmp_path, capsys):
     labeler.save(tmp_path / "m.npz")
     assert main(["prune", str(tmp_path / "m.npz"), "--keep", "1", "-o", str(tmp_path / "o.npz")]) == 2
     assert "only a parser" in capsys.readouterr().err
+
+
+def test_a_parser_has_no_learner_for_every_template(treebanks, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "parser", str(treebanks / "train.conllu"), "-o", str(tmp_path / "m.npz"), "--method", "hedge"])
+    assert "choose from" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Classifiers and regressors on the command line: the same model as in Python, from every format of rows."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -214,3 +215,26 @@ def test_columns_are_found_by_their_names(tmp_path, stream):
     assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
     assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
     assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "refusal"),
+    [
+        ("classifier", "omkc", None),
+        ("regressor", "hedge:rate=0.5", None),
+        ("regressor", "omkc", 'method="omkc" has learners vote'),
+        ("classifier", "newton", "Unknown method 'newton'.* adaraker"),
+    ],
+)
+def test_a_learner_for_every_kernel(kind, method, refusal, tables, tmp_path, capsys):
+    write(tmp_path / "data.npz", *tables[kind])
+    kernels = ["linear", "linear:on=0:2"]
+    files = ["train", kind, str(tmp_path / "data.npz"), "-o", str(tmp_path / "m.npz")]
+    done = main([*files, "--kernels", *kernels, "--method", method, "--epochs", "2", "--random-state", "0", "--quiet"])
+    if refusal:
+        assert done != 0
+        assert re.search(refusal, capsys.readouterr().err)
+        return
+    cls = omkl.OnlineMKLClassifier if kind == "classifier" else omkl.OnlineMKLRegressor
+    ours = cls(kernels, method=method, epochs=2, random_state=0).fit(*tables[kind])
+    assert omkl.load(tmp_path / "m.npz").kernel_weights_ == ours.kernel_weights_

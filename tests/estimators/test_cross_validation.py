@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from omkl.estimators import cross_validation
 from omkl.exceptions import InputError
 from omkl.kernels import GramMatrices
 
@@ -211,6 +212,31 @@ def test_a_saved_search_predicts_and_knows_its_choice(cancer, tmp_path):
 def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
     with pytest.raises(InputError, match=message):
         MKLClassifierCV(KERNELS, **settings).fit(*cancer)
+
+
+@pytest.mark.parametrize("estimator", [MKLClassifierCV, MKLRegressorCV])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scoring": "foo"}, "scoring must be .* not 'foo'"),
+        ({"scoring": accuracy_score}, "scoring: .*make_scorer"),
+        ({"cv": 1}, "cv=1 does not cut 150 samples"),
+        ({"cv": "x"}, "cv='x' does not cut"),
+        ({"cv": 151}, "cv=151 does not cut"),
+        ({"cv": []}, r"cv=\[\] has no folds"),
+        ({"cv": [([0, 1], [150])]}, "cv=.* index 150"),
+        ({"cv": GroupKFold(3)}, "cv=GroupKFold.* 'groups'"),
+    ],
+)
+def test_folds_and_scores_are_refused_before_anything_is_solved(cancer, estimator, settings, message, monkeypatch):
+    monkeypatch.setattr(cross_validation, "in_precision", None)
+    with pytest.raises(InputError, match=message):
+        estimator(KERNELS, **settings).fit(*cancer)
+
+
+def test_a_score_that_is_of_another_kind_of_output_is_named(cancer):
+    with pytest.raises(InputError, match="scoring='accuracy' does not score"):
+        MKLRegressorCV(KERNELS, Cs=[1.0], scoring="accuracy").fit(cancer[0], cancer[0][:, 0])
 
 
 def test_a_constant_target_has_a_model(cancer):

@@ -1,18 +1,13 @@
-"""MKLClassifier and MKLRegressor: scikit-learn's checks, what they learn, and what they refuse."""
+"""MKLClassifier and MKLRegressor: scikit-learn's conventions, what they learn, and what a saved model holds."""
 
-import time
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import xlogy
-from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import Ridge
-from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -21,11 +16,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
 from omkl import MKLClassifier, MKLRegressor
-from omkl.batch import Problem, certify
-from omkl.exceptions import InputError
-from omkl.kernels import DenseStack, Gaussian, GramMatrices, Linear
-from omkl.losses import Hinge
-from omkl.regularizers import L21, SquaredL21
+from omkl.kernels import Gaussian
+
+from .conftest import KERNELS, grams_of
 
 ITERATIVE = "solved to a tolerance; the columns of transform are the training samples"
 WEIGHT_CHECKS = dict.fromkeys(
@@ -39,26 +32,6 @@ WEIGHT_CHECKS = dict.fromkeys(
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X)[:120], y[:120]
-
-
-KERNELS = {
-    "narrow": Gaussian(2.0),
-    "wide": Gaussian(50.0),
-    "linear": Linear(normalize="average"),
-    "first": "gaussian:on=0:3",
-}
-
-
-def grams_of(X, Y):
-    kernels = [omkl.kernels.as_kernel(kernel) for kernel in KERNELS.values()]
-    columns = [slice(None) if kernel.on is None else kernel.on for kernel in kernels]
-    return [kernel.fit(X[:, on])(Y[:, on], X[:, on]) for kernel, on in zip(kernels, columns)]
 
 
 @pytest.mark.parametrize("solver", ["spicy", "simplemkl", "gmkl", "silp", "levelmkl", "hessianmkl", "lp-norm"])
@@ -87,21 +60,6 @@ def test_uniform_regression_is_support_vector_regression(cancer):
         dtype="float64",
     )
     assert_allclose(model.fit(X, y).predict(X), svm.predict(X), atol=5e-3)
-
-
-@pytest.mark.parametrize("as_array", [True, False])
-def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
-    X, y = cancer
-    train, test = np.arange(80), np.arange(80, 120)
-    model = MKLClassifier(KERNELS, C=2.0, dtype="float64", tol=1e-6).fit(X[train], y[train])
-    grams = grams_of(X[train], X[train])
-    given = MKLClassifier("precomputed", C=2.0, dtype="float64", tol=1e-6)
-    given.fit(np.stack(grams, axis=-1) if as_array else grams, y[train])
-    assert_allclose(list(given.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3)
-    cross = grams_of(X[train], X[test])
-    assert_allclose(given.decision_function(cross), model.decision_function(X[test]), atol=1e-2)
-    only_active = [matrix if weight > 0 else None for matrix, weight in zip(cross, given.kernel_weights_.values())]
-    assert_array_equal(given.decision_function(only_active), given.decision_function(cross))
 
 
 def test_prediction_is_the_expansion(cancer):
@@ -143,12 +101,6 @@ def test_a_path_leaves_a_fitted_model_as_it_was(cancer):
     before = model.predict(X)
     model.path(X[:, :10], np.where(y == 1, "yes", "no"), C=3)
     assert_array_equal(model.predict(X), before)
-
-
-@pytest.mark.parametrize("C", [0, -1.0, [1.0, np.nan], []])
-def test_a_path_needs_strengths(cancer, C):
-    with pytest.raises(InputError, match="number of values"):
-        MKLClassifier(KERNELS).path(*cancer, C=C)
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
@@ -198,13 +150,6 @@ def test_a_saved_one_vs_one_model_and_a_regressor(tmp_path):
         assert_array_equal(omkl.load(tmp_path / "model.npz").predict(X), model.predict(X))
 
 
-def test_stopping_early_warns_and_tells_the_gap(cancer):
-    X, y = cancer
-    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* above tol=1e-06"):
-        model = MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5, dtype="float64").fit(X, y)
-    assert model.dual_gap_ > 1e-6
-
-
 def test_the_gap_is_that_of_the_stored_model(cancer):
     """The certificate, verified from public attributes and the definition of the dual alone."""
     X, y = cancer
@@ -222,88 +167,6 @@ def test_the_gap_is_that_of_the_stored_model(cancer):
     dual = -2.0 * (xlogy(u, u) + xlogy(1 - u, 1 - u)).sum()
     assert model.dual_gap_ <= 1e-5
     assert (primal - dual) / primal == pytest.approx(model.dual_gap_, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"C": 0.0}, "C must be"),
-        ({"tol": -1.0}, "tol must be"),
-        ({"max_iter": 0}, "max_iter must be"),
-        ({"loss": "squared"}, "loss of regression"),
-        ({"loss": "log"}, "Unknown loss"),
-        ({"solver": "newton"}, "Unknown solver"),
-        ({"regularizer": "mkl", "solver": "one-step"}, "needs a regularizer with a smooth dual"),
-        ({"solver": "one-step", "regularizer": "block1"}, "smooth dual"),
-        ({"solver": "simplemkl", "regularizer": "block1", "loss": "hinge"}, "simplex"),
-        ({"multiclass": "all"}, "multiclass"),
-        ({"dtype": "int8"}, "dtype"),
-        ({"kernels": []}, "at least one kernel"),
-        ({"kernels": ["gaussian:on=7:7"]}, "selects columns"),
-        ({"kernels": ["gaussian", "gaussian"]}, "Two kernels"),
-    ],
-)
-def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
-    X, y = cancer
-    with pytest.raises(InputError, match=message):
-        MKLClassifier(**settings).fit(X, y)
-
-
-def with_entry(gram, value):
-    gram = gram.copy()
-    gram[0, 1] = value
-    return gram
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda K: K[:-1, :-1], "matrices .* of one shape"),
-        (lambda K: with_entry(K, 7.0), "Kernel 1 is not symmetric"),
-        (lambda K: with_entry(K, np.nan), "Kernel 1 has entries that are not finite"),
-        (lambda K: K - np.eye(len(K)), "Kernel 1 is not positive semidefinite: its smallest eigenvalue is -"),
-    ],
-)
-def test_matrices_that_are_no_kernels_are_named(cancer, spoil, message):
-    X, y = cancer
-    good = grams_of(X, X)[1]
-    with pytest.raises(InputError, match=message):
-        MKLClassifier("precomputed").fit([good, spoil(good), good], y)
-
-
-def test_other_bad_input(cancer):
-    X, y = cancer
-    with pytest.raises(InputError, match="one class only"):
-        MKLClassifier().fit(X, np.ones(len(X)))
-    with pytest.raises(InputError, match="must be matrices"):
-        MKLClassifier("precomputed").fit(X, y)
-    with pytest.raises(InputError, match="let X be GramMatrices"):
-        MKLClassifier(["precomputed", "linear"]).fit(X, y)
-    with pytest.raises(InputError, match="finite"):
-        MKLRegressor("precomputed").fit(grams_of(X, X), np.full(len(X), np.nan))
-    with pytest.raises(NotFittedError, match="not fitted"):
-        MKLClassifier().predict(X)
-    model = MKLClassifier("precomputed", C=2.0).fit(grams_of(X, X), y)
-    with pytest.raises(InputError, match="4 matrices"):
-        model.predict(grams_of(X, X)[:3])
-    with pytest.raises(InputError, match="test and training samples"):
-        model.predict([matrix[:, :5] for matrix in grams_of(X, X)])
-
-
-def test_a_constant_target_is_said_to_be_one(cancer):
-    X, _ = cancer
-    with pytest.warns(UserWarning, match="y is constant"):
-        model = MKLRegressor(["gaussian"]).fit(X, np.full(len(X), 3.0))
-    assert_allclose(model.predict(X), 3.0)
-
-
-def test_kernels_that_do_not_fit_into_memory_are_computed_again_and_again(cancer, monkeypatch):
-    X, y = cancer
-    plain = MKLClassifier(KERNELS, C=2.0, tol=1e-4, dtype="float64").fit(X, y)
-    monkeypatch.setattr("omkl.estimators.representations.packed_bytes_fit", lambda *_: False)
-    with pytest.warns(omkl.exceptions.MemoryWarning, match="every pass"):
-        lazy = MKLClassifier(KERNELS, C=2.0, tol=1e-4, dtype="float64").fit(X, y)
-    assert_allclose(lazy.decision_function(X), plain.decision_function(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("solver", ["spicy", "one-step", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl",
@@ -324,112 +187,10 @@ def test_fitting_twice_gives_the_same_bits(cancer):
     assert_array_equal(first.dual_coef_, second.dual_coef_)
 
 
-@pytest.fixture(scope="module")
-def few_positives():
-    rng = np.random.default_rng(0)
-    y = (rng.random(2400) < 0.03).astype(int)
-    X = rng.normal(size=(2400, 4))
-    X[:, :2] += 1.5 * y[:, None]
-    return X[:600], y[:600], X[600:], y[600:]
-
-
-def test_balanced_classes_find_the_few(few_positives):
-    """With 3% of the samples in one class, as many of them are found as by a balanced support vector machine."""
-    X, y, new, truth = few_positives
-    svm, balanced, plain = (
-        recall_score(truth, model.fit(X, y).predict(new))
-        for model in (SVC(class_weight="balanced"), MKLClassifier(class_weight="balanced"), MKLClassifier())
-    )
-    assert svm > 0.6
-    assert balanced > svm - 0.1
-    assert plain < 0.3
-
-
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
-def test_the_few_are_found_at_default_kernels_and_C(loss):
-    """Kernels so narrow that they learn samples by heart are not among the defaults, in four dimensions or in ten."""
-    svm, ours = [], []
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        for n_columns in (4, 10):
-            y = (rng.random(1600) < 0.03).astype(int)
-            X = rng.normal(size=(1600, n_columns))
-            X[:, :2] += 1.5 * y[:, None]
-            found = (
-                recall_score(y[400:], model.fit(X[:400], y[:400]).predict(X[400:]))
-                for model in (SVC(class_weight="balanced"), MKLClassifier(loss=loss, class_weight="balanced"))
-            )
-            for values, recall in zip((svm, ours), found):
-                values.append(recall)
-    assert np.mean(ours) > 0.7 * np.mean(svm)
-
-
-@pytest.mark.parametrize("class_weight", ["balanced", {0: 0.5, 1: 3.0}, {1: 7.0}])
-def test_class_weights_are_those_of_scikit_learn(few_positives, class_weight):
-    X, y, new, _ = few_positives
-    settings = {"loss": "hinge", "regularizer": "uniform", "tol": 1e-6, "class_weight": class_weight}
-    ours = MKLClassifier([Gaussian(10.0)], **settings).fit(X, y).decision_function(new)
-    svm = SVC(gamma=0.05, class_weight=class_weight, tol=1e-8).fit(X, y)
-    assert_allclose(ours, svm.decision_function(new), atol=5e-3)
-
-
 def test_the_defaults_of_regression_predict_as_well_as_ridge():
     X, y = load_diabetes(return_X_y=True)
     ours, ridge = (cross_val_score(model, X, y, cv=3).mean() for model in (MKLRegressor(), Ridge(alpha=0.1)))
     assert ours > ridge - 0.03
-
-
-@pytest.mark.parametrize("estimator", [
-    MKLClassifier(KERNELS, C=2.0, tol=1e-7), MKLClassifier(KERNELS, loss="hinge", regularizer="block1", tol=1e-6),
-    MKLClassifier(KERNELS, loss="hinge", solver="simplemkl", tol=1e-6), MKLRegressor(KERNELS, tol=1e-7),
-    MKLRegressor(KERNELS, solver="hessianmkl", tol=1e-7), MKLRegressor(KERNELS, solver="fista", tol=1e-7),
-], ids=str)  # fmt: skip
-@pytest.mark.parametrize("precomputed", [False, True])
-def test_whole_weights_are_repetitions_and_zeros_leave_out(cancer, estimator, precomputed):
-    X, y = cancer
-    y = y if isinstance(estimator, MKLClassifier) else np.sin(X[:, 0])
-    train, test = slice(0, 80), slice(80, None)
-    weights = np.random.default_rng(0).integers(0, 3, size=80)
-    repeated = np.repeat(np.arange(80), weights)
-    if precomputed:
-        estimator = clone(estimator).set_params(kernels="precomputed")
-        grams, cross = GramMatrices(grams_of(X[train], X[train])), GramMatrices(grams_of(X[train], X[test]))
-        weighted = clone(estimator).fit(grams, y[train], sample_weight=weights).predict(cross)
-        again = clone(estimator).fit(grams[np.ix_(repeated, repeated)], y[repeated])
-        expected = again.predict(cross[np.ix_(np.arange(len(X) - 80), repeated)])
-    else:
-        # kernels that learn nothing from the samples
-        estimator = clone(estimator).set_params(kernels=[Gaussian(2.0), Gaussian(50.0)])
-        weighted = clone(estimator).fit(X[train], y[train], sample_weight=weights).predict(X[test])
-        expected = clone(estimator).fit(X[repeated], y[repeated]).predict(X[test])
-    assert_allclose(weighted, expected, atol=2e-3)
-
-
-@pytest.mark.parametrize("form", ["stack", "array"])
-def test_cross_validation_cuts_precomputed_kernels(cancer, form):
-    X, y = cancer
-    grams = {f"width {width}": Gaussian(width)(X, X) for width in (5.0, 30.0)}
-    given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
-    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
-    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
-
-
-def test_one_gram_matrix_may_stand_bare(cancer):
-    X, y = cancer
-    gram = Gaussian(5.0)(X, X)
-    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), gram, y, cv=3)
-    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0)], tol=1e-6), X, y, cv=3))
-    model = MKLRegressor("precomputed").fit(gram, X[:, 0])
-    assert_allclose(model.predict(gram[:7]), MKLRegressor("precomputed").fit([gram], X[:, 0]).predict([gram[:7]]))
-
-
-def test_matrices_may_have_names(cancer):
-    X, y = cancer
-    grams = {"narrow": Gaussian(5.0)(X, X), "wide": Gaussian(30.0)(X, X)}
-    model = MKLClassifier("precomputed").fit(grams, y)
-    assert list(model.kernel_weights_) == ["narrow", "wide"]
-    backwards = dict(reversed([(name, gram[:7]) for name, gram in grams.items()]))
-    assert_allclose(model.decision_function(backwards), model.decision_function(list(grams.values()))[:7], atol=1e-12)
 
 
 def test_a_path_of_several_classes_holds_models_that_predict():
@@ -442,159 +203,9 @@ def test_a_path_of_several_classes_holds_models_that_predict():
     assert records[1]["model"].score(X, y) > 0.95
 
 
-def test_the_learned_kernel_serves_other_estimators(cancer):
-    X, y = cancer
-    train, test = slice(0, 80), slice(80, None)
-    model = MKLClassifier(KERNELS, loss="hinge").fit(X[train], y[train])
-    svms = SVC(kernel="precomputed").fit(model.transform(X[train]), y[train]), SVC(kernel=model.as_kernel())
-    values = svms[1].fit(X[train], y[train]).decision_function(X[test])
-    assert_allclose(svms[0].decision_function(model.transform(X[test])), values, atol=1e-6)
-    expected = sum(w * gram for w, gram in zip(model.kernel_weights_.values(), grams_of(X[train], X[test])))
-    assert_allclose(model.transform(X[test]), expected, atol=1e-12)
-
-
-def test_a_gap_is_that_of_the_matrices_as_given(monkeypatch):
-    """Kernels of rank one, stored in single precision, are not positive semidefinite any more: "auto" takes double."""
-    monkeypatch.setattr("omkl.estimators.stored_kernels.SMALL", 0)
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 6))
-    y = np.sign(X[:, 0] + rng.normal(size=60))
-    grams = [np.outer(x, x) for x in X.T]
-    exact = Problem(DenseStack(np.array(grams)), y, Hinge(), L21(), 1e3)
-    model = MKLClassifier("precomputed", loss="hinge", regularizer="block1", C=1e3, tol=1e-4)
-    true = certify(exact, model.fit(grams, y)._models[0], model.dual_variables_[0]).gap
-    assert true == pytest.approx(model.dual_gap_, abs=1e-8)
-    assert true <= 1e-4
-    with pytest.warns(ConvergenceWarning, match="In single precision"):
-        model.set_params(dtype="float32").fit(grams, y)
-    true = certify(exact, model._models[0], model.dual_variables_[0]).gap
-    assert model.tol < true <= model.dual_gap_
-
-
-@pytest.mark.parametrize("scale", [1e3, 3e3, 1e4])
-def test_a_gap_in_single_precision_is_not_below_that_of_huge_kernels(scale):
-    rng = np.random.default_rng(0)
-    X = scale * rng.normal(size=(100, 5))
-    y = np.sign(X[:, 0] / scale + 0.5 * rng.normal(size=100))
-    grams = [np.outer(x, x) for x in X.T[:3]] + [X @ X.T]
-    exact = Problem(DenseStack(np.array(grams)), y, Hinge(), SquaredL21(), 1e4)
-    model = MKLClassifier("precomputed", loss="hinge", C=1e4, dtype="float32")
-    with pytest.warns(ConvergenceWarning):
-        model.fit(grams, y)
-    assert certify(exact, model._models[0], model.dual_variables_[0]).gap <= model.dual_gap_
-
-
-@pytest.mark.parametrize(("function", "message"), [
-    (lambda A, B: np.tanh(2.0 * A @ B.T - 1.0), "not positive semidefinite"),
-    (lambda A, B: A @ B.T + A[:, :1], "not symmetric"),
-    (lambda A, B: -A @ B.T, "not positive semidefinite"),
-    (lambda A, B: 1e40 * A @ B.T, "entries up to"),
-    (lambda A, B: np.where(A @ B.T > 3, np.nan, A @ B.T), "not finite"),
-])  # fmt: skip
-def test_functions_that_are_no_kernels_are_refused_as_matrices_are(cancer, function, message):
-    X, y = cancer
-    with pytest.raises(InputError, match=f"Kernel 'mine' .*{message}"):
-        MKLClassifier({"fine": "gaussian", "mine": function}).fit(X, y)
-    with np.errstate(invalid="ignore"), pytest.raises(InputError, match=f"Kernel 1 .*{message}"):
-        MKLClassifier("precomputed").fit([X @ X.T, function(X, X)], y)
-
-
-@pytest.mark.parametrize("on", [7, [4, 7], slice(3, 8)])
-def test_a_function_on_some_columns_is_checked_on_these(cancer, on):
-    X, y = cancer
-    own = X[:, [on]] if isinstance(on, int) else X[:, on]
-
-    def product(A, B):
-        assert A.shape[1] == own.shape[1]
-        assert np.isin(A, own).all()
-        return A @ B.T
-
-    model = MKLClassifier({"mine": omkl.kernels.Custom(product, on=on), "other": "gaussian:on=0"}).fit(X, y)
-    assert model.score(X, y) > 0.8
-
-
-def test_a_constant_target_is_the_model_only_where_it_is(cancer):
-    X, _ = cancer
-    for settings in ({"fit_intercept": False}, {"loss": "epsilon-insensitive"}):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="y is constant")
-            MKLRegressor(["gaussian"], **settings).fit(X, np.full(len(X), 3.0))
-
-
 def test_weights_on_their_own_scale_are_those_of_citi(cancer):
     X, y = cancer
     model = MKLClassifier(KERNELS, loss="hinge", regularizer="elastic-net-weights:eta=0.6", solver="gmkl").fit(X, y)
     theta = np.array(list(model.unscaled_kernel_weights_.values()))
     assert_allclose(0.6 * theta.sum() + 0.4 * theta @ theta, 1.0, rtol=1e-6)
     assert_allclose(theta / theta.sum(), list(model.kernel_weights_.values()))
-
-
-def test_a_model_without_kernels_says_so(cancer):
-    X, y = cancer
-    with pytest.warns(UserWarning, match="No kernel is in the model at C=1e-06: raise C"):
-        MKLClassifier(["gaussian"], regularizer="block1", C=1e-6).fit(X, y)
-
-
-def test_a_support_vector_machine_on_huge_kernels_ends(cancer):
-    X, y = cancer
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        MKLClassifier("precomputed", loss="hinge", solver="silp", max_iter=3).fit([1e8 * X[:40] @ X[:40].T], y[:40])
-    assert time.process_time() - began < 20
-
-
-def test_matrices_with_names_are_told_apart_by_them(cancer):
-    X, y = cancer
-    grams = dict(zip(KERNELS, grams_of(X, X)))
-    model = MKLClassifier("precomputed", C=2.0).fit(grams, y)
-    other_order = GramMatrices(dict(reversed(grams.items())))
-    assert_array_equal(model.decision_function(other_order), model.decision_function(grams))
-    assert_array_equal(model.decision_function(GramMatrices(list(grams.values()))), model.decision_function(grams))
-    with pytest.raises(InputError, match="no kernel 'another'"):
-        model.decision_function({**grams, "another": grams_of(X, X)[0]})
-
-
-def test_a_learned_kernel_keeps_its_columns_and_its_weights(cancer):
-    X, y = cancer
-    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(30)])
-    model = MKLClassifier(["gaussian:on=c0", "linear:on=c2"]).fit(frame, y)
-    kernel, expected = model.as_kernel(), model.transform(frame)
-    assert_array_equal(kernel(X, frame), expected)
-    for wrong in (frame[frame.columns[::-1]], X[:, :5]):
-        with pytest.raises(InputError, match="rows of 30 numbers"):
-            kernel(wrong, frame)
-    model.fit(frame[:60], y[:60])
-    assert_array_equal(kernel(X, X), expected)
-
-
-def test_a_class_that_is_not_there_has_no_weight(cancer):
-    X, y = cancer
-    with pytest.raises(InputError, match="names the class 'yes'"):
-        MKLClassifier(KERNELS, class_weight={"yes": 9.0}).fit(X, y)
-    # a fold may lack a class
-    MKLClassifier(KERNELS, class_weight={0: 1.0, 1: 2.0, 2: 3.0}).fit(X, y)
-
-
-def test_a_path_that_stops_early_warns(cancer):
-    X, y = cancer
-    with pytest.warns(ConvergenceWarning, match="relative duality gap"):
-        MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5).path(X, y, C=[1.0, 10.0])
-
-
-@pytest.mark.parametrize("scale", [1e-8, 1e-4])
-@pytest.mark.parametrize("solver", ["spicy", "fista"])
-def test_a_prediction_that_is_constant_is_not_silent(cancer, scale, solver):
-    X, y = cancer
-    grams = [scale * gram for gram in grams_of(X, X)]
-    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
-        model = MKLClassifier("precomputed", solver=solver).fit(grams, y)
-    assert len(set(model.predict(grams))) == 1
-    with pytest.warns(UserWarning, match=r"all of them|No kernel"):
-        MKLRegressor("precomputed", solver=solver).fit([1e-4 * gram for gram in grams], y + 0.1 * X[:, 0])
-
-
-@pytest.mark.parametrize("solver", ["spicy", "one-step", "fista"])
-def test_a_kernel_has_no_coordinates_to_penalize(cancer, solver):
-    with pytest.raises(InputError, match=r"coordinates|group norms|needs a regularizer"):
-        MKLClassifier(KERNELS, regularizer="l1", solver=solver).fit(*cancer)

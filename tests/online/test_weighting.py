@@ -50,17 +50,20 @@ def test_losses_of_parts_are_inner_products_with_the_gradient():
     np.testing.assert_allclose(found, weight * (bases / decay) * (v * g).sum(1))
 
 
+@pytest.mark.parametrize("l2", [0.0, 0.01])
 @pytest.mark.parametrize("cache_size", [0, 100])
-def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, monkeypatch):
+def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, l2, monkeypatch):
     monkeypatch.setattr(jit, "hedge", lambda weights, cumulative, losses, gap: gap)
     X, y = interaction(60)
     specs = [USEFUL, *JUNK]
-    options = {"random_state": 0, "epochs": 3, "shuffle": False, "weighting": "out-of-sample"}
+    options = {"random_state": 0, "epochs": 3, "shuffle": False, "weighting": "out-of-sample", "l2": l2}
     parts = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
     mean = np.mean([as_kernel(spec).fit(X)(X, X) for spec in specs], axis=0)
     whole = omkl.OnlineMKLClassifier(["precomputed"], **options).fit(mean, y)
     np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(mean), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(list(parts.kernel_weights_.values()), 1 / 6)
+    losses = [[record["loss"] for record in model.history_] for model in (parts, whole)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
 def trained(kind, X, y, **options):
@@ -82,6 +85,7 @@ def trained(kind, X, y, **options):
         ("classes", {"budget": 100}),
         ("classes", {"budget": 100, "budget_maintenance": "removal"}),
         ("classes", {"loss": "crf"}),
+        ("classes", {"l2": 0.01}),
         ("sequences", {}),
         ("sequences", {"loss": "crf"}),
         ("numbers", {}),
@@ -211,3 +215,10 @@ def test_what_cannot_be_weighted_so_is_refused(options):
         omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", **options).fit(X, y, **fit)
     with pytest.raises(InputError, match="weighting must be"):
         omkl.OnlineMKLClassifier([USEFUL], weighting="guess").fit(X, y)
+
+
+@pytest.mark.parametrize("options", [{"weighting": "out-of-sample"}, {"method": "rda"}, {"method": "hedge"}])
+def test_regret_is_bounded_only_where_the_bound_holds(options):
+    X, y = interaction(40)
+    with pytest.raises(InputError, match="RegretMonitor bounds"):
+        omkl.OnlineMKLClassifier([USEFUL], callbacks=[omkl.online.RegretMonitor()], **options).fit(X, y)

@@ -263,7 +263,16 @@ def test_parts_by_name():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("mlk", "Unknown regularizer 'mlk'"), ("lq:q", "parameter=value"), ("mkl:q=2", "does not fit SquaredL21")],
+    [
+        ("mlk", "Unknown regularizer 'mlk'"),
+        ("lq:q", "parameter=value"),
+        ("mkl:q=2", "does not fit SquaredL21: it has no parameter q"),
+        ("lq:p=2", "does not fit LqNorm: it has no parameter p, only q"),
+        ("lq:q=large", "A setting of the regularizer 'lq:q=large'"),
+        ("weighted-mkl", r"needs weights: give the object WeightedSquaredL21\(weights=\.\.\.\)"),
+        ("overlapping", r"needs groups: give the object OverlappingGroups\(groups=\.\.\.\)"),
+        ("tree", r"needs groups: give the object TreeGroups\(groups=\.\.\.\)"),
+    ],
 )
 def test_a_name_that_does_not_fit_is_one_clear_sentence(text, message):
     with pytest.raises(InputError, match=message):
