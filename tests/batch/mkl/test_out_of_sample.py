@@ -41,7 +41,7 @@ def test_residuals_are_those_of_ridge_machines_that_have_not_seen_the_sample(wit
     K = X @ X.T + 0.1
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (Y - weights @ Y / weights.sum())
-    kernel = out_of_sample._standardized(DenseStack(K[None]), 0, roots) if with_kernel else None
+    kernel = out_of_sample._standardized(DenseStack(K[None]), 0, roots) if with_kernel else np.zeros((n, n))
     machine = out_of_sample._Machine(kernel, z, roots)
     expected = np.empty((len(out_of_sample.RIDGES), n, 2))
     scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the kernel's, before its diagonal is one
