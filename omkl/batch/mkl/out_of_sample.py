@@ -3,11 +3,11 @@ r"""Which kernels help to predict samples that a model has not seen: leave-one-o
 A norm says how much a kernel is used. A kernel that tells any two samples apart, as a Gaussian on noise does, is used
 to learn every sample by heart; what it says of a sample that was left out is noise.
 
-The kernels chosen so far, each divided by the mean of its diagonal, are summed to one, K. Its ridge machine with a
+The kernels chosen so far, each divided by the mean of its diagonal, are summed to one, K. Its ridge model with a
 constant minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`, targets of classes being columns of
 signs. With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda` for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a
 unit vector q in the direction of :math:`W^{1/2} 1`, and :math:`P = I - q q^\top`, the residual of sample i for the
-machine that has not seen it is (Cawley and Talbot 2004)
+model that has not seen it is (Cawley and Talbot 2004)
 
 .. math:: \sqrt{w_i}\, r_i = (C z)_i / C_{ii}, \qquad z = P W^{1/2} y,
 
@@ -137,7 +137,7 @@ class _Choice:
     Attributes
     ----------
     kept : bool array of shape (M,)
-    machine, everything : _Machine
+    model, everything : _RidgeModel
         Of the kernels that are kept, and of all.
     """
 
@@ -145,18 +145,18 @@ class _Choice:
         n, n_kernels = len(z), kernels.n_kernels
         self.kept, self.n_lucky, total = np.zeros(n_kernels, dtype=bool), 0, np.zeros((n, n))
         self.threshold, beyond_doubt = student.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
-        self.machine = _Machine(total, z, roots)
+        self.model = _RidgeModel(total, z, roots)
         for turn in range(ROUNDS):
             rest, errors = np.zeros((n, n)), np.full(n_kernels, -np.inf)
             for m in np.flatnonzero(~self.kept):
                 kernel = _standardized(kernels, m, roots)
                 if kernel is not None:
-                    errors[m] = self.machine.standard_errors(kernel)
+                    errors[m] = self.model.standard_errors(kernel)
                     rest += kernel
                     total += kernel if errors[m] > self.threshold else 0.0
-            rest_helps, found = self.machine.standard_errors(rest) > beyond_doubt, errors > self.threshold
+            rest_helps, found = self.model.standard_errors(rest) > beyond_doubt, errors > self.threshold
             if turn == 0:
-                self.everything, self.all_help = _Machine(rest, z, roots), rest_helps
+                self.everything, self.all_help = _RidgeModel(rest, z, roots), rest_helps
             if not found.any() and errors.max() > 0.0 and rest_helps:
                 found[errors.argmax()] = True
                 total += _standardized(kernels, int(errors.argmax()), roots)
@@ -164,20 +164,20 @@ class _Choice:
                 break
             self.kept |= found
             self.n_lucky += np.count_nonzero(found & (errors < 2.0 * self.threshold))
-            self.machine = _Machine(total, z, roots)
+            self.model = _RidgeModel(total, z, roots)
 
     def everything_may_be_better(self) -> bool:
         """Whether all kernels may do better than those that are kept, and help beyond doubt."""
-        inflated = 1.0 + self.n_lucky * self.threshold**2 / self.machine.residuals.size
+        inflated = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
         all_kept = not self.kept.any() or self.kept.all()
-        return not all_kept and self.all_help and inflated * self.machine.loss >= self.everything.loss
+        return not all_kept and self.all_help and inflated * self.model.loss >= self.everything.loss
 
 
 def _better_on_folds(
     found: _Choice, kernels: KernelStack, z: np.ndarray, roots: np.ndarray, folds: list[np.ndarray]
 ) -> bool:
     """Whether all kernels do better on folds that were left out than those chosen without these."""
-    if found.everything.loss <= found.machine.loss:
+    if found.everything.loss <= found.model.loss:
         return True
     gains = np.empty(len(z))
     for fold in folds:
@@ -188,7 +188,7 @@ def _better_on_folds(
         total = np.zeros((len(z), len(z)))
         for m in np.flatnonzero(kept):
             total += _standardized(kernels, m, roots)
-        chosen = _Machine(total, z, roots)
+        chosen = _RidgeModel(total, z, roots)
         gains[fold] = chosen.losses_without(fold) - found.everything.losses_without(fold)
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
@@ -199,13 +199,13 @@ def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray
     return gram if jit.standardize(gram, roots, CONSTANT) else None
 
 
-class _Machine:
-    """A ridge machine with a constant, and the residuals of samples that it has not seen.
+class _RidgeModel:
+    """A ridge model with a constant, and the residuals of samples that it has not seen.
 
     Parameters
     ----------
     kernel : array of shape (n, n)
-        The sum of kernels :func:`_standardized`, its lower triangle; without kernels the machine is a constant.
+        The sum of kernels :func:`_standardized`, its lower triangle; without kernels the model is a constant.
     z : array of shape (n, P)
         Centred targets times the roots of weights.
     roots : array of shape (n,)
@@ -222,7 +222,7 @@ class _Machine:
         self._squares = squares + squares.T
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
-        """Squared residuals of samples, summed over columns, of the machine that has seen none of them."""
+        """Squared residuals of samples, summed over columns, of the model that has seen none of them."""
         residuals = np.linalg.lstsq(self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
 
