@@ -147,8 +147,8 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
         self.unscaled_kernel_weights_ = dict(zip(source.names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
-        everything = kept is None or not kept.any()
-        self.left_out_ = [] if everything else [name for name, own in zip(source.names, kept) if not own]
+        stays = np.ones(len(source.names), dtype=bool) if kept is None or not kept.any() else kept
+        self.left_out_ = [source.names[m] for m in np.flatnonzero(~stays)]
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
 

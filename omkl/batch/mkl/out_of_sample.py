@@ -148,12 +148,11 @@ class _Choice:
         self.model = _RidgeModel(total, z, roots)
         for turn in range(ROUNDS):
             rest, errors = np.zeros((n, n)), np.full(n_kernels, -np.inf)
-            for m in np.flatnonzero(~self.kept):
+            for m in np.flatnonzero(~self.kept).tolist():
                 kernel = _standardized(kernels, m, roots)
-                if kernel is not None:
-                    errors[m] = self.model.standard_errors(kernel)
-                    rest += kernel
-                    total += kernel if errors[m] > self.threshold else 0.0
+                errors[m] = self.model.standard_errors(kernel)
+                rest += kernel
+                total += kernel if errors[m] > self.threshold else 0.0
             rest_helps, found = self.model.standard_errors(rest) > beyond_doubt, errors > self.threshold
             if turn == 0:
                 self.everything, self.all_help = _RidgeModel(rest, z, roots), rest_helps
@@ -163,7 +162,7 @@ class _Choice:
             if not found.any():
                 break
             self.kept |= found
-            self.n_lucky += np.count_nonzero(found & (errors < 2.0 * self.threshold))
+            self.n_lucky += int(np.count_nonzero(found & (errors < 2.0 * self.threshold)))
             self.model = _RidgeModel(total, z, roots)
 
     def everything_may_be_better(self) -> bool:
@@ -186,17 +185,17 @@ def _better_on_folds(
         centred = z[others] - np.outer(own, own @ z[others])
         kept = _Choice(RestrictedView(kernels, others), centred, own).kept
         total = np.zeros((len(z), len(z)))
-        for m in np.flatnonzero(kept):
+        for m in np.flatnonzero(kept).tolist():
             total += _standardized(kernels, m, roots)
         chosen = _RidgeModel(total, z, roots)
         gains[fold] = chosen.losses_without(fold) - found.everything.losses_without(fold)
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
 
-def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray | None:
-    """A kernel with weights, centred, of mean diagonal one: its lower triangle. None where it is constant."""
+def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
+    """A kernel with weights, centred, of mean diagonal one: its lower triangle. Zero where it is constant."""
     gram = np.ascontiguousarray(kernels.combine([1.0], [m]))
-    return gram if jit.standardize(gram, roots, CONSTANT) else None
+    return gram if jit.standardize(gram, roots, CONSTANT) else np.zeros_like(gram)
 
 
 class _RidgeModel:
