@@ -19,6 +19,9 @@ def update_together(trainer: Any, examples: Iterable[Example]) -> Step:
     if not any(example.weight for example in examples):
         return Step(0.0, trainer.norms, 0.0, 0.0, [], [], len(examples), 0.0)
     weight = sum(example.weight for example in examples)
+    if trainer.evidence is not None:
+        for example in examples:
+            trainer.evidence.look_at(trainer, *example)
     rate = trainer.open_round(weight, 1.0)
     total, potentials, moving = 0.0, [], []
     for x, y, w in examples:  # all losses before the first step
@@ -47,10 +50,13 @@ def _step(trainer: Any, moving: Sequence[tuple], rate: float) -> float:
     before = _slope(trainer, moving) if trainer.measures_gradients else 0.0
     group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
     rates = group_state.rates.copy()
+    losses = trainer.losses_of_parts(moving) if trainer.method.hedges else None
     for x, _, gradient, weight in moving:
         np.multiply(rates, weight, out=group_state.rates)
         for bank in trainer.banks:
             bank.step(x, gradient)
+    if losses is not None:
+        trainer.method.learn(losses)
     # a step of this rate along g takes rate ||g||^2 from <theta, g>
     return max(before - _slope(trainer, moving, moved=True), 0.0) / rate if trainer.measures_gradients else 0.0
 
@@ -63,7 +69,7 @@ def _slope(trainer: Any, moving: Sequence[tuple], moved: bool = False) -> float:
     group_state = trainer.group_state
     known = trainer.method.forgets and not moved
     scales, total = group_state.scales.copy(), 0.0
-    group_state.scales[:] = group_state.bases
+    group_state.scales[:] = trainer.method.reached(group_state)
     for x, potentials, gradient, weight in moving:
         potentials = potentials if known else trainer.potentials(x)
         pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (potentials, gradient)))

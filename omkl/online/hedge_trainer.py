@@ -113,6 +113,13 @@ class ExpertTrainer:
         """Norms of the kernels' learners."""
         raise NotImplementedError
 
+    def meet(self, new: bool) -> None:
+        """Say whether the examples of the epoch that begins are new to the model."""
+        self.method.meet(new, self.group_state)
+
+    def leave_out_useless(self) -> None:
+        """All kernels stay: Hedge weights them."""
+
     def _idle(self, x: Any, y: Any) -> Step:
         """What an example of weight 0 comes to."""
         potentials = [expert.update(x, y, 0.0).potentials for expert in self.experts]

@@ -11,6 +11,7 @@ from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_a
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.batches import update_together
+from omkl.online.evidence import Evidence
 from omkl.online.rounds import Example, Step, as_method, below
 from omkl.online.schedules import Schedule
 from omkl.online.weighting import OutOfSampleWeights
@@ -60,8 +61,9 @@ class OnlineTrainer:
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
-        Whether the regularizer's weights follow from norms, or are learned from examples that are new to the model; see
-        :class:`~omkl.online.weighting.OutOfSampleWeights`.
+        Whether groups are left out that do not help on examples new to the model, see
+        :class:`~omkl.online.evidence.Evidence`; with forward-backward splitting and the squared mixed norm of MKL, the
+        others have weights of their own, see :class:`~omkl.online.weighting.OutOfSampleWeights`.
 
     Attributes
     ----------
@@ -94,9 +96,13 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.weighting = weighting
+        self.evidence: Evidence | None = None
         if weighting != "norms":
-            self._check_weighting()
-            self.method = OutOfSampleWeights(self.n_penalized)
+            if weighting != "out-of-sample":
+                raise InputError(f'weighting must be "norms" or "out-of-sample", not {weighting!r}.')
+            self.evidence = Evidence(self.n_penalized)
+            if self.method.forgets and getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse:
+                self.method = OutOfSampleWeights(self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
@@ -107,6 +113,7 @@ class OnlineTrainer:
         self.penalized_banks: list[Any] = list(banks)
         self.coordinate_step = 0.0
         self.decay = 1.0
+        self._leaves_out = False
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
@@ -121,16 +128,10 @@ class OnlineTrainer:
                 "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
             )
 
-    def _check_weighting(self):
-        if self.weighting != "out-of-sample":
-            raise InputError(f'weighting must be "norms" or "out-of-sample", not {self.weighting!r}.')
-        if getattr(self.regularizer, "weight_set", None) != "simplex" or not self.regularizer.is_sparse:
-            raise InputError(
-                f"Out-of-sample weights are those of the MKL regularizer, not of {self.regularizer!r}: set "
-                'regularizer="mkl", or weighting="norms".'
-            )
-        if not self.method.forgets or self.batch_size > 1:
-            raise InputError('Out-of-sample weights are learned with method="fobos" and batch_size=1.')
+    @property
+    def has_weights(self) -> bool:
+        """Whether groups have weights of their own, beside their norms."""
+        return isinstance(self.method, OutOfSampleWeights)
 
     @property
     def group_names(self) -> list[str]:
@@ -151,8 +152,29 @@ class OnlineTrainer:
         steps = () if self.bound is None else self.bound.terms()
         self.terms = [term for term in steps if not term.on_coordinates]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
-        if self.weighting != "norms":
+        if self.has_weights:
             self.terms = [self.method]
+
+    def meet(self, new: bool) -> None:
+        """Say whether the examples of the epoch that begins are new to the model; see :class:`Evidence`."""
+        if not new:
+            self.leave_out_useless()
+        self.method.meet(new, self.group_state)
+
+    def leave_out_useless(self) -> None:
+        """Leave out the groups that have not helped on new examples, where that is asked for."""
+        if self.evidence is not None and self.evidence.open:
+            self.evidence.open = False
+            self.group_state.left_out[: self.n_penalized] |= ~self.evidence.useful()
+            self._leaves_out, self._predictor = bool(self.group_state.left_out.any()), None
+
+    def losses_of_parts(self, examples: Iterable[tuple]) -> np.ndarray:
+        r"""``\sum w <f_k, g>`` of each part, (p,), for examples ``(x, potentials, gradient, w)``."""
+        scales = self.method.part_scales(self.group_state)[: self.n_penalized]
+        return scales * sum(
+            weight * np.concatenate([bank.inner_products(x, gradient, None) for bank in self.penalized_banks])
+            for x, _, gradient, weight in examples
+        )
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -162,6 +184,8 @@ class OnlineTrainer:
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
+        if self.evidence is not None:
+            self.evidence.look_at(self, x, y, weight)
         rate = self.open_round(weight, weight)
         potentials = self.potentials(x)  # line 4
         loss, gradient = self.loss_and_gradient(potentials, y)
@@ -230,13 +254,18 @@ class OnlineTrainer:
         if self.coordinate_terms:
             self._shrink_coordinates(step)
         norms = group_state.measure()[: self.n_penalized]
-        for term in self.terms:
-            norms = term.prox(norms, step)  # lines 6-8
+        norms = self.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
         if self.schedule.adaptive:
             distance = self.method.distance(norms, distance)
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
         return norms, events
+
+    def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
+        """Norms (p,) after the proximal steps on groups, zero for those that are left out."""
+        for term in self.terms:
+            norms = term.prox(norms, step)
+        return np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms) if self._leaves_out else norms
 
     def close_round(self, weight: float) -> None:
         """Count the model into the average; now and then, compute afresh what drifts."""
@@ -318,7 +347,7 @@ class OnlineTrainer:
     def kernel_weights(self, norms: np.ndarray | None = None) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned): those of the averaged model, or of one with other ``norms``."""
-        if self.weighting != "norms":
+        if self.has_weights:
             weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
         else:
             norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
@@ -344,7 +373,9 @@ class OnlineTrainer:
         if not self.method.forgets:
             self.group_state.empty[:] = False
         self.n_penalized += len(self.group_state.names) - n_known
-        if self.weighting != "norms":
+        if self.evidence is not None:
+            self.evidence.grow(self.n_penalized)
+        if self.has_weights:
             self.method.grow(self.n_penalized)
             self.method.prepare(self.group_state)
         self._bind_regularizer()
@@ -356,7 +387,10 @@ class OnlineTrainer:
         self.group_state.load_state(
             {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
-        if self.weighting != "norms":
+        self._leaves_out = bool(self.group_state.left_out.any())
+        if self.evidence is not None:
+            self.evidence.take_over(other.evidence, indices[: self.n_penalized])
+        if self.has_weights:
             self.method.take(other.method, indices[: self.n_penalized])
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
@@ -381,6 +415,8 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
         arrays.update({f"method/{key}": value for key, value in self.method.state().items()})
+        if self.evidence is not None:
+            arrays.update({f"evidence/{key}": value for key, value in self.evidence.state().items()})
         arrays["counters"] = np.array([self.round, self.presented, self.coordinate_step, *self.schedule.state()])
         return arrays
 
@@ -390,6 +426,9 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
         self.method.load_state(below(state, "method/"))
+        if self.evidence is not None:
+            self.evidence.load_state(below(state, "evidence/"))
+        self._leaves_out = bool(self.group_state.left_out.any())
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
         self.schedule.load_state(counters[3:])

@@ -162,7 +162,7 @@ class TrainingLoop:
         try:
             while progress.epoch <= epochs and not progress.finished:
                 source.begin_epoch(trainer, rounds_before, epochs, getattr(self.make_pass, "n_shards", 1))
-                trainer.method.meet(progress.epoch == first_epoch, trainer.group_state)
+                trainer.meet(progress.epoch == first_epoch)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")

@@ -1,4 +1,6 @@
-"""Where the weights of groups come from: from their norms, or from examples that the groups have not seen."""
+"""Weights of the parts of a model that all learn alike: from new examples while there are any, then from norms."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -6,23 +8,20 @@ from omkl.groups import GroupState
 from omkl.online import _jit_weighting as jit
 from omkl.online.rounds import ForwardBackward
 
-#: Groups that have less than this of the weight, all together, are left out once examples are met again.
-NEGLIGIBLE = 0.01
-
 
 class OutOfSampleWeights(ForwardBackward):
-    r"""Weights on the simplex that minimise the loss of examples before the model learns from them.
+    r"""MKL's weights, where the parts of the model learn alike whatever their weight.
 
-    The model is :math:`f = \sum_k w_k f_k`, and its objective, given the weights, is
+    The model is :math:`f = \sum_k w_k f_k`, with w on the simplex, and its objective, given the weights, is
 
     .. math:: C \sum_i L\Bigl(\sum_k w_k f_k; x_i, y_i\Bigr) + \frac12 \sum_k w_k \|f_k\|^2
         = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k = w_k f_k,
 
-    whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL.
-    MKL's weights are those that fit the training data best, and a kernel which tells any two examples apart, though it
-    says nothing of others, fits them best of all. Here the weights are those that do well on what comes next: when an
-    example is met for the first time, the parts :math:`f_k` have not learned from it, and the inner products
-    :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of its loss, tell which of them would have made the loss
+    whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL, at
+    :math:`w_k \propto \|\theta_k\|`. All parts take the same gradient steps and shrink alike.
+
+    *While examples are new*, in the first epoch and on streams, the parts have not learned from them, and the inner
+    products :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of the loss, tell which of them would have made it
     smaller. Hedge plays with them, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, at the learning rate
     of AdaHedge (de Rooij et al. 2014), which knows no scale and no horizon. As the loss is convex,
 
@@ -33,9 +32,10 @@ class OutOfSampleWeights(ForwardBackward):
     (their Theorem 6): on the whole the weights do as well as the best fixed ones would have done, with the parts as
     they were.
 
-    All parts take the same gradient steps and shrink alike, whatever their weight. In ``fit``, from the second epoch
-    on, groups that have less than a hundredth of the weight, all together, are zero: left out of the model and its
-    average.
+    *When examples come back*, each fits the parts that can tell it apart, and what helps on others is no longer
+    seen. Groups that have not shown that they help, see :class:`~omkl.online.evidence.Evidence`, are left out; the
+    others have equal weights first, then at every epoch :math:`w_k \propto \|\theta_k\|`, whose fixed points are the
+    minima of the objective over the groups that are left (as in Xu et al. 2010).
 
     Parameters
     ----------
@@ -45,6 +45,8 @@ class OutOfSampleWeights(ForwardBackward):
     References
     ----------
     de Rooij, van Erven, Grünwald, Koolen (2014), Follow the leader if you can, hedge if you must.
+
+    Xu, Jin, Yang, King, Lyu (2010), Simple and efficient multiple kernel learning by group lasso.
     """
 
     def __init__(self, n_groups: int) -> None:
@@ -54,20 +56,37 @@ class OutOfSampleWeights(ForwardBackward):
         self.gap = 0.0
         self._losses = np.zeros(n_groups)
 
+    @property
+    def hedges(self) -> bool:
+        """Whether the weights learn from the examples that come."""
+        return self.learning
+
     def prepare(self, group_state: GroupState) -> None:
         """Groups without weights of their own keep the factor 1."""
         self._factors = np.ones(len(group_state.names))
         self._factors[: len(self.weights)] = self.weights
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Say whether the examples that come are new. When they are no longer, groups of negligible weight go."""
-        if self.learning and not new:
-            order = np.argsort(self.weights, kind="stable")
-            left_out = order[np.cumsum(self.weights[order]) < NEGLIGIBLE]
-            self.weights[left_out] = 0.0
-            self.weights /= self.weights.sum()
-            group_state.left_out[left_out] = True
+        """Say whether the examples of the epoch that begins are new. Where they are not, weights follow from norms."""
+        if not new:
+            norms = group_state.norms[: len(self.weights)]
+            if self.learning:  # all parts have learned alike; so do their norms compare
+                norms = norms / np.where(self._factors > 0.0, self._factors, np.inf)[: len(norms)]
+            weights = np.where(group_state.left_out[: len(norms)], 0.0, norms)
+            if weights.any():
+                self.weights = weights / weights.sum()
+        elif not self.learning:  # Hedge goes on from the weights there are
+            logs = np.log(self.weights, out=np.zeros_like(self.weights), where=self.weights > 0.0)
+            self.cumulative = -self.gap / np.log(max(len(logs), 2)) * logs
         self.learning = new
+
+    def part_scales(self, group_state: GroupState) -> np.ndarray:
+        return np.divide(
+            group_state.scales, self._factors, out=np.zeros_like(group_state.scales), where=self._factors > 0.0
+        )
+
+    def reached(self, group_state: GroupState) -> np.ndarray:
+        return group_state.bases * self._factors
 
     def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
         """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""
@@ -86,8 +105,25 @@ class OutOfSampleWeights(ForwardBackward):
                 self._before, group_state.square_norms, group_state.square_gradients, group_state.rates,
                 group_state.bases, self._decay, self._weight, self._losses,
             )  # fmt: skip
-            self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
+            self.learn(self._losses)
         return float(self._factors @ group_state.square_gradients)
+
+    def learn(self, losses: np.ndarray) -> None:
+        """One round of Hedge on the losses of the parts, (p,)."""
+        self.gap = jit.hedge(self.weights, self.cumulative, losses, self.gap)
+
+    def open_mix(
+        self, group_state: GroupState, rate: float, presented: float, lambda_: float, taken: float,
+        shrinkage: np.ndarray,
+    ) -> tuple[float, np.ndarray]:  # fmt: skip
+        """Parameters of shards are mixed as they are: each has taken its proximal steps, which shrink all parts alike,
+        and the weights have been the same in all of them."""
+        group_state.empty[:] = group_state.square_norms <= 0.0
+        group_state.bases[:] = np.where(group_state.empty, 1.0, self.part_scales(group_state))
+        return 0.0, np.zeros_like(shrinkage)
+
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+        self.sums = np.sum([weight * state["sums"] for weight, state in zip(weights, states)], axis=0)
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
