@@ -112,7 +112,7 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
     try:
         return cls(**given)
     except TypeError as error:
-        raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}: {error}.") from None
+        raise InputError(f"A setting of the {what} {spec!r} is not of {cls.__name__}'s kind: {error}.") from None
 
 
 def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -> None:

@@ -8,6 +8,7 @@ from omkl.batch.design.matrices import as_design
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
+from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
 from omkl.batch.mkl.soft_threshold import IterativeSoftThresholding
 from omkl.batch.mkl.spicy import Spicy
@@ -42,6 +43,8 @@ __all__ = [
     "WeightConstrained",
     "as_design",
     "certify",
+    "helpful_kernels",
     "regularization_path",
+    "sampled",
     "smallest_c",
 ]

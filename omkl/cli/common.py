@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,12 @@ def _folds(text):
         first, _, last = part.partition("-")
         folds += range(int(first), int(last or first) + 1)
     return folds
+
+
+def _seed(text):
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"a seed is a whole number, at least 0, not {text!r}")
+    return int(text)
 
 
 def _rate(text):
@@ -56,7 +62,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--eta0": {"type": _rate, "default": "auto",
                "help": "scale of the learning rate (default auto)"},
     "--average": {"default": "quadratic", "help": "quadratic (default), uniform or last"},
-    "--random-state": {"type": int, "metavar": "N", "help": "seed"},
+    "--random-state": {"type": _seed, "metavar": "N", "help": "seed"},
 }  # fmt: skip
 OUTPUT = ("--json", "--quiet")
 ROWS = ("--target", "--no-header")

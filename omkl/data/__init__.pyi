@@ -8,6 +8,7 @@ from .datasets import (
     read_uci,
     standardized_split,
 )
+from .digit_views import digit_views
 from .file_streams import StreamFormat
 from .files import data_home
 from .formats import find_format, open_stream
@@ -33,6 +34,7 @@ __all__ = [
     "TreebankWriter",
     "count_svmlight_features",
     "data_home",
+    "digit_views",
     "find_format",
     "handwritten_dates",
     "iter_treebank",

@@ -147,7 +147,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
     """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned."""
 
     #: The family that ``loss`` names a member of.
-    _losses = StructuredLoss
+    _losses: type = StructuredLoss
 
     def _codec(self) -> Any:
         """A codec that knows nothing yet; see :class:`~omkl.online.model.Codec`."""

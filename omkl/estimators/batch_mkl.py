@@ -25,7 +25,7 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
-from omkl.estimators.stored_kernels import StoredKernels, in_precision
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -39,7 +39,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def __init__(
         self, kernels: Any = None, loss: Any = None, regularizer: Any = None, C: Any = 1.0, solver: Any = "spicy",
         tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True, dtype: Any = "auto",
-        approximate: bool | str = "auto", verbose: bool = False,
+        approximate: bool | str = "auto", weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -51,6 +51,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self.fit_intercept = fit_intercept
         self.dtype = dtype
         self.approximate = approximate
+        self.weighting = weighting
         self.verbose = verbose
 
     _plain_attributes = (
@@ -58,6 +59,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         "kernel_weights_",
         "unscaled_kernel_weights_",
         "kernel_representations_",
+        "left_out_",
     )
 
     def __sklearn_tags__(self):
@@ -79,8 +81,13 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
         if self.approximate not in ("auto", True, False):
             raise InputError(f'approximate must be "auto", True or False, not {self.approximate!r}.')
+        if self.weighting not in ("norms", "out-of-sample"):
+            raise InputError(f'weighting must be "norms" or "out-of-sample", not {self.weighting!r}.')
         solver = resolve(Solver, self.solver, "solver")
-        spec = solver.natural_regularizer if self.regularizer is None else self.regularizer
+        spec = self.regularizer
+        if spec is None:
+            by_norms = self.weighting == "norms" or solver.natural_regularizer != "mkl"
+            spec = solver.natural_regularizer if by_norms else "elastic-net"
         return loss, resolve(Regularizer, spec, "regularizer"), solver
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -100,20 +107,20 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
 
     def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
-        solutions = in_precision(self, source, client, self._solving(targets, weights))
-        self._learn(source, targets, solutions)
-        self._warn(source, targets, solutions)
+        kept, solutions = in_precision(self, source, client, self._solving(targets, weights))
+        self._learn(source, targets, solutions, kept)
+        self._warn(source, targets, solutions, kept)
 
-    def _solving(self, targets: list, weights: np.ndarray) -> Callable[[StoredKernels], list[Solution]]:
-        """What solves all problems, of kernels as they are stored."""
+    def _solving(self, targets: list, weights: np.ndarray) -> Callable[[StoredKernels], tuple[Any, list[Solution]]]:
+        """What solves all problems, of kernels as they are stored; which kernels help out of sample comes first."""
 
-        def solved(kernels: StoredKernels) -> list[Solution]:
-            solutions = []
+        def solved(kernels: StoredKernels) -> tuple[Any, list[Solution]]:
+            kernels, solutions = kernels.chosen(target_columns(targets, len(weights)), weights), []
             for rows, target in targets:
                 own = weights if rows is None else weights[rows]
                 with GapProgress(self.verbose, "kernels") as progress:
                     solutions.append(kernels.on(rows).solve(target, own, self._strength, progress))
-            return solutions
+            return kernels.kept, solutions
 
         return solved
 
@@ -122,8 +129,8 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         """The C of the model that :meth:`fit` learns."""
         return float(self.C)
 
-    def _learn(self, source: Any, targets: list, solutions: list[Solution]) -> None:
-        """Set what is learned from the solutions of all binary problems."""
+    def _learn(self, source: Any, targets: list, solutions: list[Solution], kept: np.ndarray | None) -> None:
+        """Set what is learned from the solutions of all binary problems, with the kernels that were kept."""
         regularizer = self._resolve()[1].bind(source.names)
         self._source, self._rows = source, [rows for rows, _ in targets]
         self._models = [solution.model for solution in solutions]
@@ -140,11 +147,14 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
         self.unscaled_kernel_weights_ = dict(zip(source.names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
+        everything = kept is None or not kept.any()
+        self.left_out_ = [] if everything else [name for name, own in zip(source.names, kept) if not own]
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
 
-    def _warn(self, source: Any, targets: list, solutions: list[Solution]) -> None:
-        """One line each: about a gap above the tolerance, and about a C of no use: all kernels left out, or none."""
+    def _warn(self, source: Any, targets: list, solutions: list[Solution], kept: np.ndarray | None) -> None:
+        """One line each: about no kernel that helps, a gap above the tolerance, a C that leaves out all, or none."""
+        self._warn_of_choice(kept, stacklevel=5)
         if any(not solution.certificate.proves(self.tol) for solution in solutions):
             warnings.warn(
                 f"Stopped at a relative duality gap of {self.dual_gap_:.2g} after {self.n_iter_} iterations, "
@@ -168,12 +178,21 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
             )
         elif (
             n_active == n_kernels > 2 and self.regularizer is None and self._strength == 1.0
-            and self._resolve()[1].is_sparse
+            and self._resolve()[1].is_sparse and self.weighting == "norms"
         ):  # fmt: skip
             warnings.warn(
                 f"All {n_kernels} kernels are in the model at C=1: lower C to leave some out.",
                 UserWarning,
                 stacklevel=4,
+            )
+
+    def _warn_of_choice(self, kept: np.ndarray | None, stacklevel: int) -> None:
+        if kept is not None and not kept.any():
+            warnings.warn(
+                f"None of {len(kept)} kernels helps measurably on samples that were left out: all are in the model, "
+                "and what it predicts may be no better than a constant.",
+                UserWarning,
+                stacklevel=stacklevel,
             )
 
     def _predicts_alike(self, targets: list, outputs: list[np.ndarray]) -> bool:

@@ -20,7 +20,7 @@ from omkl.batch import Solution
 from omkl.estimators.kernel_paths import KernelPaths, path_values
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.outputs import check_sample_weight
-from omkl.estimators.stored_kernels import StoredKernels, in_precision
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
 from omkl.exceptions import InputError
 
 #: The score of a class that the training part of a fold lacks, one against the rest: no other is as low.
@@ -55,7 +55,8 @@ class CrossValidatedMKL(KernelPaths):
 
     def __init__(
         self, kernels: Any, Cs: Any, cv: Any, scoring: Any, n_jobs: int | None, loss: Any, regularizer: Any,
-        solver: Any, tol: float, max_iter: int | None, fit_intercept: bool, dtype: Any, approximate: Any, verbose: bool,
+        solver: Any, tol: float, max_iter: int | None, fit_intercept: bool, dtype: Any, approximate: Any,
+        weighting: str, verbose: bool,
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.Cs = Cs
@@ -70,6 +71,7 @@ class CrossValidatedMKL(KernelPaths):
         self.fit_intercept = fit_intercept
         self.dtype = dtype
         self.approximate = approximate
+        self.weighting = weighting
         self.verbose = verbose
 
     @property
@@ -126,7 +128,7 @@ class CrossValidatedMKL(KernelPaths):
         scorer = self._scorer()
         scored_weights = None if sample_weight is None else weights
 
-        def chosen(kernels: StoredKernels) -> tuple[list, list[Solution]]:
+        def chosen(kernels: StoredKernels) -> tuple[list, tuple[Any, list[Solution]]]:
             Cs = path_values(kernels, targets, own, self.Cs)
             results = Parallel(n_jobs=kernels.n_threads(self.n_jobs), prefer="threads")(
                 delayed(self._fold)(kernels, targets, kept_y, weights, scored_weights, Cs, scorer, *fold)
@@ -135,9 +137,9 @@ class CrossValidatedMKL(KernelPaths):
             self._choose(Cs, results)
             return results, self._solving(targets, own)(kernels)
 
-        results, solutions = in_precision(self, source, client, chosen)
-        self._learn(source, targets, solutions)
-        self._warn(source, targets, solutions)
+        results, (kept, solutions) = in_precision(self, source, client, chosen)
+        self._learn(source, targets, solutions, kept)
+        self._warn(source, targets, solutions, kept)
         self._warn_of_folds(results)
 
     def _scorer(self) -> Callable:
@@ -211,13 +213,13 @@ class CrossValidatedMKL(KernelPaths):
         if classifies and len(set(y[train].tolist())) > 1:
             own = self._at(1.0)._targets(y[train], own)[1]
         local = kernels.on(train, kernels.n_threads(self.n_jobs))
+        columns = target_columns(targets, len(y))[train]
+        local = local.chosen(columns, own)
         outputs = np.empty((len(Cs), len(test), len(targets)))
         active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
-        for p, (rows, target) in enumerate(targets):
-            signs = np.zeros(len(y))
-            signs[slice(None) if rows is None else rows] = target
-            among = np.arange(len(train)) if not classifies else np.flatnonzero(signs[train])
-            own_target = signs[train[among]]
+        for p, (rows, _) in enumerate(targets):
+            among = np.arange(len(train)) if not classifies else np.flatnonzero(columns[:, p])
+            own_target = columns[among, p]
             if classifies and len(set(own_target.tolist())) < 2:
                 outputs[:, :, p] = _constant(own_target, rows is None)
                 continue
@@ -282,7 +284,7 @@ class MKLClassifierCV(CrossValidatedMKL, MKLClassifier):
     Parameters
     ----------
     kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, approximate, \
-verbose
+weighting, verbose
         As for :class:`MKLClassifier`.
     Cs : int or array of floats > 0
         Values of C; a number of them is spread evenly in the logarithm over three decades above the largest C at which
@@ -307,7 +309,7 @@ verbose
     cv_results_ : list of dict
         A flat record for each C: ``C``, ``mean_score``, ``std_score``, ``active`` (mean number of kernels), and
         ``dual_gap`` (the largest of the folds).
-    classes_, kernel_weights_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
+    classes_, kernel_weights_, left_out_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
         As for :class:`MKLClassifier`, of the model of all samples at ``C_``.
 
     Examples
@@ -325,11 +327,11 @@ verbose
         self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
         loss: Any = "logistic", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
         max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "ovr",
-        dtype: Any = "auto", approximate: Any = "auto", verbose: bool = False,
+        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
-            approximate, verbose,
+            approximate, weighting, verbose,
         )  # fmt: skip
         self.class_weight = class_weight
         self.multiclass = multiclass
@@ -340,7 +342,8 @@ class MKLRegressorCV(CrossValidatedMKL, MKLRegressor):
 
     Parameters
     ----------
-    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
+    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, \
+verbose
         As for :class:`MKLRegressor`.
     Cs, cv, scoring, n_jobs
         As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is :math:`R^2`.
@@ -367,9 +370,9 @@ class MKLRegressorCV(CrossValidatedMKL, MKLRegressor):
         self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
         loss: Any = "squared", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
         max_iter: int | None = None, fit_intercept: bool = True, dtype: Any = "auto", approximate: Any = "auto",
-        verbose: bool = False,
+        weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernels, Cs, cv, scoring, n_jobs, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype,
-            approximate, verbose,
+            approximate, weighting, verbose,
         )  # fmt: skip

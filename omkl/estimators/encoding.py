@@ -90,7 +90,7 @@ class Encoder:
         if specs is None:
             specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
             specs = specs if self.shapes else []
-            if specs is DEFAULT_KERNELS:
+            if specs is DEFAULT_KERNELS and not isinstance(tokens, list):
                 warn_of_units(tokens, names)
         named = named_kernels(specs)
         if not is_dicts:
@@ -207,7 +207,7 @@ class Encoder:
 
     def explicit_groups(self, first: int = 0) -> np.ndarray:
         """The group of every explicit feature from id ``first`` on."""
-        counts = [self.feature_count(name) for name in self.explicit]
+        counts: list[Any] = [self.feature_count(name) for name in self.explicit]
         groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         if self.vocabulary is None:
             return groups[first:]
@@ -256,7 +256,7 @@ class Encoder:
         return self.kernels[name].feature_count(self.sources[self.views[name]].width(self.shapes))
 
     def _n_kernel_features(self) -> int:
-        return sum(self.feature_count(name) for name in self.explicit)
+        return sum(self.feature_count(name) or 0 for name in self.explicit)
 
     def _is_explicit(self, name: str) -> bool:
         kernel, count = self.kernels[name], self.feature_count(name)

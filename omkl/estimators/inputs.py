@@ -34,7 +34,7 @@ class TokenData(NamedTuple):
     weights: np.ndarray | None = None
     distinct: np.ndarray | None = None
     names: Sequence[str] | None = None
-    index: TrainingIndex | None = None
+    training_index: TrainingIndex | None = None
 
 
 # ---- rows with one output each ----------------------------------------------------------------------------------
@@ -214,13 +214,13 @@ def read_labeled(estimator: Any, block: TrainingBlock, first: bool, whole: bool 
     names = getattr(estimator, "feature_names_in_", None)
     data = labeled_sequences(block, names)
     if whole:
-        data = data._replace(index=TrainingIndex(np.arange(data.offsets[-1]), int(data.offsets[-1])))
+        data = data._replace(training_index=TrainingIndex(np.arange(data.offsets[-1]), int(data.offsets[-1])))
     if whole and data.weights is not None and not data.weights.all():
         chosen = np.flatnonzero(data.weights).tolist()
         X, y = [block.X[i] for i in chosen], [block.y[i] for i in chosen]
         rows = np.flatnonzero(np.repeat(data.weights > 0, np.diff(data.offsets)))
-        index = data.index._replace(rows=rows)
-        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)._replace(index=index)
+        index = data.training_index._replace(rows=rows)
+        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)._replace(training_index=index)
     weights = class_weights(estimator.class_weight, data.labels, data.offsets, data.weights, whole)
     return data._replace(weights=weights)
 

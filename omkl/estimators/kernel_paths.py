@@ -22,7 +22,7 @@ from omkl.estimators.stability import (
     complementary_halves,
     selection_of,
 )
-from omkl.estimators.stored_kernels import StoredKernels, in_precision
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
 from omkl.exceptions import InputError
 
 
@@ -71,21 +71,23 @@ class KernelPaths(BatchMKL):
         source, y, weights = self._read(X, y, sample_weight)
         targets, weights = self._targets(y, weights)
 
-        def paths_of(kernels: StoredKernels) -> list[list[PathPoint]]:
+        def paths_of(kernels: StoredKernels) -> tuple[Any, list[list[PathPoint]]]:
+            kernels = kernels.chosen(target_columns(targets, len(weights)), weights)
             values = path_values(kernels, targets, weights, C)
-            return [
+            return kernels.kept, [
                 kernels.on(rows).path(target, weights if rows is None else weights[rows], values)
                 for rows, target in targets
             ]
 
-        paths = in_precision(self, source, client, paths_of)
+        kept, paths = in_precision(self, source, client, paths_of)
+        self._warn_of_choice(kept, stacklevel=4)
         for points in zip(*paths):
             model = self._at(points[0].value)
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]
-            model._learn(source, targets, solutions)
+            model._learn(source, targets, solutions, kept)
             yield {
                 "C": points[0].value,
                 "kernel_weights": np.array(list(model.kernel_weights_.values())),

@@ -51,9 +51,9 @@ class ArrayKernels:
         check_kernels(self.names, self.kernels, X)
         # its own, and in one order: what it predicts does not depend on where inputs lie in memory
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
-        self.n_samples = X.shape[0]
+        self.n_samples: int = X.shape[0]
 
-    def stack(self, dtype: DTypeLike, approximate: float | None) -> KernelStack:
+    def stack(self, dtype: DTypeLike, approximate: bool | str) -> KernelStack:
         """The kernels on the training samples, held as is cheapest; from now on predictions are with them as held."""
         held = represent(self.names, self.kernels, self.X, dtype, approximate)
         self.kernels, self.ranks = held.kernels, held.ranks
@@ -175,7 +175,7 @@ class GivenMatrices:
 
         return DistributedStack.from_grams(self.matrices, client, dtype)
 
-    def stack(self, dtype: DTypeLike, approximate: float | None) -> KernelStack:
+    def stack(self, dtype: DTypeLike, approximate: bool | str) -> KernelStack:
         """The matrices, checked and packed."""
         return PackedStack.from_grams(self.matrices, dtype)
 

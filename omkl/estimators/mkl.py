@@ -33,7 +33,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
     regularizer : {"block1", "elastic-net", "block-q", "uniform", "mkl", ...}, Regularizer or None
         The function :math:`\psi` of the norms. "mkl" is the squared block 1-norm of online MKL, with which a model
         scales with the targets, whatever their unit; "block1" is sparser, "uniform" keeps all kernels alike. None is
-        "elastic-net" for the solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for its own, else "mkl".
+        "elastic-net" for the solver "one-step", "elastic-net-weights" for "gmkl", "lp-norm" for its own, else "mkl", or
+        "elastic-net" among kernels that were chosen out of sample.
     C : float > 0
         Weight of the losses: the larger, the closer the fit, as in scikit-learn's SVC.
     solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
@@ -57,6 +58,14 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         500 landmarks, with a warning that says how much these leave out; False computes them anew in every pass;
         "auto" approximates where a single Gram matrix takes more than 256 MiB. Model, prediction and certificate are
         those of the kernels as they are held, which ``kernel_representations_`` tells.
+    weighting : {"norms", "out-of-sample"}
+        "out-of-sample" leaves out kernels that do not help on samples which were left out, before the problem is solved
+        with the others; they are in ``left_out_``. "norms" leaves out what the regularizer does, which looks at the fit
+        of the samples at hand: a kernel that tells these apart fits them, whatever it says of others. The choice is
+        made by leave-one-out in closed form, for the squared loss and without regard to C, by
+        :func:`~omkl.batch.helpful_kernels`. It looks at 1000 samples at most, at fewer where there are more than 250
+        kernels, takes memory for a few matrices of these, and fetches every kernel from the workers of a cluster. Where
+        none helps all are kept, with a warning.
     verbose : bool
         Show a progress bar, if it takes longer than a second and standard error is a terminal.
 
@@ -77,6 +86,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         Outer iterations, the largest of the binary problems.
     dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 binary problems
     intercept_ : array of shape (P,)
+    left_out_ : list of str
+        The kernels that do not help on samples left out, if ``weighting`` asks for it; their weight is 0.
     n_active_ : int
         Number of kernels that prediction needs.
     dual_variables_ : list of arrays
@@ -103,11 +114,12 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         self, kernels: Any = None, *, loss: Any = "logistic", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
         class_weight: Any = None, multiclass: str = "ovr", dtype: Any = "auto", approximate: Any = "auto",
-        verbose: bool = False,
+        weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
-            kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
-        )
+            kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
+            verbose,
+        )  # fmt: skip
         self.class_weight = class_weight
         self.multiclass = multiclass
 
@@ -153,7 +165,7 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
             raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
         return super()._resolve()
 
-    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list, np.ndarray | None]:
+    def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
         """The binary problems, as samples (None for all) and targets -1 and +1; and weights times those of classes."""
         codes = self._learn_classes(y)
         weights = np.asarray(self._times_class_weights(codes, weights))
@@ -190,15 +202,15 @@ class MKLRegressor(RegressorMixin, KernelPaths):
 
     Parameters
     ----------
-    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
 
     Attributes
     ----------
-    kernel_weights_, kernel_representations_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, dual_variables_, \
-history_
+    kernel_weights_, kernel_representations_, left_out_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, \
+dual_variables_, history_
         As for :class:`MKLClassifier`, of one problem.
 
     Examples
@@ -213,11 +225,12 @@ history_
     def __init__(
         self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
-        dtype: Any = "auto", approximate: Any = "auto", verbose: bool = False,
+        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
-            kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, verbose
-        )
+            kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
+            verbose,
+        )  # fmt: skip
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Any = None
@@ -251,7 +264,7 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         self._fit(source, *self._targets(y, weights), client)
         return self
 
-    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list, np.ndarray | None]:
+    def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
         y = finite_targets(y)
         # where the loss is flat around the target other constants are as good
         if len(y) > 1 and np.ptp(y) == 0.0 and self.fit_intercept and not self._resolve()[0].has_kink:

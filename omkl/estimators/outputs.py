@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank, TransitionBank
@@ -195,6 +196,14 @@ def class_weights(
         raise InputError("class_weight must hold finite numbers >= 0.")
     means = np.add.reduceat(each, offsets[:-1]) / np.diff(offsets)
     return means if sample_weight is None else means * sample_weight
+
+
+@overload
+def check_sample_weight(sample_weight: None, n: int) -> None: ...
+
+
+@overload
+def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:

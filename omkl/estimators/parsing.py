@@ -181,7 +181,7 @@ class DependencyParser(OnlineEstimator):
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
-        beyond = {"companions": relations_beside, "finish": learn_relations}
+        beyond: dict[str, Any] = {"companions": relations_beside, "finish": learn_relations}
         read = partial(read_trees, self)
         return self._fit(self._codec(), read, sentences_of(X), None, sample_weight, running, **beyond)
 
@@ -331,7 +331,7 @@ class DependencyParser(OnlineEstimator):
             raise InputError(f'by must be "weights" or "norms", not {by!r}.')
         norms = dict(zip(self.templates_.names, self.predictor_.norms.tolist()))
         values = self.template_weights_ if by == "weights" else norms
-        return sorted(values, key=values.get, reverse=True)
+        return sorted(values, key=values.__getitem__, reverse=True)
 
     def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
         """The strongest features of the last model of :meth:`fit` (not of the averaged one, which predicts).

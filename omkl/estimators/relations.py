@@ -72,7 +72,7 @@ class RelationLabeler:
 
     def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
         """Train on gold trees."""
-        arcs = _Arcs.of(self, treebank, treebank.deprels, weights)
+        arcs: Any = _Arcs.of(self, treebank, treebank.deprels, weights)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
@@ -115,7 +115,7 @@ class RelationLabeler:
 class _Beside(ArraySource):
     """One block in the given order, learned as another trainer has learned it."""
 
-    def __init__(self, arcs: "_Arcs", trees: OnlineTrainer) -> None:
+    def __init__(self, arcs: Any, trees: OnlineTrainer) -> None:
         super().__init__(arcs)
         self.n_examples = None
         self._trees = trees
@@ -123,7 +123,7 @@ class _Beside(ArraySource):
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         trainer.lambda_, trainer.recompute_every = self._trees.lambda_, self._trees.recompute_every
 
-    def blocks(self, epoch: int, start: int) -> Iterator["_Arcs"]:
+    def blocks(self, epoch: int, start: int) -> Iterator[Any]:
         yield self.examples
 
 
@@ -152,7 +152,8 @@ class _Arcs:
         return len(self._trees)
 
     def __getitem__(self, i: int) -> Example:
-        x, heads, weight = self._trees[i]
+        example: Any = self._trees[i]
+        x, heads, weight = example
         s = self._trees.chosen[i]
         arcs = self._hasher.tokens(x, heads)
         return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)

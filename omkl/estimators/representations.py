@@ -80,7 +80,7 @@ def represent(
     consequence = "computed anew in every pass over them."
     if approximate:
         kernels, left_out = _approximations(names, kernels, ranks, X, n_landmarks)
-        ranks = {m: _rank(kernel, X) for m, kernel in enumerate(kernels)}
+        ranks = {m: rank for m, kernel in enumerate(kernels) if (rank := _rank(kernel, X)) is not None}
         consequence = (
             f"approximated by the Nyström method on {n_landmarks} landmarks, which leaves out {left_out} (relative, in "
             "the trace norm); ask for other approximations by features= in a kernel's string, or set approximate=False "
@@ -128,6 +128,6 @@ def _approximations(names, kernels, ranks, X, n_landmarks):
         if m not in ranks:
             approximated[m] = Nystrom(kernel, n_landmarks).fit(X)
             left_out[names[m]] = approximated[m].left_out(X)
-    worst = sorted(left_out, key=left_out.get, reverse=True)
+    worst = sorted(left_out, key=left_out.__getitem__, reverse=True)
     listed = ", ".join(f"{left_out[name]:.2g} of {name!r}" for name in worst[:3])
     return approximated, listed + (", less of the others" if len(worst) > 3 else "")

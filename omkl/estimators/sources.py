@@ -83,9 +83,10 @@ class WeightedExamples:
     """
 
     def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
-        self.given = weights
+        self.given: Any = weights
         self.unit = 1.0
-        self.chosen, self._weights = np.asarray(chosen), None
+        self.chosen = np.asarray(chosen)
+        self._weights: np.ndarray | None = None
         if weights is not None:
             self._present(self.chosen, weights)
 

@@ -162,7 +162,7 @@ class SparseLinear(CertifiedEstimator):
     def _path(
         self, X: Any, y: ArrayLike, alphas: int | ArrayLike, sample_weight: ArrayLike | None
     ) -> list[dict[str, Any]]:
-        solver = self._resolve()[2]
+        solver: Any = self._resolve()[2]
         X, targets, weights = self._read_targets(X, y, sample_weight)
         problems = [self._problem(X, target, weights) for target in targets]
         if isinstance(alphas, (int, np.integer)) and alphas >= 1 and len(problems) > 1:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_number
-from omkl.estimators.stored_kernels import StoredKernels
+from omkl.estimators.stored_kernels import StoredKernels, target_columns
 from omkl.exceptions import InputError
 
 
@@ -111,10 +111,13 @@ def chosen_on_halves(
         Of what was chosen so far: whether larger Cs need not be solved.
     """
 
-    jobs = kernels.n_threads(n_jobs)
+    jobs, columns = kernels.n_threads(n_jobs), target_columns(targets, len(weights))
 
-    def chosen(half: np.ndarray, C: float, starts: list) -> np.ndarray:
+    def chosen(half: np.ndarray, C: float, starts: list, kept: list) -> np.ndarray:
         active, local = np.zeros(kernels.stack.n_kernels, dtype=bool), kernels.on(half, jobs)
+        if not kept:
+            kept.append(local.helpful(columns[half], weights[half]))
+        local = local.keeping(kept[0])
         for p, (rows, target) in enumerate(targets):
             part = None if rows is None else np.flatnonzero(np.isin(half, rows))
             samples = half if part is None else half[part]
@@ -128,8 +131,9 @@ def chosen_on_halves(
 
     found = []
     starts: list[list] = [[None] * len(targets) for _ in halves]
+    kept: list[list] = [[] for _ in halves]
     for C in Cs.tolist():
-        each = (delayed(chosen)(half, C, own) for half, own in zip(halves, starts))
+        each = (delayed(chosen)(half, C, *own) for half, *own in zip(halves, starts, kept))
         found.append(Parallel(n_jobs=jobs, prefer="threads")(each))
         if enough(np.array(found).swapaxes(0, 1)):
             break

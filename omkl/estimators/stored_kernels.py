@@ -12,12 +12,21 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from omkl.batch import Expansion, PathPoint, Problem, Solution, Solver, regularization_path
+from omkl.batch import (
+    Expansion,
+    PathPoint,
+    Problem,
+    Solution,
+    Solver,
+    helpful_kernels,
+    regularization_path,
+    sampled,
+)
 from omkl.batch.mkl.problem import rounding_of_storage
 from omkl.exceptions import InputError
 from omkl.kernels import KernelStack
 from omkl.kernels.checks import packed_bytes, packed_bytes_fit
-from omkl.kernels.stack import RestrictedView
+from omkl.kernels.stack import RestrictedView, ZeroedStack
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -45,6 +54,10 @@ class StoredKernels:
         Whether storage rounds the kernels.
     automatic : bool
         Whether double precision may be asked for.
+    chooses : bool
+        Whether kernels that do not help on samples left out count as zero.
+    kept : bool array of shape (M,), optional
+        The kernels that :meth:`chosen` has found to help; None where it has not been asked.
     errors : list of float
         How much of each duality gap rounding may make up.
     """
@@ -58,6 +71,8 @@ class StoredKernels:
     max_iter: int | None
     rounds: bool
     automatic: bool
+    chooses: bool = False
+    kept: np.ndarray | None = None
     errors: list[float] = field(default_factory=list)
 
     def on(self, samples: np.ndarray | None, n_copies: int = 1) -> StoredKernels:
@@ -66,6 +81,25 @@ class StoredKernels:
             return self
         fits = packed_bytes_fit(n_copies * self.stack.n_kernels, len(samples), np.float64)
         return replace(self, stack=self.stack.restricted(samples) if fits else RestrictedView(self.stack, samples))
+
+    def helpful(self, targets: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
+        """Which kernels help on samples left out, (M,); None where all are to stay. Of targets (N, P)."""
+        if not self.chooses:
+            return None
+        samples, weights = sampled(targets, weights, self.stack.n_kernels)
+        return helpful_kernels(
+            self.on(None if len(samples) == len(targets) else samples).stack, targets[samples], weights
+        )
+
+    def keeping(self, kept: np.ndarray | None) -> StoredKernels:
+        """The same with kernels that are not kept as zero; where none helps, with all of them."""
+        if kept is None:
+            return self
+        return replace(self, stack=ZeroedStack(self.stack, kept) if kept.any() else self.stack, kept=kept)
+
+    def chosen(self, targets: np.ndarray, weights: np.ndarray) -> StoredKernels:
+        """The same with the kernels that do not help on samples left out as zero."""
+        return self.keeping(self.helpful(targets, weights))
 
     def n_threads(self, n_jobs: int | None) -> int:
         """Of how many threads a user asks, as scikit-learn counts them; one where kernels answer no two at once."""
@@ -114,6 +148,14 @@ class StoredKernels:
                 solution.certificate = solution.certificate.lowered(error)
 
 
+def target_columns(targets: list, n_samples: int) -> np.ndarray:
+    """The targets of all problems as columns (N, P), 0 for samples that a problem has not; of (rows, target)."""
+    columns = np.zeros((n_samples, len(targets)))
+    for column, (rows, target) in zip(columns.T, targets):
+        column[slice(None) if rows is None else rows] = target
+    return columns
+
+
 def in_precision(estimator: Any, source: Any, client: Any, work: Callable[[StoredKernels], Result]) -> Result:
     """What ``work`` returns, of kernels in the precision that the tolerance of an estimator needs."""
     automatic = str(estimator.dtype) == "auto"
@@ -126,7 +168,7 @@ def in_precision(estimator: Any, source: Any, client: Any, work: Callable[[Store
         )
         kernels = StoredKernels(
             stack, loss, regularizer.bind(source.names), solver, bool(estimator.fit_intercept), estimator.tol,
-            estimator.max_iter, dtype == np.float32 and source.rounds, automatic,
+            estimator.max_iter, dtype == np.float32 and source.rounds, automatic, estimator.weighting != "norms",
         )  # fmt: skip
         try:
             result = work(kernels)

@@ -109,11 +109,11 @@ class TokenCodec:
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from first data, and encode them."""
         self.known = self._outputs.learn(data.labels, data.weights)
-        inputs, index, distinct = data.inputs, data.index, data.distinct
+        inputs, index, distinct = data.inputs, data.training_index, data.distinct
         if distinct is not None:
             inputs, index = inputs[distinct], index._replace(rows=index.rows[distinct])
         self.encoder.fit(inputs, data.names, index)
-        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, index=data.index)
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, index=data.training_index)
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
         gold = self.known.encode(data.labels, "declare all classes, with classes=.")
@@ -185,7 +185,12 @@ class TokenCodec:
         return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
 
     def banks(
-        self, averaging: bool, training: Examples | None = None, in_shards: bool = False, only: str | None = None
+        self,
+        averaging: bool,
+        training: Examples | None = None,
+        in_shards: bool = False,
+        *,
+        only: str | None = None,
     ) -> tuple[list[Any], list[Any]]:
         """Untrained banks, regularized ones and free ones; with ``training``, kernels are cached over that set.
 
@@ -202,7 +207,7 @@ class TokenCodec:
         if only is None and (encoder.explicit_names or encoder.vocabulary is not None):
             banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
         if mapped:
-            sizes = [encoder.feature_count(name) for name in mapped]
+            sizes: list[Any] = [encoder.feature_count(name) for name in mapped]
             groups = self._kernels_of(mapped)
             banks.append(FeatureMapBank(*groups, sizes, n_outputs, averaging, 0 if tokens is None else memory))
         if self._budget is not None and dual:

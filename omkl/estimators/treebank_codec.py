@@ -182,15 +182,15 @@ class TreebankCodec:
             self.relations = RelationLabeler.restored(values["relations"], own)
 
 
-def tree_rates(parser: Any) -> Schedule:
+def tree_rates(estimator: Any) -> Schedule:
     """What ``eta0="auto"`` means for a parser."""
     # trees are learned by heart, whatever the rate: what generalises is how they are approached (see MeanPolyak);
     # dual averaging starts afresh in every round, and asks how far it has to go
-    if parser.method != "fobos":
+    if estimator.method != "fobos":
         return DistanceOverGradients()
     # the gradient of a CRF is spread over all arcs: the step that just mends a sentence is three times as long as
     # this mean says (measured on English: 87.0 against 86.5 attached)
-    return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, parser.loss, "loss"), CRF) else 1.0)
+    return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
 
 
 def learn_relations(model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int) -> None:

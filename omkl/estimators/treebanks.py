@@ -38,7 +38,7 @@ def as_treebank(X: Any, trees: bool, single_root: bool = False) -> Treebank:
         X = [X]
     if isinstance(X, (str, os.PathLike)):
         return read_treebank(X, single_root=single_root, trees=trees)
-    sentences = list(X) if hasattr(X, "__iter__") else [X]
+    sentences: list[Any] = list(X) if hasattr(X, "__iter__") else [X]
     if sentences and all(isinstance(path, (str, os.PathLike)) for path in sentences):
         return read_treebank(sentences, single_root=single_root, trees=trees)
     for sentence in sentences:
@@ -204,7 +204,7 @@ class ArcExamples(WeightedExamples):
         self.tokens = tokens
         self.heads = heads
         self.offsets = offsets
-        self.treebank = treebank
+        self.treebank: Any = treebank
         self.costs = costs
 
     @classmethod

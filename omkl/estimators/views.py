@@ -89,7 +89,7 @@ def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
     return {key: value.size for key, value in tokens[0].items() if isinstance(value, np.ndarray)}
 
 
-def is_number_in(tokens: list[dict[str, Any]], key: str) -> bool:
+def is_number_in(tokens: Any, key: str) -> bool:
     """Whether the first of the dicts that have this key have a number there."""
     return isinstance(next((token[key] for token in tokens if key in token), None), NUMBERS)
 

@@ -86,7 +86,7 @@ class Vocabulary:
 
     def names(self) -> list[tuple[str, str | None]]:
         """``(key, value)`` of every feature, by id; a number's value is None."""
-        names = [None] * len(self.groups)
+        names: list[Any] = [None] * len(self.groups)
         for key, ids in self.ids.items():
             for value, i in ids.items():
                 names[i - self.first_id] = (key, value)

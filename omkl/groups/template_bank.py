@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -67,7 +68,7 @@ class ArcTemplateBank(Bank):
 
     @classmethod
     def plan(
-        cls, templates: TemplateSet, examples: Sequence[tuple], memory: float, averaging: bool = True,
+        cls, templates: TemplateSet, examples: Any, memory: float, averaging: bool = True,
         dtype: DTypeLike = np.float32, exact: bool = False, sample: int = 200_000,
     ) -> "ArcTemplateBank":  # fmt: skip
         """A bank with as many lines for each pair of views as the gold arcs of a training set ask for.

@@ -5,7 +5,7 @@ and a seed, and stays as it is from then on: what is predicted with is what was 
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,6 +38,7 @@ class FeatureMap(Kernel):
     """
 
     semidefinite = True
+    map_name: ClassVar[str]
 
     def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
         for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
@@ -59,7 +60,7 @@ class FeatureMap(Kernel):
 
     @property
     def name(self) -> str:
-        settings = {"features": self.n_features}
+        settings: dict[str, Any] = {"features": self.n_features}
         if default_map(self.kernel) is not type(self):
             settings["map"] = self.map_name
         if self.seed:

@@ -4,7 +4,7 @@ Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kern
 inner products (or distances) once, however many kernels ask for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import combinations_with_replacement
 from math import comb, factorial
@@ -274,7 +274,7 @@ class Custom(Kernel):
 
     @property
     def name(self) -> str:
-        return self.label
+        return str(self.label)
 
     def raw(self, pair: Pair) -> np.ndarray:
         matrix = np.array(self.function(pair.X, pair.Y), dtype=np.float64)
@@ -326,11 +326,14 @@ class Average(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         pairs = (pair.on_columns(kernel.columns(pair.X.shape[1])) for kernel in self.kernels)
-        return sum(kernel.between(own) for kernel, own in zip(self.kernels, pairs)) / len(self.kernels)
+        matrices: Iterator[Any] = (kernel.between(own) for kernel, own in zip(self.kernels, pairs))
+        total: Any = sum(matrices)
+        return total / len(self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonals = [kernel.diagonal(take_columns(X, kernel.columns(X.shape[1]))) for kernel in self.kernels]
-        return sum(diagonals) / len(self.kernels)
+        total: Any = sum(diagonals)
+        return total / len(self.kernels)
 
 
 def as_kernel(spec: KernelSpec) -> Kernel:

@@ -135,6 +135,9 @@ class GramMatrices:
     (2, 2, 2)
     """
 
+    names: list[str]
+    matrices: Any
+
     def __init__(self, matrices: Any) -> None:
         if isinstance(matrices, GramMatrices):
             self.names, self.matrices = matrices.names, matrices.matrices

@@ -61,7 +61,7 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
     return parsed
 
 
-def format_on(on: On) -> str:
+def format_on(on: On | list) -> str:
     """``on=`` as it stands in a kernel's string.
 
     >>> format_on(slice(0, 3)), format_on(("age", 2)), format_on("hours per week, total")
@@ -70,13 +70,13 @@ def format_on(on: On) -> str:
     if isinstance(on, slice):
         bounds = (on.start, on.stop) if on.step in (None, 1) else (on.start, on.stop, on.step)
         return ":".join("" if bound is None else str(bound) for bound in bounds)
-    if isinstance(on, tuple):
+    if isinstance(on, (tuple, list)):
         return f"[{','.join(map(format_on, on))}]"
     plain = not isinstance(on, str) or re.fullmatch(r"[^\W\d][\w .-]*", on)
     return str(on) if plain else repr(on)
 
 
-def find_columns(on: On, n_columns: int, names: Sequence[str] | None = None, kernel: Any = "") -> Positions:
+def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: Any = "") -> Positions:
     """Columns of an input by position: None for all, a slice where they follow one another, else a tuple.
 
     ``on`` is as :func:`parse_on` returns it; the input has ``n_columns``, which are called ``names``. An InputError
@@ -87,7 +87,7 @@ def find_columns(on: On, n_columns: int, names: Sequence[str] | None = None, ker
     if isinstance(on, slice):
         found = range(n_columns)[on]
     else:
-        items = on if isinstance(on, tuple) else (on,)
+        items = on if isinstance(on, (tuple, list)) else (on,)
         found = [column for item in items for column in _positions(item, n_columns, names, kernel)]
     if not len(found):
         raise InputError(

@@ -6,7 +6,7 @@ columns are one matrix product, from (kernels, columns) and (columns, pairs of s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sized
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, Self
@@ -59,7 +59,7 @@ class PackedStack:
     @classmethod
     def from_grams(
         cls,
-        grams: Sequence[np.ndarray] | np.ndarray,
+        grams: Iterable[np.ndarray] | np.ndarray,
         dtype: DTypeLike = np.float32,
         normalize: str | None = None,
         n_jobs: int = 1,
@@ -85,7 +85,7 @@ class PackedStack:
         for count, gram in enumerate(grams, start=1):
             if rows is None:
                 n = len(gram)
-                expected = len(grams) if hasattr(grams, "__len__") else 64
+                expected = len(grams) if isinstance(grams, Sized) else 64
                 require_memory(expected, n, dtype)
                 rows = np.empty((expected, n * (n + 1) // 2), dtype=dtype)
             elif count > len(rows):
@@ -234,7 +234,7 @@ class LazyStack(_Parted):
         row_bytes = self.n_samples * (self.n_samples + 1) // 2 * self.dtype.itemsize
         # passes come in blocks of as many kernels as may be kept
         self._recent = RecentlyUsed(max(1, min(budget // row_bytes, self.n_kernels)))
-        self._kept = [None] * self._recent.capacity
+        self._kept: list[Any] = [None] * self._recent.capacity
 
     @property
     def nbytes(self) -> int:

@@ -1,6 +1,7 @@
 """Kernel values given by the user: matrices of which each input knows its row, and its column."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Precomputed(Kernel):
     aliases = {"precomputed": {}}
 
     def _prepare(self) -> None:
-        self.n_inputs_: int | None = None
+        self.n_inputs_: Any = None
 
     @property
     def indexed(self) -> bool:

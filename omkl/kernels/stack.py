@@ -153,9 +153,9 @@ class RestrictedView:
         return self.stack.products(self.filled(vectors), which)[:, self.samples]
 
     def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        if samples is None:
-            return self.stack.combine(weights, which)[np.ix_(self.samples, self.samples)]
-        return self.stack.combine(weights, which, self.samples[samples])[:, self.samples]
+        # by rows, as all entries of the whole may not fit into memory
+        chosen = self.samples if samples is None else self.samples[samples]
+        return self.stack.combine(weights, which, chosen)[:, self.samples]
 
     def summed(self, weights: Any, which: Which = None) -> Any:
         return _RestrictedSum(self.stack.summed(weights, which), self)
@@ -195,7 +195,7 @@ class _Parted:
 
     def _gather(self, which, ask, *shape):
         """What ``ask(stack, positions, indices)`` returns of every part, in the order of ``which``: (k, ...)."""
-        values = np.empty((self.n_kernels if which is None else len(which), *shape))
+        values = np.zeros((self.n_kernels if which is None else len(which), *shape))
         for stack, at, local in self._parts(which):
             values[at] = ask(stack, at, local)
         return values
@@ -220,6 +220,35 @@ class _Parted:
 
     def traces(self, which: Which = None) -> np.ndarray:
         return self._gather(which, lambda stack, at, local: stack.traces(local))
+
+    def summed(self, weights: Any, which: Which = None) -> Any:
+        sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._parts(which)]
+        return _SumOfSums(self.n_samples, sums)
+
+
+class ZeroedStack(_Parted):
+    """A stack of which some kernels count as zero: these are never asked for.
+
+    Parameters
+    ----------
+    stack : KernelStack
+    kept : bool array of shape (M,)
+        The kernels that are as they are.
+    """
+
+    def __init__(self, stack: Any, kept: np.ndarray) -> None:
+        self.stack, self.kept = stack, np.asarray(kept, dtype=bool)
+        self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
+        self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
+
+    def restricted(self, samples: np.ndarray) -> ZeroedStack:
+        """The same on some of the samples, given by increasing indices."""
+        return ZeroedStack(self.stack.restricted(samples), self.kept)
+
+    def _parts(self, which):
+        which = np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        at = np.flatnonzero(self.kept[which])
+        return [(self.stack, at, which[at])] if len(at) else []
 
 
 class MixedStack(_Parted):
@@ -261,10 +290,6 @@ class MixedStack(_Parted):
         found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
         return [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
 
-    def summed(self, weights: Any, which: Which = None) -> Any:
-        sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._parts(which)]
-        return _SumOfSums(self.n_samples, sums)
-
 
 class _SumOfSums:
     """Several :class:`WeightedSum` as one."""
@@ -276,7 +301,8 @@ class _SumOfSums:
         return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
 
     def rows(self, samples: np.ndarray | None) -> np.ndarray:
-        return sum((part.rows(samples) for part in self.sums), np.zeros((len(samples), self.n_samples)))
+        shape = (self.n_samples if samples is None else len(samples), self.n_samples)
+        return sum((part.rows(samples) for part in self.sums), np.zeros(shape))
 
     def diagonal(self) -> np.ndarray:
         return sum((part.diagonal() for part in self.sums), np.zeros(self.n_samples))

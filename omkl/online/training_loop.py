@@ -64,7 +64,7 @@ class ArraySource:
 
     def __init__(self, examples: Sequence, rng: np.random.Generator | None = None) -> None:
         self.examples = examples
-        self.n_examples = len(examples)
+        self.n_examples: Any = len(examples)
         self._rng = rng
         self.end_epoch()
 

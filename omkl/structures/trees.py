@@ -1,6 +1,7 @@
 """Dependency trees, with or without crossing arcs: scores, and costs, are sums over arcs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,9 +31,7 @@ class ArcFactored:
         >= 0 and 0 for the right ones: tokens whose head does not matter have a column of zeros.
     """
 
-    def __init__(
-        self, single_root: bool = True, cost: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None
-    ) -> None:
+    def __init__(self, single_root: bool = True, cost: ArrayLike | Callable[[Any], ArrayLike] | None = None) -> None:
         self.single_root = bool(single_root)
         self._arc_costs = cost if callable(cost) else None
         self._costs_by_distance = None if cost is None or callable(cost) else np.array(cost, dtype=np.float64)

@@ -29,27 +29,6 @@ def model(corpus, tmp_path):
     return path
 
 
-def test_demo_prints_saves_and_draws(tmp_path, capsys):
-    folder = tmp_path / "out"
-    arguments = ["demo", "-o", str(folder), "--n-train", "15", "--n-test", "20", "--epochs", "4"]
-    assert main([*arguments, "--json", str(tmp_path / "m.json")]) == 0
-    printed = capsys.readouterr().out
-    for expected in ("linear", "quadratic", "gaussian", "average of the three", "MKL of the three", "█", "Next:"):
-        assert expected in printed
-    metrics = json.loads((tmp_path / "m.json").read_text())
-    assert metrics == json.loads((folder / "metrics.json").read_text())
-    assert len(metrics["results"]) == 5
-    assert all(row["accuracy"] > 0.5 for row in metrics["results"])
-    assert (folder / "group_weights.png").read_bytes().startswith(b"\x89PNG")
-    assert omkl.load(folder / "dates.npz").kernel_weights_ == pytest.approx(metrics["kernel_weights"])
-
-
-def test_demo_without_matplotlib_says_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["demo", "-o", str(tmp_path), "--n-train", "5", "--n-test", "5", "--epochs", "1"]) == 0
-    assert "pip install omkl[plot]" in capsys.readouterr().out
-
-
 def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     output, metrics = tmp_path / "labels.txt", tmp_path / "metrics.json"
     assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
@@ -143,7 +122,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, mod
 
 
 def test_wrong_usage_exits_with_2(capsys):
-    for command in ([], ["frobnicate"], ["train", "labeler", "x"], ["train", "labeler", "x", "-o", "m", "--C", "many"]):
+    train = ["train", "labeler", "x", "-o", "m"]
+    for command in ([], ["frobnicate"], train[:3], [*train, "--C", "many"], ["demo", "--random-state", "-1"]):
         with pytest.raises(SystemExit) as stop:
             main(command)
         assert stop.value.code == 2

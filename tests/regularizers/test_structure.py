@@ -268,6 +268,7 @@ def test_parts_by_name():
         ("lq:q", "parameter=value"),
         ("mkl:q=2", "does not fit SquaredL21: it has no parameter q"),
         ("lq:p=2", "does not fit LqNorm: it has no parameter p, only q"),
+        ("lq:q=large", "A setting of the regularizer 'lq:q=large'"),
         ("weighted-mkl", r"needs weights: give the object WeightedSquaredL21\(weights=\.\.\.\)"),
         ("overlapping", r"needs groups: give the object OverlappingGroups\(groups=\.\.\.\)"),
         ("tree", r"needs groups: give the object TreeGroups\(groups=\.\.\.\)"),

@@ -132,8 +132,8 @@ class _Search:
         self.alpha = np.inf
         self.newton_steps = 0
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
-        self.best: Certificate | None = None
-        self.found: Certificate | None = None
+        self.best: Any = None  # certificates, as soon as there are any
+        self.found: Any = None
         if start.model is not None:
             self._restore(start.model)
 
@@ -179,9 +179,10 @@ class _Search:
         # alpha falls by no more than this with the next working set
         next_alpha = max(problem.alpha, CONTINUATION * self.alpha)
         for sure in (True,) if self.best is None else (False, True):
-            dual_norms = self.norms.sure(rho) if sure else self.norms.likely(rho, next_alpha)
-            if dual_norms is None:
+            found = self.norms.sure(rho) if sure else self.norms.likely(rho, next_alpha)
+            if found is None:
                 continue
+            dual_norms = found
             # in double precision, whatever that of the design
             dual_norms[working_set.groups] = iterate.dual_norms
             scale = problem.feasible_scale(dual_norms)
@@ -199,6 +200,7 @@ class _Search:
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Bring in the groups that violate their constraints most, and choose the alpha to solve for next."""
         problem, working_set = self.problem, self.working_set
+        most: int
         # without a threshold every group is in the model
         outside = dual_norms / problem.threshold if problem.threshold > 0 else np.full(len(dual_norms), np.inf)
         outside[working_set.groups] = 0.0
@@ -206,7 +208,7 @@ class _Search:
             most = len(outside)
             entrants = np.flatnonzero(outside)
         elif len(working_set.groups):
-            most = max(FEWEST_ENTRANTS, np.count_nonzero(working_set.blocks.norms(self.w)))
+            most = max(FEWEST_ENTRANTS, int(np.count_nonzero(working_set.blocks.norms(self.w))))
             entrants = np.flatnonzero(outside > problem.alpha)
         else:
             most = int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
@@ -242,7 +244,7 @@ class _Search:
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
             points.append(problem.best_constant()[1])
-        best = None
+        best: Any = None
         for point in points:
             dual_norms = working_set.blocks.norms(working_set.matrix.T @ point)
             scale = problem.feasible_scale(dual_norms)

@@ -22,6 +22,7 @@ class Design:
     """
 
     selective = False
+    _transposed: Any
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix

@@ -9,6 +9,7 @@ Groups whose bound fulfils the dual constraint play no part in a certificate, wh
 """
 
 from copy import copy
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,9 @@ class DesignNorms:
 
     def __init__(self, problem: DesignProblem) -> None:
         self._problem, self.passes = problem, 0.0
-        self._origin = self._at_origin = self._reaches = None
+        self._origin: Any = None
+        self._at_origin: Any = None
+        self._reaches: Any = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
         """What is known here, for a problem with the same design and groups."""
@@ -49,8 +52,10 @@ class DesignNorms:
     def sure(self, rho: np.ndarray) -> np.ndarray:
         """Norms of all groups (g,): exact where the constraint is violated, else perhaps bounds that fulfil it."""
         bounds = self._bounds(rho, 1.0)
-        doubtful = None if bounds is None else self._violating(bounds, self._problem.alpha)
-        if doubtful is None or len(doubtful) > MANY * len(bounds):
+        if bounds is None:
+            return self._compute(rho)
+        doubtful = self._violating(bounds, self._problem.alpha)
+        if len(doubtful) > MANY * len(bounds):
             return self._compute(rho)
         bounds[doubtful] = self._compute_some(doubtful, rho)
         return bounds
@@ -61,8 +66,10 @@ class DesignNorms:
         None where most of them may: then all are worth computing.
         """
         guesses = self._bounds(rho, COSINE)
-        doubtful = None if guesses is None else self._violating(guesses, alpha)
-        if doubtful is None or len(doubtful) > MANY * len(guesses):
+        if guesses is None:
+            return None
+        doubtful = self._violating(guesses, alpha)
+        if len(doubtful) > MANY * len(guesses):
             return None
         guesses[doubtful] = self._compute_some(doubtful, rho)
         return guesses

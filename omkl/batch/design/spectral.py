@@ -40,10 +40,10 @@ class IST(DesignSolver):
             raise InputError(f'{problem.loss!r} has a kink, at which gradient steps fail: choose solver="dal".')
         monitor = GapMonitor(tol, (100_000 if max_iter is None else max_iter) + 1, on_iteration)
         search = _Iterates(problem, start)
-        least, best = np.inf, None
+        least = np.inf
         while True:
             certificate = search.certificate
-            if certificate.primal < least:
+            if certificate.primal < least or not monitor.history:
                 least, best = certificate.primal, (search.model(), certificate)
             if monitor.record(certificate.primal, certificate.dual, np.count_nonzero(certificate.norms)):
                 break

@@ -1,5 +1,7 @@
 """Rounds of coordinate descent on a working set: a cheap way to the support, before Newton steps."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -48,15 +50,18 @@ class Sweeps:
         self._problem, self._working_set, self._blocks = problem, working_set, working_set.blocks
         self._starts = np.append(working_set.blocks.starts, len(working_set.columns))
         self._groups = np.arange(len(working_set.groups))
-        slope, curvature = problem.regularizer.elastic
+        elastic: Any = problem.regularizer.elastic  # which the solver asks for
+        slope, curvature = elastic
         self._penalty = problem.penalty * slope, problem.penalty * curvature
-        if sparse.issparse(working_set.matrix):
-            self._matrix = working_set.matrix.data, working_set.matrix.indices, working_set.matrix.indptr
+        matrix: Any = working_set.matrix
+        self._matrix: tuple[Any, ...]
+        if sparse.issparse(matrix):
+            self._matrix = matrix.data, matrix.indices, matrix.indptr
             self._diagonals_of, self._sweep = sparse_diagonals, sweep_sparse
         else:
-            self._matrix = (working_set.matrix.T,)
+            self._matrix = (matrix.T,)
             self._diagonals_of, self._sweep = dense_diagonals, sweep_dense
-        self._curvature = None
+        self._curvature: Any = None
         self.damping = 0.0
 
     def round(self, w: np.ndarray, outputs: np.ndarray) -> np.ndarray:

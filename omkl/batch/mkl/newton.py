@@ -117,7 +117,7 @@ class KernelTerm:
     ) -> None:  # fmt: skip
         self.kernels, self.which, self.curve, self.gamma = kernels, which, curve, gamma
         self.rho, self.kernel_products = rho, kernel_products
-        self._kept_for = None
+        self._kept_for: Any = None
         self.alpha_products, self.alpha_squares = alpha_products, alpha_squares
         self._refresh()
 

@@ -6,6 +6,8 @@ norm; near the optimum, where :math:`\rho` hardly moves, these are most kernels.
 for those with kinks, for which the duality gap alone bounds nothing (as it does in Ndiaye et al. 2017).
 """
 
+from typing import Any
+
 import numpy as np
 
 from omkl.batch.mkl.problem import Problem
@@ -35,7 +37,9 @@ class DualNorms:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.passes = problem, 0.0
-        self._origin = self._at_origin = self._reaches = None
+        self._origin: Any = None
+        self._at_origin: Any = None
+        self._reaches: Any = None
 
     def __call__(self, rho: np.ndarray, gap: float, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
         """Norms of ``rho`` in all kernels (M,).

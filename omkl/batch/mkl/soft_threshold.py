@@ -30,7 +30,7 @@ class Iterate:
 
     coefficients: np.ndarray
     products: np.ndarray
-    norms: np.ndarray
+    norms: Any
 
     def extrapolated(self, previous: "Iterate", share: float) -> "Iterate":
         """The point beyond this one as seen from the previous one; its norms are not needed."""

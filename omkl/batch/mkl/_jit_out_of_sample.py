@@ -1,0 +1,93 @@
+"""Inner loops of the choice among kernels: passes over the lower triangle of one after the other."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def standardize(gram, roots, constant):
+    """Weigh and centre a kernel (n, n), and divide it by its mean diagonal, in place: False where it is constant.
+
+    What is written is the lower triangle of ``P D K D P`` for the diagonal D of ``roots``, a unit vector, and the
+    projection P along it. It is constant where its trace is at most the part ``constant`` of the largest entry.
+    """
+    n = len(roots)
+    largest = 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            largest = max(largest, abs(gram[i, j]))
+    if not largest > 0.0:
+        return False
+    along = np.zeros(n)
+    for i in range(n):
+        row, scale, inner = gram[i], roots[i] / largest, 0.0
+        for j in range(i):
+            row[j] *= scale * roots[j]
+            inner += row[j] * roots[j]
+            along[j] += row[j] * roots[i]
+        row[i] *= scale * roots[i]
+        along[i] += inner + row[i] * roots[i]
+    both = 0.0
+    for i in range(n):
+        both += along[i] * roots[i]
+    for i in range(n):
+        along[i] -= 0.5 * both * roots[i]
+    trace = 0.0
+    for i in range(n):
+        row = gram[i]
+        for j in range(i + 1):
+            row[j] -= along[i] * roots[j] + roots[i] * along[j]
+        trace += row[i]
+    if trace <= constant:
+        return False
+    for i in range(n):
+        for j in range(i + 1):
+            gram[i, j] *= n / trace
+    return True
+
+
+@njit(cache=True, nogil=True)
+def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
+    """By how much a step along the gradient in a kernel's space helps each sample that it has not seen.
+
+    Parameters
+    ----------
+    kernel : array of shape (n, n)
+        Its lower triangle.
+    inverse : array of shape (n, n)
+    coefficients, residuals : arrays of shape (n, P)
+    squares : array of shape (n, n)
+        For each pair of samples the square of what one unit of kernel between them adds, both ways.
+    summands : array of shape (n,)
+        Is written.
+
+    Returns
+    -------
+    float
+        The variance of the sum of summands, as a sum over pairs of samples.
+    """
+    n, width = coefficients.shape
+    moved, own = np.zeros((n, width)), np.zeros(n)
+    variance = 0.0
+    for i in range(n):
+        row, inverse_row, squares_row = kernel[i], inverse[i], squares[i]
+        inner = 0.0
+        for j in range(i):
+            value = row[j]
+            variance += value * value * squares_row[j]
+            product = value * inverse_row[j]
+            inner += product
+            own[j] += product
+        own[i] += inner + row[i] * inverse_row[i]
+        for p in range(width):
+            inner = 0.0
+            for j in range(i):
+                inner += row[j] * coefficients[j, p]
+                moved[j, p] += row[j] * coefficients[i, p]
+            moved[i, p] += inner + row[i] * coefficients[i, p]
+    for i in range(n):
+        total = 0.0
+        for p in range(width):
+            total += residuals[i, p] * (moved[i, p] - own[i] * residuals[i, p])
+        summands[i] = total
+    return 2.0 * variance

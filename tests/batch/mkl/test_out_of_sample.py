@@ -1,0 +1,234 @@
+"""Choosing kernels by what they say of samples that were left out: against refits, and on kernels that are known."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.kernel_ridge import KernelRidge
+
+from omkl.batch import helpful_kernels, sampled
+from omkl.batch.mkl import out_of_sample
+from omkl.kernels import DenseStack, PackedStack
+
+
+def gaussians(X):
+    return np.array([np.exp(-np.square(x[:, None] - x) / 2) for x in X.T])
+
+
+def problem(n=60, n_useless=20, seed=0, noise=0.3):
+    """Kernels of single columns: y tells of the first two of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2 + n_useless))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + noise * rng.standard_normal(n)
+    return gaussians(X), y[:, None]
+
+
+def chosen(grams, targets, weights=None):
+    return helpful_kernels(DenseStack(grams), targets, np.ones(len(targets)) if weights is None else weights)
+
+
+def centred(K, weights):
+    mean = weights / weights.sum()
+    return K - K @ mean - (K @ mean)[:, None] + mean @ K @ mean
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_residuals_are_those_of_ridge_machines_that_have_not_seen_the_sample(with_kernel):
+    rng = np.random.default_rng(1)
+    n = 25
+    weights, Y = rng.uniform(0.5, 2.0, n), rng.standard_normal((n, 2)) + 3.0
+    X = rng.standard_normal((n, 3))
+    K = X @ X.T + 0.1
+    roots = np.sqrt(weights / weights.sum())
+    z = roots[:, None] * (Y - weights @ Y / weights.sum())
+    kernel = out_of_sample._standardized(DenseStack(K[None]), 0, roots) if with_kernel else None
+    machine = out_of_sample._Machine(kernel, z, roots)
+    expected = np.empty((len(out_of_sample.RIDGES), n, 2))
+    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the kernel's, before its diagonal is one
+    for k, ridge in enumerate(out_of_sample.RIDGES * (scale if with_kernel else 1.0)):
+        for i in range(n):
+            rest = np.arange(n) != i
+            mean = weights[rest] @ Y[rest] / weights[rest].sum()
+            if not with_kernel:
+                expected[k, i] = Y[i] - mean
+                continue
+            # centred by the others, which takes the place of their constant
+            own = centred_by(K, weights * rest)
+            ridge_machine = KernelRidge(kernel="precomputed", alpha=ridge)
+            ridge_machine.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
+            expected[k, i] = Y[i] - mean - ridge_machine.predict(own[i : i + 1, rest])[0]
+    losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
+    np.testing.assert_allclose(machine.loss, losses.min(), rtol=1e-8)
+    np.testing.assert_allclose(machine.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
+
+
+def centred_by(K, weights):
+    mean = weights / weights.sum()
+    return K - (K @ mean)[:, None] - K @ mean + mean @ K @ mean
+
+
+def test_a_step_for_a_sample_is_taken_without_it():
+    """Its own part is what a step of the coefficients of a machine that has not seen it would give it."""
+    grams, Y = problem(n=20, n_useless=2)
+    n = 20
+    roots = np.full(n, 1 / np.sqrt(n))
+    z = roots[:, None] * (Y - Y.mean())
+    kernel, other = (out_of_sample._standardized(DenseStack(grams), m, roots) for m in (0, 1))
+    full = other + np.tril(other, -1).T - np.triu(other, 1)
+    machine = out_of_sample._Machine(np.tril(kernel), z, roots)
+    gains, pairs = np.empty(n), 0.0
+    for i in range(n):
+        # the system without the sample: its row and column are taken out of the inverse
+        without = machine.inverse - np.outer(machine.inverse[:, i], machine.inverse[i]) / machine.inverse[i, i]
+        coefficients = without @ z[:, 0]
+        np.testing.assert_allclose(coefficients[i], 0.0, atol=1e-12)
+        gains[i] = machine.residuals[i, 0] * (full[i] @ coefficients)
+    products = np.square(np.outer(machine.residuals[:, 0], machine.coefficients[:, 0]))
+    np.fill_diagonal(products, 0.0)
+    pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
+    error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
+    np.testing.assert_allclose(machine.standard_errors(np.tril(other)), gains.sum() / error, rtol=1e-8)
+
+
+def test_helpful_kernels_are_found_among_useless_ones():
+    for seed in range(5):
+        kept = chosen(*problem(n=100, n_useless=40, seed=seed))
+        assert kept[:2].all()
+        assert kept[2:].sum() <= 1
+
+
+def test_few_useless_kernels_pass_where_all_are_useless():
+    false = []
+    for seed in range(40):
+        grams, Y = problem(n=50, n_useless=20, seed=seed)
+        false.append(chosen(grams, np.random.default_rng(seed).standard_normal(Y.shape)).sum())
+    # a tenth is expected; a choice of all would be twenty
+    assert np.mean(false) <= 0.5
+
+
+def test_a_kernel_that_knows_every_sample_by_heart_is_left_out():
+    grams, Y = problem(n=80, n_useless=1)
+    assert not chosen(np.concatenate([grams, np.eye(80)[None]]), Y)[-1]
+
+
+def test_many_kernels_of_which_none_stands_out_are_all_kept():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 20))
+    y = np.sin(X).sum(axis=1) + rng.standard_normal(50)
+    assert chosen(gaussians(X), y[:, None]).all()
+
+
+def test_a_kernel_that_others_hide_is_found():
+    """Beside a loud part a faint one shows once the loud one is explained."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 12))
+    y = 5 * X[:, 0] + X[:, 1] + 0.1 * rng.standard_normal(80)
+    kept = chosen(np.array([np.outer(x, x) for x in X.T]), y[:, None])
+    assert kept[:2].all()
+    assert kept.sum() <= 3
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.floats(-12, 12), min_size=12, max_size=12))
+def test_scales_of_kernels_weights_and_targets_change_nothing(seed, exponents):
+    grams, Y = problem(n=40, n_useless=10, seed=seed)
+    expected = chosen(grams, Y)
+    scaled = grams * 10.0 ** np.array(exponents)[:, None, None]
+    np.testing.assert_array_equal(chosen(scaled, Y), expected)
+    np.testing.assert_array_equal(chosen(grams, 1e5 * Y + 3e5, np.full(40, 7.0)), expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_order_of_kernels_samples_and_targets_changes_nothing(seed):
+    rng = np.random.default_rng(seed)
+    grams, y = problem(n=40, n_useless=10, seed=seed)
+    classes = np.digitize(y[:, 0], [-0.5, 0.5])
+    Y = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
+    kernels, samples, columns = rng.permutation(12), rng.permutation(40), rng.permutation(3)
+    shuffled = chosen(grams[kernels][:, samples[:, None], samples], Y[samples][:, columns])
+    np.testing.assert_array_equal(shuffled, chosen(grams, Y)[kernels])
+
+
+def test_pairs_of_classes_choose_as_each_class_against_the_rest():
+    grams, y = problem(n=60, n_useless=10)
+    classes = np.digitize(y[:, 0], [-0.5, 0.5])
+    rest = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
+    pairs = np.array([(classes == b).astype(float) - (classes == a) for a, b in ((0, 1), (0, 2), (1, 2))]).T
+    np.testing.assert_array_equal(chosen(grams, rest), chosen(grams, pairs))
+
+
+def test_twins_go_the_same_way_and_constants_say_nothing():
+    grams, Y = problem(n=60, n_useless=5)
+    more = np.concatenate([grams, grams, np.zeros((1, 60, 60)), np.full((1, 60, 60), 1e6)])
+    kept = chosen(more, Y)
+    np.testing.assert_array_equal(kept[:7], kept[7:14])
+    assert kept[:2].all()
+    assert not kept[-2:].any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_samples_have_an_answer(n):
+    grams, Y = problem(n=n, n_useless=5)
+    with np.errstate(all="raise"):
+        assert chosen(grams, Y).dtype == bool
+        assert not chosen(grams, np.ones((n, 1))).any()
+
+
+def test_one_sample_of_all_the_weight_has_an_answer():
+    grams, Y = problem(n=30, n_useless=5)
+    weights = np.full(30, 1e-9)
+    weights[3] = 1e9
+    with np.errstate(all="raise"):
+        assert chosen(grams, Y, weights).dtype == bool
+
+
+def test_samples_of_next_to_no_weight_change_nothing():
+    """Samples of a tiny weight are as good as left out."""
+    grams, Y = problem(n=80, n_useless=3)
+    weights = np.where(np.arange(80) < 60, 1.0, 1e-12)
+    Y[60:] = 5.0
+    np.testing.assert_array_equal(chosen(grams, Y, weights), chosen(grams[:, :60, :60], Y[:60]))
+
+
+def test_packed_kernels_answer_as_dense_ones():
+    grams, Y = problem(n=50, n_useless=5)
+    stack = PackedStack.from_grams(grams, np.float64)
+    np.testing.assert_array_equal(helpful_kernels(stack, Y, np.ones(50)), chosen(grams, Y))
+
+
+def test_few_samples_stand_for_many(monkeypatch):
+    monkeypatch.setattr(out_of_sample, "SAMPLES", 100)
+    rng = np.random.default_rng(0)
+    classes = np.repeat([0, 1, 2], [3000, 900, 100])[rng.permutation(4000)]
+    Y = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
+    samples, weights = sampled(Y, np.ones(4000), 5)
+    assert (np.diff(samples) > 0).all()
+    assert len(samples) == 100
+    counts = np.bincount(classes[samples])
+    assert np.abs(counts - [75, 22.5, 2.5]).max() <= 1.0
+    np.testing.assert_allclose(weights, 40.0)
+    # classes of equal weights, of which the smallest is taken whole
+    balanced = (4000 / 3 / np.bincount(classes))[classes]
+    samples, weights = sampled(Y, balanced, 5)
+    counts = np.bincount(classes[samples])
+    assert np.abs(counts - 100 / 3).max() <= 1.5
+    np.testing.assert_allclose(np.bincount(classes[samples], weights), 4000 / 3, rtol=0.05)
+
+
+def test_samples_of_large_weights_are_all_taken(monkeypatch):
+    monkeypatch.setattr(out_of_sample, "SAMPLES", 10)
+    weights = np.ones(1000)
+    weights[[5, 900]] = 1e6
+    samples, own = sampled(np.arange(1000.0)[:, None], weights, 5)
+    assert {5, 900} <= set(samples.tolist())
+    assert own[samples == 5] == 1e6
+    assert len(samples) <= 10
+
+
+def test_the_sample_is_smaller_for_many_kernels():
+    Y, weights = np.arange(5000.0)[:, None], np.ones(5000)
+    assert len(sampled(Y, weights, 10)[0]) == out_of_sample.SAMPLES
+    n = len(sampled(Y, weights, 3000)[0])
+    assert 3000 * n**2 <= out_of_sample.ENTRIES
+    assert n > 250
