@@ -202,7 +202,6 @@ def pass_over_shard(
     started, cpu_started = time.perf_counter(), time.process_time()
     trainer = make_trainer()
     trainer.load_state(state)
-    trainer.method.learning &= alone  # weights of groups are the same in all shards of a pass
     if alone:
         trainer.recompute_every = -(-len(order) // trainer.batch_size)
     count, loss, weight = 0, 0.0, 0.0
@@ -220,7 +219,6 @@ def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[
     for index, bank in enumerate(trainer.banks):
         own = bank.changes(below(since, f"bank{index}/"))
         arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
-    arrays.update({f"method/{key}": value for key, value in trainer.method.state().items()})
     if trainer.evidence is not None:
         arrays.update({f"evidence/{key}": value for key, value in trainer.evidence.state().items()})
     counters = [trainer.round, trainer.presented, trainer.coordinate_step, trainer.shrinkage, *trainer.schedule.state()]
@@ -243,7 +241,6 @@ def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weight
     trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1], coordinate_step)
     trainer.schedule.mix(counters[:, 4:], weights)
 
-    method.mix([below(change, "method/") for change in changes], weights)
     if trainer.evidence is not None:
         trainer.evidence.mix([below(change, "evidence/") for change in changes])
 

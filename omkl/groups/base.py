@@ -52,6 +52,9 @@ class GroupBank(Protocol):
     def discount(self, factor: float) -> None:
         """Multiply what is summed for the average."""
 
+    def restart(self) -> None:
+        """Make every ``v_k`` zero and forget the average; the group state has been set to that."""
+
     def averaged(self) -> "GroupBank":
         """A bank that holds the averaged parameters, to predict with: it adds potentials and recomputes its norms."""
 
@@ -161,6 +164,11 @@ class Bank:
 
     def discount(self, factor: float) -> None:
         self._sums *= factor
+
+    def restart(self) -> None:
+        for k in range(len(self.names)):
+            self._scale_group(k, 0.0)
+        self.discount(0.0)
 
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         group_state = self.group_state

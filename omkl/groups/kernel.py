@@ -128,6 +128,10 @@ class KernelExpansion(KernelBank):
         self.n_support = self._coefficients.shape[1]
         self._scored, self._vectors, self.average_squares = (None, None), None, None
 
+    def restart(self) -> None:
+        nothing = np.zeros((len(self.names), 0, self.n_outputs))
+        self.set_support({}, nothing, nothing)
+
     def averaged(self) -> "FrozenExpansion":
         frozen: FrozenExpansion = super().averaged()
         frozen.known_squares = self.average_squares

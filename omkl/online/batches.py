@@ -48,15 +48,12 @@ def _step(trainer: Any, moving: Sequence[tuple], rate: float) -> float:
     """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
     group_state = trainer.group_state
     before = _slope(trainer, moving) if trainer.measures_gradients else 0.0
-    group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
+    group_state.empty[:] = group_state.left_out  # so banks add to every other v what comes, and keep its norm
     rates = group_state.rates.copy()
-    losses = trainer.losses_of_parts(moving) if trainer.method.hedges else None
     for x, _, gradient, weight in moving:
         np.multiply(rates, weight, out=group_state.rates)
         for bank in trainer.banks:
             bank.step(x, gradient)
-    if losses is not None:
-        trainer.method.learn(losses)
     # a step of this rate along g takes rate ||g||^2 from <theta, g>
     return max(before - _slope(trainer, moving, moved=True), 0.0) / rate if trainer.measures_gradients else 0.0
 
@@ -69,7 +66,7 @@ def _slope(trainer: Any, moving: Sequence[tuple], moved: bool = False) -> float:
     group_state = trainer.group_state
     known = trainer.method.forgets and not moved
     scales, total = group_state.scales.copy(), 0.0
-    group_state.scales[:] = trainer.method.reached(group_state)
+    group_state.scales[:] = group_state.bases
     for x, potentials, gradient, weight in moving:
         potentials = potentials if known else trainer.potentials(x)
         pairs = zip(*(array if isinstance(array, tuple) else (array,) for array in (potentials, gradient)))

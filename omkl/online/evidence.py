@@ -23,14 +23,14 @@ class Evidence:
     When an example is met, the part :math:`f_k` of a group has learned from others alone. Its evidence is how much it
     favours the gold output over what is known without any group,
 
-    .. math:: a_{tk} = \langle f_k(x_t) - \bar f_k,\; 1[y_t] - \mu_t \rangle,
+    .. math:: a_{tk} = \langle f_k(x_t) - \bar f_k,\; r_t - \bar r \rangle, \qquad r_t = 1[y_t] - \mu_t,
 
     with :math:`\mu_t` the marginals under the potentials of the groups that no regularizer sees (an intercept,
-    transitions; else all outputs are alike), and :math:`\bar f_k` what the part has given to each label on average: a
-    preference for labels that is the same for every input tells nothing of an input. It is the slope, where the part
-    enters the model, of the log-likelihood of an example not seen, as in Rao's score test. For numbers, and
-    structures without marginals, the negative gradient of the model's own loss takes the place of
-    :math:`1[y_t] - \mu_t`. A group that is independent of the outputs has evidence of mean zero given all that came
+    transitions; else all outputs are alike). Means over the latest positions are taken off where labels have potentials
+    of their own: a preference for labels that is the same for every input tells nothing of an input. It is the slope,
+    where the part enters the model, of the log-likelihood of an example not seen, as in Rao's score test. For
+    numbers, and structures without marginals, the negative gradient of the model's own loss takes the place of
+    :math:`r_t`. A group that is independent of the outputs has evidence of mean zero given all that came
     before, whatever its kernel or features fit: it can tell training examples apart, but not new ones. So
 
     .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
@@ -54,7 +54,7 @@ class Evidence:
         self.open = True
         self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
         self.n_examples = 0.0
-        self._totals, self._positions = np.zeros((n_groups, 0)), 0.0
+        self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
         self._met = 0
 
     def look_at(self, trainer: Any, x: Any, y: Any, weight: float) -> None:
@@ -78,8 +78,7 @@ class Evidence:
         totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
         slopes = scales * self._products(penalized, x, gradient, totals)
         if totals is not None:
-            mean = self._mean_before(scales[:, None] * totals, len(unary))
-            slopes -= np.where(scales > 0.0, mean @ unary.sum(axis=0), 0.0)
+            slopes -= self._by_the_means(scales[:, None] * totals, unary.sum(axis=0), len(unary))
         self.sums -= weight * slopes
         self.squares += (weight * slopes) ** 2
 
@@ -92,21 +91,24 @@ class Evidence:
             first += len(bank.names)
         return np.concatenate(products)
 
-    def _mean_before(self, totals, n):
-        """Mean potentials of the parts at the latest positions, (p, K); those of these n positions are then counted."""
-        if self._totals.shape != totals.shape:  # there are labels that were not known
-            self._totals = np.pad(self._totals, ((0, 0), (0, totals.shape[1] - self._totals.shape[1])))
-        mean = self._totals / max(self._positions, 1.0)
+    def _by_the_means(self, potentials, gradient, n):
+        """What the slopes owe to means over the latest positions, (p,); these n positions, with the sums of their
+        potentials (p, K) and gradients (K,), are then counted."""
+        sums = np.vstack([potentials, gradient])
+        if self._totals.shape != sums.shape:  # there are labels that were not known
+            self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
+        means = self._totals / max(self._positions, 1.0)
         kept = (1.0 - 1.0 / MEMORY) ** n
-        self._totals, self._positions = kept * self._totals + totals, kept * self._positions + n
-        return mean
+        self._totals, self._positions = kept * self._totals + sums, kept * self._positions + n
+        owed = means[:-1] @ (gradient - n * means[-1]) + potentials @ means[-1]
+        return np.where(potentials.any(axis=1), owed, 0.0)
 
     def z_scores(self) -> np.ndarray:
         """``z_k`` of each group, (p,); 0 for one that was never alive."""
         n = max(self.n_examples, 1.0)
         deviations = np.sqrt(np.maximum(self.squares - self.sums**2 / n, 0.0))
-        certain = np.sign(self.sums) * np.inf if n > 1 else np.zeros(len(self.sums))
-        return np.divide(self.sums, deviations, out=np.where(self.sums == 0.0, 0.0, certain), where=deviations > 0.0)
+        certain = np.where(self.sums > 0.0, np.inf, 0.0)  # what each example says alike
+        return np.divide(self.sums, deviations, out=certain, where=deviations > 0.0)
 
     def useful(self) -> np.ndarray:
         """Which groups have shown that they help, a bool array (p,); all of them where none has."""
@@ -118,12 +120,12 @@ class Evidence:
         """Take in groups that the model has gained."""
         n = n_groups - len(self.sums)
         self.sums, self.squares = (np.append(array, np.zeros(n)) for array in (self.sums, self.squares))
-        self._totals = np.pad(self._totals, ((0, n), (0, 0)))
+        self._totals = np.insert(self._totals, -1, np.zeros((n, self._totals.shape[1])), axis=0)
 
     def take_over(self, other: "Evidence", indices: list[int]) -> None:
         """Go on with what is known of some groups of another model."""
         self.load_state(other.state())
-        self.sums, self.squares, self._totals = (a[indices] for a in (self.sums, self.squares, self._totals))
+        self.sums, self.squares, self._totals = self.sums[indices], self.squares[indices], self._totals[[*indices, -1]]
 
     def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
         """Take in what copies of this evidence, by their states, have seen since, each in a shard of its own."""

@@ -113,12 +113,12 @@ class ExpertTrainer:
         """Norms of the kernels' learners."""
         raise NotImplementedError
 
-    def meet(self, new: bool) -> None:
+    def meet(self, new: bool, once: bool = False) -> None:
         """Say whether the examples of the epoch that begins are new to the model."""
         self.method.meet(new, self.group_state)
 
-    def leave_out_useless(self) -> None:
-        """All kernels stay: Hedge weights them."""
+    def conclude(self) -> None:
+        """End training: all kernels stay, with Hedge's weights."""
 
     def _idle(self, x: Any, y: Any) -> Step:
         """What an example of weight 0 comes to."""

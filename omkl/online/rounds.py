@@ -4,7 +4,7 @@ Forward-backward splitting (the paper's Algorithm 1) and regularized dual averag
 gradient moves ``v`` and from which point the proximal step starts; everything else of a round is the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,27 +42,18 @@ class Method:
 
     #: Whether the examples that come are new to the model.
     learning = True
-    #: Whether groups have weights that are learned round by round.
-    hedges = False
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         """Say whether the examples that come are new to the model, and which groups have been left out before them."""
         self.learning = new
 
-    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-        """Take in what copies, by their states, have learned in shards of these weights."""
-
     def observe(self, group_state: GroupState) -> float:
         """The squared length of the gradient that the banks have just stepped along, of weight 1."""
-        return float(np.add.reduce(group_state.square_gradients))
+        return float(np.add.reduce(group_state.square_gradients, where=~group_state.left_out))
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
         """What turns each group's direction into its part of the model, before the part is weighted."""
         return group_state.scales
-
-    def reached(self, group_state: GroupState) -> np.ndarray:
-        """Scales of the model that the proximal step starts from."""
-        return group_state.bases
 
     def distance(self, norms: np.ndarray, total: float) -> float:
         """How far the model is from the origin: all groups have the norm ``total``, the regularized ones ``norms``."""

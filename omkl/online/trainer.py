@@ -18,6 +18,8 @@ from omkl.online.weighting import OutOfSampleWeights
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
+#: Weight of the groups that are left out after the first epoch, up to which the others go on from where they are.
+NEGLIGIBLE = 0.1
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
 
@@ -101,8 +103,6 @@ class OnlineTrainer:
             if weighting != "out-of-sample":
                 raise InputError(f'weighting must be "norms" or "out-of-sample", not {weighting!r}.')
             self.evidence = Evidence(self.n_penalized)
-            if self.method.forgets and getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse:
-                self.method = OutOfSampleWeights(self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
@@ -155,26 +155,47 @@ class OnlineTrainer:
         if self.has_weights:
             self.terms = [self.method]
 
-    def meet(self, new: bool) -> None:
-        """Say whether the examples of the epoch that begins are new to the model; see :class:`Evidence`."""
-        if not new:
-            self.leave_out_useless()
+    def meet(self, new: bool, once: bool = False) -> None:
+        """Say whether the examples of the epoch that begins are new to the model, and whether none will come back."""
+        if new and once and self._can_hedge():
+            self._hedge()
+        if not new and self._leave_out_useless() > NEGLIGIBLE:
+            self._restart()
         self.method.meet(new, self.group_state)
 
-    def leave_out_useless(self) -> None:
-        """Leave out the groups that have not helped on new examples, where that is asked for."""
-        if self.evidence is not None and self.evidence.open:
-            self.evidence.open = False
-            self.group_state.left_out[: self.n_penalized] |= ~self.evidence.useful()
-            self._leaves_out, self._predictor = bool(self.group_state.left_out.any()), None
+    def conclude(self) -> None:
+        """End training: what has not helped is no part of the model, also where no example has come back."""
+        self._leave_out_useless()
+        self.method.meet(self.method.learning, self.group_state)
 
-    def losses_of_parts(self, examples: Iterable[tuple]) -> np.ndarray:
-        r"""``\sum w <f_k, g>`` of each part, (p,), for examples ``(x, potentials, gradient, w)``."""
-        scales = self.method.part_scales(self.group_state)[: self.n_penalized]
-        return scales * sum(
-            weight * np.concatenate([bank.inner_products(x, gradient, None) for bank in self.penalized_banks])
-            for x, _, gradient, weight in examples
-        )
+    def _can_hedge(self):
+        is_mkl = getattr(self.regularizer, "weight_set", None) == "simplex" and self.regularizer.is_sparse
+        return self.evidence is not None and self.round == 0 and is_mkl and self.method.forgets and self.batch_size == 1
+
+    def _hedge(self):
+        self.method = OutOfSampleWeights(self.n_penalized)
+        self.method.prepare(self.group_state)
+        self._bind_regularizer()
+
+    def _leave_out_useless(self):
+        """Leave out the groups that have not helped on new examples, if that is asked for; returns their weight."""
+        if self.evidence is None or not self.evidence.open:
+            return 0.0
+        weights = np.array([self.iterate_weights()[name] for name in self.group_names])
+        self.evidence.open = False
+        left_out = self.group_state.left_out[: self.n_penalized]
+        left_out |= ~self.evidence.useful()
+        self._leaves_out, self._predictor = bool(left_out.any()), None
+        return float(weights[left_out].sum())
+
+    def _restart(self):
+        """Learn anew: all parameters are zero again, and rates and averages begin afresh; what is left out stays so."""
+        self.group_state.restart()
+        self.method.prepare(self.group_state)
+        for bank in self.banks:
+            bank.restart()
+        self.schedule.restart()
+        self.go_on(self.round, 0.0)
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -425,6 +446,8 @@ class OnlineTrainer:
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
+        if "method/weights" in state and not self.has_weights:
+            self._hedge()
         self.method.load_state(below(state, "method/"))
         if self.evidence is not None:
             self.evidence.load_state(below(state, "evidence/"))

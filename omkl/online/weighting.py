@@ -1,6 +1,4 @@
-"""Weights of the parts of a model that all learn alike: from new examples while there are any, then from norms."""
-
-from collections.abc import Sequence
+"""Weights of the parts of a model that all learn alike, from examples that they have not learned from."""
 
 import numpy as np
 
@@ -10,18 +8,18 @@ from omkl.online.rounds import ForwardBackward
 
 
 class OutOfSampleWeights(ForwardBackward):
-    r"""MKL's weights, where the parts of the model learn alike whatever their weight.
+    r"""Hedge over the parts of a model, for MKL on examples that are met once.
 
     The model is :math:`f = \sum_k w_k f_k`, with w on the simplex, and its objective, given the weights, is
 
     .. math:: C \sum_i L\Bigl(\sum_k w_k f_k; x_i, y_i\Bigr) + \frac12 \sum_k w_k \|f_k\|^2
         = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k = w_k f_k,
 
-    whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL, at
-    :math:`w_k \propto \|\theta_k\|`. All parts take the same gradient steps and shrink alike.
-
-    *While examples are new*, in the first epoch and on streams, the parts have not learned from them, and the inner
-    products :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of the loss, tell which of them would have made it
+    whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL.
+    MKL's weights are those that fit the training data best, and a kernel which tells any two examples apart, though it
+    says nothing of others, fits them best of all. Here the weights are those that do well on what comes next: when an
+    example is met, the parts :math:`f_k` have not learned from it, and the inner products
+    :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of its loss, tell which of them would have made the loss
     smaller. Hedge plays with them, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, at the learning rate
     of AdaHedge (de Rooij et al. 2014), which knows no scale and no horizon. As the loss is convex,
 
@@ -30,12 +28,7 @@ class OutOfSampleWeights(ForwardBackward):
 
     with S the largest range of the :math:`\ell_{tk}` in a round and V the sum of their variances under :math:`w_t`
     (their Theorem 6): on the whole the weights do as well as the best fixed ones would have done, with the parts as
-    they were.
-
-    *When examples come back*, each fits the parts that can tell it apart, and what helps on others is no longer
-    seen. Groups that have not shown that they help, see :class:`~omkl.online.evidence.Evidence`, are left out; the
-    others have equal weights first, then at every epoch :math:`w_k \propto \|\theta_k\|`, whose fixed points are the
-    minima of the objective over the groups that are left (as in Xu et al. 2010).
+    they were. All parts take the same gradient steps and shrink alike, whatever their weight.
 
     Parameters
     ----------
@@ -45,8 +38,6 @@ class OutOfSampleWeights(ForwardBackward):
     References
     ----------
     de Rooij, van Erven, Grünwald, Koolen (2014), Follow the leader if you can, hedge if you must.
-
-    Xu, Jin, Yang, King, Lyu (2010), Simple and efficient multiple kernel learning by group lasso.
     """
 
     def __init__(self, n_groups: int) -> None:
@@ -56,37 +47,22 @@ class OutOfSampleWeights(ForwardBackward):
         self.gap = 0.0
         self._losses = np.zeros(n_groups)
 
-    @property
-    def hedges(self) -> bool:
-        """Whether the weights learn from the examples that come."""
-        return self.learning
-
     def prepare(self, group_state: GroupState) -> None:
         """Groups without weights of their own keep the factor 1."""
         self._factors = np.ones(len(group_state.names))
         self._factors[: len(self.weights)] = self.weights
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Say whether the examples of the epoch that begins are new. Where they are not, weights follow from norms."""
-        if not new:
-            norms = group_state.norms[: len(self.weights)]
-            if self.learning:  # all parts have learned alike; so do their norms compare
-                norms = norms / np.where(self._factors > 0.0, self._factors, np.inf)[: len(norms)]
-            weights = np.where(group_state.left_out[: len(norms)], 0.0, norms)
-            if weights.any():
-                self.weights = weights / weights.sum()
-        elif not self.learning:  # Hedge goes on from the weights there are
-            logs = np.log(self.weights, out=np.zeros_like(self.weights), where=self.weights > 0.0)
-            self.cumulative = -self.gap / np.log(max(len(logs), 2)) * logs
+        """Say whether examples that come are new; groups that have been left out give their weight to the others."""
         self.learning = new
+        weights = np.where(group_state.left_out[: len(self.weights)], 0.0, self.weights)
+        if weights.any():
+            self.weights = weights / weights.sum()
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
         return np.divide(
             group_state.scales, self._factors, out=np.zeros_like(group_state.scales), where=self._factors > 0.0
         )
-
-    def reached(self, group_state: GroupState) -> np.ndarray:
-        return group_state.bases * self._factors
 
     def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
         """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""
@@ -105,25 +81,8 @@ class OutOfSampleWeights(ForwardBackward):
                 self._before, group_state.square_norms, group_state.square_gradients, group_state.rates,
                 group_state.bases, self._decay, self._weight, self._losses,
             )  # fmt: skip
-            self.learn(self._losses)
+            self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
         return float(self._factors @ group_state.square_gradients)
-
-    def learn(self, losses: np.ndarray) -> None:
-        """One round of Hedge on the losses of the parts, (p,)."""
-        self.gap = jit.hedge(self.weights, self.cumulative, losses, self.gap)
-
-    def open_mix(
-        self, group_state: GroupState, rate: float, presented: float, lambda_: float, taken: float,
-        shrinkage: np.ndarray,
-    ) -> tuple[float, np.ndarray]:  # fmt: skip
-        """Parameters of shards are mixed as they are: each has taken its proximal steps, which shrink all parts alike,
-        and the weights have been the same in all of them."""
-        group_state.empty[:] = group_state.square_norms <= 0.0
-        group_state.bases[:] = np.where(group_state.empty, 1.0, self.part_scales(group_state))
-        return 0.0, np.zeros_like(shrinkage)
-
-    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-        self.sums = np.sum([weight * state["sums"] for weight, state in zip(weights, states)], axis=0)
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Norms ``w_k ||f_k||`` of the groups after the proximal step, from those of the parts before it."""
