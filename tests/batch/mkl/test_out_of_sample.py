@@ -33,7 +33,7 @@ def centred(K, weights):
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])
-def test_residuals_are_those_of_ridge_machines_that_have_not_seen_the_sample(with_kernel):
+def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_kernel):
     rng = np.random.default_rng(1)
     n = 25
     weights, Y = rng.uniform(0.5, 2.0, n), rng.standard_normal((n, 2)) + 3.0
@@ -41,8 +41,8 @@ def test_residuals_are_those_of_ridge_machines_that_have_not_seen_the_sample(wit
     K = X @ X.T + 0.1
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (Y - weights @ Y / weights.sum())
-    kernel = out_of_sample._standardized(DenseStack(K[None]), 0, roots) if with_kernel else None
-    machine = out_of_sample._Machine(kernel, z, roots)
+    kernel = out_of_sample._standardized(DenseStack(K[None]), 0, roots) if with_kernel else np.zeros((n, n))
+    model = out_of_sample._RidgeModel(kernel, z, roots)
     expected = np.empty((len(out_of_sample.RIDGES), n, 2))
     scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the kernel's, before its diagonal is one
     for k, ridge in enumerate(out_of_sample.RIDGES * (scale if with_kernel else 1.0)):
@@ -54,12 +54,12 @@ def test_residuals_are_those_of_ridge_machines_that_have_not_seen_the_sample(wit
                 continue
             # centred by the others, which takes the place of their constant
             own = centred_by(K, weights * rest)
-            ridge_machine = KernelRidge(kernel="precomputed", alpha=ridge)
-            ridge_machine.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
-            expected[k, i] = Y[i] - mean - ridge_machine.predict(own[i : i + 1, rest])[0]
+            ridge_model = KernelRidge(kernel="precomputed", alpha=ridge)
+            ridge_model.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
+            expected[k, i] = Y[i] - mean - ridge_model.predict(own[i : i + 1, rest])[0]
     losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
-    np.testing.assert_allclose(machine.loss, losses.min(), rtol=1e-8)
-    np.testing.assert_allclose(machine.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
+    np.testing.assert_allclose(model.loss, losses.min(), rtol=1e-8)
+    np.testing.assert_allclose(model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
 
 
 def centred_by(K, weights):
@@ -67,27 +67,46 @@ def centred_by(K, weights):
     return K - (K @ mean)[:, None] - K @ mean + mean @ K @ mean
 
 
+def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypatch):
+    monkeypatch.setattr(out_of_sample, "RIDGES", np.array([0.3]))
+    rng = np.random.default_rng(1)
+    n = 20
+    weights, y = rng.uniform(0.5, 2.0, n), rng.standard_normal(n)
+    X = rng.standard_normal((n, 3))
+    K, fold, rest = X @ X.T, [2, 3, 11], np.setdiff1d(np.arange(n), [2, 3, 11])
+    roots = np.sqrt(weights / weights.sum())
+    z = (roots * (y - weights @ y / weights.sum()))[:, None]
+    model = out_of_sample._RidgeModel(out_of_sample._standardized(DenseStack(K[None]), 0, roots), z, roots)
+    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
+    own = centred_by(K, np.where(np.isin(np.arange(n), fold), 0.0, weights))
+    mean = weights[rest] @ y[rest] / weights[rest].sum()
+    ridge_model = KernelRidge(kernel="precomputed", alpha=0.3 * scale)
+    ridge_model.fit(own[np.ix_(rest, rest)], y[rest] - mean, sample_weight=roots[rest] ** 2)
+    errors = y[fold] - mean - ridge_model.predict(own[np.ix_(fold, rest)])
+    np.testing.assert_allclose(model.losses_without(np.array(fold)), (roots[fold] * errors) ** 2, rtol=1e-8)
+
+
 def test_a_step_for_a_sample_is_taken_without_it():
-    """Its own part is what a step of the coefficients of a machine that has not seen it would give it."""
+    """Its own part is what a step of the coefficients of a model that has not seen it would give it."""
     grams, Y = problem(n=20, n_useless=2)
     n = 20
     roots = np.full(n, 1 / np.sqrt(n))
     z = roots[:, None] * (Y - Y.mean())
     kernel, other = (out_of_sample._standardized(DenseStack(grams), m, roots) for m in (0, 1))
     full = other + np.tril(other, -1).T - np.triu(other, 1)
-    machine = out_of_sample._Machine(np.tril(kernel), z, roots)
+    model = out_of_sample._RidgeModel(np.tril(kernel), z, roots)
     gains, pairs = np.empty(n), 0.0
     for i in range(n):
         # the system without the sample: its row and column are taken out of the inverse
-        without = machine.inverse - np.outer(machine.inverse[:, i], machine.inverse[i]) / machine.inverse[i, i]
+        without = model.inverse - np.outer(model.inverse[:, i], model.inverse[i]) / model.inverse[i, i]
         coefficients = without @ z[:, 0]
         np.testing.assert_allclose(coefficients[i], 0.0, atol=1e-12)
-        gains[i] = machine.residuals[i, 0] * (full[i] @ coefficients)
-    products = np.square(np.outer(machine.residuals[:, 0], machine.coefficients[:, 0]))
+        gains[i] = model.residuals[i, 0] * (full[i] @ coefficients)
+    products = np.square(np.outer(model.residuals[:, 0], model.coefficients[:, 0]))
     np.fill_diagonal(products, 0.0)
     pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
-    np.testing.assert_allclose(machine.standard_errors(np.tril(other)), gains.sum() / error, rtol=1e-8)
+    np.testing.assert_allclose(model.standard_errors(np.tril(other)), gains.sum() / error, rtol=1e-8)
 
 
 def test_helpful_kernels_are_found_among_useless_ones():
