@@ -141,8 +141,6 @@ class ParameterMixing:
         check_ability(
             trainer.banks, Mixable, "Training in shards mixes parameters", "leave budget=, client= and shards= out"
         )
-        if trainer.weighting != "norms":
-            raise InputError("Shards do not learn weights out of sample: leave client= and shards= out, or weighting=.")
         if getattr(trainer.average, "period", None):
             raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
 
@@ -164,7 +162,7 @@ def blueprint(trainer: OnlineTrainer) -> Callable[[], OnlineTrainer]:
         _built, banks[:n], banks[n:], trainer.structure, trainer.loss, trainer.regularizer, trainer.schedule.fresh(),
         lambda_=trainer.lambda_, method=trainer.method.name, radius=trainer.radius, average=trainer.average,
         coordinates_every=trainer.coordinates_every, batch_size=trainer.batch_size, l2=trainer.l2,
-        order=trainer.order,
+        order=trainer.order, weighting=trainer.weighting,
     )  # fmt: skip
 
 
@@ -221,6 +219,8 @@ def changes_since(trainer: OnlineTrainer, since: dict[str, np.ndarray]) -> dict[
     for index, bank in enumerate(trainer.banks):
         own = bank.changes(below(since, f"bank{index}/"))
         arrays.update({f"bank{index}/{key}": value for key, value in own.items()})
+    if trainer.evidence is not None:
+        arrays.update({f"evidence/{key}": value for key, value in trainer.evidence.state().items()})
     counters = [trainer.round, trainer.presented, trainer.coordinate_step, trainer.shrinkage, *trainer.schedule.state()]
     return {**arrays, "counters": np.array(counters, dtype=np.float64)}
 
@@ -241,13 +241,15 @@ def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weight
     trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1], coordinate_step)
     trainer.schedule.mix(counters[:, 4:], weights)
 
+    if trainer.evidence is not None:
+        trainer.evidence.mix([below(change, "evidence/") for change in changes])
+
     rate = trainer.schedule(trainer.round)
     shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
     step, returned = method.open_mix(group_state, rate, trainer.presented, trainer.current_lambda, taken, shrinkage)
     before = group_state.measure()[:n]
     norms = np.where(before > 0, before + returned[:n], 0.0)
-    for term in trainer.terms:
-        norms = term.prox(norms, step)
+    norms = trainer.prox(norms, step)
     events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, method.forgets)
     if events:
         for bank in trainer.banks:

@@ -206,6 +206,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
             else:
                 source, callbacks, conclude = self._start_on_stream(model, read, stream, run, companions)
             history = run.loop("model", model.trainer, source, self.epochs, callbacks).run(self.epochs)
+            model.trainer.conclude()
             records = conclude(history)
         self._adopt(model)
         self.n_iter_, self.history_, self.fit_seconds_ = len(history), records, time.perf_counter() - started

@@ -29,6 +29,18 @@ def add_scores(starts, ids, values, low, high, table, groups, scales, unary):
 
 
 @njit(cache=True, nogil=True)
+def inner_products(starts, ids, values, low, gradient, table, groups, products, totals):
+    """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; adds the potentials to ``totals[k]``."""
+    for i in range(gradient.shape[0]):
+        for q in range(starts[low + i], starts[low + i + 1]):
+            weights, group = table[ids[q]], groups[ids[q]]
+            for j in range(gradient.shape[1]):
+                potential = values[q] * weights[j]
+                products[group] += potential * gradient[i, j]
+                totals[group, j] += potential
+
+
+@njit(cache=True, nogil=True)
 def step_features(starts, ids, values, low, gradient, table, sums, averaging, groups, links, heads, rates, averages,
                   square_norms, square_gradients):  # fmt: skip
     """``v[f, :] -= rate_group(f) x_if D[i, :]``, norms and averages with it; only labels with a gradient move.

@@ -34,6 +34,12 @@ class GroupBank(Protocol):
         and to move those that come alive in :meth:`apply_events`. So a dead group costs its gradient's norm alone.
         """
 
+    def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        """``<v_k, g_k>`` of each group, (p,), for a gradient in the potentials of ``x``.
+
+        Where labels have unary potentials, adds the sums of those that each ``v_k`` gives to ``totals``, (p, K).
+        """
+
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         """Carry out what the group state lists after a proximal step: activations, deactivations, scales to fold.
 
@@ -45,6 +51,9 @@ class GroupBank(Protocol):
 
     def discount(self, factor: float) -> None:
         """Multiply what is summed for the average."""
+
+    def restart(self) -> None:
+        """Make every ``v_k`` zero and forget the average; the group state has been set to that."""
 
     def averaged(self) -> "GroupBank":
         """A bank that holds the averaged parameters, to predict with: it adds potentials and recomputes its norms."""
@@ -108,6 +117,22 @@ def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remed
             )
 
 
+def products_of(own: np.ndarray, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
+    """Inner products (p,) of each group's unary potentials, (p, n, K), with a gradient in them; adds to ``totals``."""
+    if totals is not None:
+        totals += own.sum(axis=1)
+    return np.einsum("pnj,nj->p", own, gradient)
+
+
+def _arrays(potentials: Potentials) -> tuple:
+    return potentials if isinstance(potentials, tuple) else (potentials,)
+
+
+def _zeros_like(potentials: Potentials) -> Potentials:
+    arrays = [np.zeros_like(array) for array in _arrays(potentials)]
+    return type(potentials)(*arrays) if isinstance(potentials, tuple) else arrays[0]
+
+
 class FrozenGroups:
     """Averaged groups to predict with, in a form of their own: those whose scale is set to 0 are not computed."""
 
@@ -140,6 +165,11 @@ class Bank:
     def discount(self, factor: float) -> None:
         self._sums *= factor
 
+    def restart(self) -> None:
+        for k in range(len(self.names)):
+            self._scale_group(k, 0.0)
+        self.discount(0.0)
+
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         group_state = self.group_state
         for k in np.flatnonzero(group_state.deactivated).tolist():
@@ -154,6 +184,23 @@ class Bank:
 
     def recompute_norms(self) -> None:
         raise NotImplementedError
+
+    def add_potentials(self, x: Any, potentials: Potentials) -> None:
+        raise NotImplementedError
+
+    def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        # one group after the other; banks of many do better
+        scales, products = self.group_state.scales.copy(), np.zeros(len(self.names))
+        for k in range(len(products)):
+            self.group_state.scales[:] = 0.0
+            self.group_state.scales[k] = 1.0
+            own = _zeros_like(gradient)
+            self.add_potentials(x, own)
+            products[k] = sum(float(np.vdot(a, b)) for a, b in zip(_arrays(own), _arrays(gradient)))
+            if totals is not None:
+                totals[k] += own.unary.sum(axis=0)
+        self.group_state.scales[:] = scales
+        return products
 
     def _scale_group(self, k: int, factor: float) -> None:
         """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties it."""

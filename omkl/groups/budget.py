@@ -6,6 +6,7 @@ from numpy.typing import DTypeLike
 from omkl.exceptions import InputError
 from omkl.groups import _jit_budget as jit
 from omkl.groups._jit_kernel import has_gradient
+from omkl.groups.base import products_of
 from omkl.groups.kernel import KernelBank
 from omkl.groups.tokens import Span
 from omkl.kernels import Kernel, SupportBuffer
@@ -110,6 +111,11 @@ class BudgetedExpansion(KernelBank):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         self._take_up(x)
         jit.add_scaled(self.group_state.scales, self._own, len(x), potentials.unary)
+
+    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        if self._at_hand is not x:
+            self._take_up(x)
+        return products_of(self._own[:, : len(x)], gradient.unary, totals)
 
     def _take_up(self, x):
         """Have the tokens of ``x`` at hand: their kernel values with one another and the support, their potentials."""

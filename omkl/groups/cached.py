@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.groups import _jit_kernel as jit
-from omkl.groups.base import FrozenGroups
+from omkl.groups.base import FrozenGroups, products_of
 from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels import Kernel
@@ -76,6 +76,9 @@ class CachedKernelBank(KernelBank):
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scores(self.cached, self.group_state.scales, x.low, x.high, potentials.unary)
+
+    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        return products_of(self.cached[:, :, x.low : x.high].swapaxes(1, 2), gradient.unary, totals)
 
     def step(self, x: Span, gradient: Potentials) -> None:
         moving = jit.has_gradient(gradient.unary)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
-from omkl.groups.base import FrozenGroups
+from omkl.groups.base import FrozenGroups, products_of
 from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
 from omkl.groups.tokens import Span, Tokens
@@ -77,6 +77,13 @@ class FeatureMapBank(TableBank):
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
+
+    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        features, products = self._features(x), np.empty(len(self.names))
+        for k, (first, last) in enumerate(zip(self._starts, self._starts[1:])):
+            own = features[:, first:last] @ self.table[:, first:last].T
+            products[k : k + 1] = products_of(own[None], gradient.unary, None if totals is None else totals[k : k + 1])
+        return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state

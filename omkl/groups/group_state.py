@@ -128,6 +128,13 @@ class GroupState:
             self.empty, self.activated, self.deactivated, self.total_shrinkage, low, high,
         )  # fmt: skip
 
+    def restart(self) -> None:
+        """Every group at zero, and nothing in the average; groups that are left out stay so."""
+        for array in (self.scales, self.square_norms, self.averages, self.averaged_in, self.total_shrinkage):
+            array[:] = 0.0
+        self.bases[:], self.residual_scale[:], self.empty[:] = 1.0, 1.0, True
+        self.total_weight = self.pending_weight = 0.0
+
     def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average, of which the banks hold the other part."""
         self.averages *= factor
@@ -215,8 +222,9 @@ class GroupStateView:
         """
         averages, weight = self.average_weights()
         if sums.shape != values.shape or weight == 0:
-            return spread(self.scales) * values
-        average = (spread(averages) * values + sums) / (weight if total is None else total)
+            average = spread(self.scales) * values
+        else:
+            average = (spread(averages) * values + sums) / (weight if total is None else total)
         return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
 
     def outside_range(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups._jit_kernel import gradient_norm, has_gradient
-from omkl.groups.base import Bank, FrozenGroups
+from omkl.groups.base import Bank, FrozenGroups, products_of
 from omkl.groups.mixing import Mixture
 from omkl.groups.tokens import Span
 from omkl.kernels import Kernel, Pair
@@ -128,6 +128,10 @@ class KernelExpansion(KernelBank):
         self.n_support = self._coefficients.shape[1]
         self._scored, self._vectors, self.average_squares = (None, None), None, None
 
+    def restart(self) -> None:
+        nothing = np.zeros((len(self.names), 0, self.n_outputs))
+        self.set_support({}, nothing, nothing)
+
     def averaged(self) -> "FrozenExpansion":
         frozen: FrozenExpansion = super().averaged()
         frozen.known_squares = self.average_squares
@@ -154,6 +158,9 @@ class KernelExpansion(KernelBank):
             expand(self.kernels, self.views, x, self.supports, self.coefficients, own)
             self._scored = (x, own)
         return self._scored[1]
+
+    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        return products_of(self._own_potentials(x), gradient.unary, totals)
 
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state

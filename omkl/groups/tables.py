@@ -157,6 +157,15 @@ class ExplicitBank(TableBank):
             starts, ids, values, x.low, x.high, self.table, self.groups, self.group_state.scales, potentials.unary
         )
 
+    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        features, products = self._features(x), np.zeros(len(self.names))
+        totals = np.zeros((len(self.names), self.table.shape[1])) if totals is None else totals
+        jit.inner_products(
+            features.starts, features.ids, features.values, x.low, gradient.unary, self.table, self.groups, products,
+            totals,
+        )  # fmt: skip
+        return products
+
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
         starts, ids, values = self._features(x)

@@ -161,6 +161,14 @@ class ArcTemplateBank(Bank):
             raise InputError(FULL) from None
         self._stored |= ~group_state.empty
 
+    def inner_products(self, x: ArcSentence, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
+        layout, products = self._layout, np.zeros(len(self.names))
+        jit.inner_products(
+            *layout.keys(x), layout.pairs, layout.between, self._bases, self._groups, self.group_state.empty,
+            self.table, self._keys, layout.bins(len(x)), gradient, products,
+        )  # fmt: skip
+        return products
+
     def _activate(self, x: ArcSentence, gradient: np.ndarray) -> None:
         group_state = self.group_state
         activated = group_state.activated & ~self._stored

@@ -19,6 +19,9 @@ def update_together(trainer: Any, examples: Iterable[Example]) -> Step:
     if not any(example.weight for example in examples):
         return Step(0.0, trainer.norms, 0.0, 0.0, [], [], len(examples), 0.0)
     weight = sum(example.weight for example in examples)
+    if trainer.evidence is not None:
+        for example in examples:
+            trainer.evidence.look_at(trainer, *example)
     rate = trainer.open_round(weight, 1.0)
     total, potentials, moving = 0.0, [], []
     for x, y, w in examples:  # all losses before the first step
@@ -45,7 +48,7 @@ def _step(trainer: Any, moving: Sequence[tuple], rate: float) -> float:
     """Step along several gradients; returns the squared norm of their weighted sum if it is asked for."""
     group_state = trainer.group_state
     before = _slope(trainer, moving) if trainer.measures_gradients else 0.0
-    group_state.empty[:] = False  # so banks add to every v what comes, and keep its norm
+    group_state.empty[:] = group_state.left_out  # so banks add to every other v what comes, and keep its norm
     rates = group_state.rates.copy()
     for x, _, gradient, weight in moving:
         np.multiply(rates, weight, out=group_state.rates)

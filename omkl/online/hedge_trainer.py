@@ -113,6 +113,13 @@ class ExpertTrainer:
         """Norms of the kernels' learners."""
         raise NotImplementedError
 
+    def meet(self, new: bool, once: bool = False) -> None:
+        """Say whether the examples of the epoch that begins are new to the model."""
+        self.method.meet(new, self.group_state)
+
+    def conclude(self) -> None:
+        """End training: all kernels stay, with Hedge's weights."""
+
     def _idle(self, x: Any, y: Any) -> Step:
         """What an example of weight 0 comes to."""
         potentials = [expert.update(x, y, 0.0).potentials for expert in self.experts]

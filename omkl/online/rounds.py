@@ -44,12 +44,16 @@ class Method:
     learning = True
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Say whether the examples that come are new to the model."""
+        """Say whether the examples that come are new to the model, and which groups have been left out before them."""
         self.learning = new
 
     def observe(self, group_state: GroupState) -> float:
         """The squared length of the gradient that the banks have just stepped along, of weight 1."""
-        return float(np.add.reduce(group_state.square_gradients))
+        return float(np.add.reduce(group_state.square_gradients, where=~group_state.left_out))
+
+    def part_scales(self, group_state: GroupState) -> np.ndarray:
+        """What turns each group's direction into its part of the model, before the part is weighted."""
+        return group_state.scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
         """How far the model is from the origin: all groups have the norm ``total``, the regularized ones ``norms``."""

@@ -34,6 +34,9 @@ class Schedule(Component):
     def reach(self, distance: float, step: float) -> None:
         """Take in the distance of the model from the origin, and the length of the round's gradient step."""
 
+    def restart(self) -> None:
+        """Forget what was measured: the model is at the origin again."""
+
     def plan(self, rounds: float) -> None:
         """Take in how many rounds there will be, where that is known: rates may end at zero with the last."""
 
@@ -129,6 +132,9 @@ class _Measured:
 
     _total = _largest = 0.0
 
+    def restart(self) -> None:
+        self._total = self._largest = 0.0
+
     def _add(self, square_gradient: float, weight: float) -> bool:
         """Take in the square of the gradient of an example times its weight; returns whether it is the first."""
         first = self._total == 0.0 and square_gradient > 0.0
@@ -168,6 +174,10 @@ class MeanPolyak(_Measured, LinearDecay):
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
+        self._losses = 0.0
+
+    def restart(self) -> None:
+        super().restart()
         self._losses = 0.0
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
@@ -219,6 +229,10 @@ class DistanceOverGradients(_Measured, Schedule):
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
+        self._distance = 0.0
+
+    def restart(self) -> None:
+        super().restart()
         self._distance = 0.0
 
     def __call__(self, t: int, weight: float = 1.0) -> float:

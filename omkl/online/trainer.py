@@ -11,12 +11,15 @@ from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_a
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.batches import update_together
+from omkl.online.evidence import Evidence
 from omkl.online.rounds import Example, Step, as_method, below
 from omkl.online.schedules import Schedule
 from omkl.online.weighting import OutOfSampleWeights
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
+#: Weight of the groups that are left out after the first epoch, up to which the others go on from where they are.
+NEGLIGIBLE = 0.1
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
 
@@ -60,8 +63,9 @@ class OnlineTrainer:
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
-        Whether the regularizer's weights follow from norms, or are learned from examples that are new to the model; see
-        :class:`~omkl.online.weighting.OutOfSampleWeights`.
+        Whether groups are left out that do not help on examples new to the model, see
+        :class:`~omkl.online.evidence.Evidence`; with forward-backward splitting and the squared mixed norm of MKL, the
+        others have weights of their own, see :class:`~omkl.online.weighting.OutOfSampleWeights`.
 
     Attributes
     ----------
@@ -94,9 +98,11 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.weighting = weighting
+        self.evidence: Evidence | None = None
         if weighting != "norms":
-            self._check_weighting()
-            self.method = OutOfSampleWeights(self.n_penalized)
+            if weighting != "out-of-sample":
+                raise InputError(f'weighting must be "norms" or "out-of-sample", not {weighting!r}.')
+            self.evidence = Evidence(self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
@@ -107,6 +113,7 @@ class OnlineTrainer:
         self.penalized_banks: list[Any] = list(banks)
         self.coordinate_step = 0.0
         self.decay = 1.0
+        self._leaves_out = False
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
@@ -121,16 +128,10 @@ class OnlineTrainer:
                 "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
             )
 
-    def _check_weighting(self):
-        if self.weighting != "out-of-sample":
-            raise InputError(f'weighting must be "norms" or "out-of-sample", not {self.weighting!r}.')
-        if getattr(self.regularizer, "weight_set", None) != "simplex" or not self.regularizer.is_sparse:
-            raise InputError(
-                f"Out-of-sample weights are those of the MKL regularizer, not of {self.regularizer!r}: set "
-                'regularizer="mkl", or weighting="norms".'
-            )
-        if not self.method.forgets or self.batch_size > 1:
-            raise InputError('Out-of-sample weights are learned with method="fobos" and batch_size=1.')
+    @property
+    def has_weights(self) -> bool:
+        """Whether groups have weights of their own, beside their norms."""
+        return isinstance(self.method, OutOfSampleWeights)
 
     @property
     def group_names(self) -> list[str]:
@@ -151,8 +152,50 @@ class OnlineTrainer:
         steps = () if self.bound is None else self.bound.terms()
         self.terms = [term for term in steps if not term.on_coordinates]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
-        if self.weighting != "norms":
+        if self.has_weights:
             self.terms = [self.method]
+
+    def meet(self, new: bool, once: bool = False) -> None:
+        """Say whether the examples of the epoch that begins are new to the model, and whether none will come back."""
+        if new and once and self._can_hedge():
+            self._hedge()
+        if not new and self._leave_out_useless() > NEGLIGIBLE:
+            self._restart()
+        self.method.meet(new, self.group_state)
+
+    def conclude(self) -> None:
+        """End training: what has not helped is no part of the model, also where no example has come back."""
+        self._leave_out_useless()
+        self.method.meet(self.method.learning, self.group_state)
+
+    def _can_hedge(self):
+        is_mkl = getattr(self.regularizer, "weight_set", None) == "simplex" and self.regularizer.is_sparse
+        return self.evidence is not None and self.round == 0 and is_mkl and self.method.forgets and self.batch_size == 1
+
+    def _hedge(self):
+        self.method = OutOfSampleWeights(self.n_penalized)
+        self.method.prepare(self.group_state)
+        self._bind_regularizer()
+
+    def _leave_out_useless(self):
+        """Leave out the groups that have not helped on new examples, if that is asked for; returns their weight."""
+        if self.evidence is None or not self.evidence.open:
+            return 0.0
+        weights = np.array([self.iterate_weights()[name] for name in self.group_names])
+        self.evidence.open = False
+        left_out = self.group_state.left_out[: self.n_penalized]
+        left_out |= ~self.evidence.useful()
+        self._leaves_out, self._predictor = bool(left_out.any()), None
+        return float(weights[left_out].sum())
+
+    def _restart(self):
+        """Learn anew: all parameters are zero again, and rates and averages begin afresh; what is left out stays so."""
+        self.group_state.restart()
+        self.method.prepare(self.group_state)
+        for bank in self.banks:
+            bank.restart()
+        self.schedule.restart()
+        self.go_on(self.round, 0.0)
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -162,6 +205,8 @@ class OnlineTrainer:
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
+        if self.evidence is not None:
+            self.evidence.look_at(self, x, y, weight)
         rate = self.open_round(weight, weight)
         potentials = self.potentials(x)  # line 4
         loss, gradient = self.loss_and_gradient(potentials, y)
@@ -230,13 +275,18 @@ class OnlineTrainer:
         if self.coordinate_terms:
             self._shrink_coordinates(step)
         norms = group_state.measure()[: self.n_penalized]
-        for term in self.terms:
-            norms = term.prox(norms, step)  # lines 6-8
+        norms = self.prox(norms, step)  # lines 6-8
         events, distance = group_state.rescale(norms, self.radius, self.method.forgets)  # line 9
         if self.schedule.adaptive:
             distance = self.method.distance(norms, distance)
             self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
         return norms, events
+
+    def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
+        """Norms (p,) after the proximal steps on groups, zero for those that are left out."""
+        for term in self.terms:
+            norms = term.prox(norms, step)
+        return np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms) if self._leaves_out else norms
 
     def close_round(self, weight: float) -> None:
         """Count the model into the average; now and then, compute afresh what drifts."""
@@ -318,7 +368,7 @@ class OnlineTrainer:
     def kernel_weights(self, norms: np.ndarray | None = None) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned): those of the averaged model, or of one with other ``norms``."""
-        if self.weighting != "norms":
+        if self.has_weights:
             weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
         else:
             norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
@@ -344,7 +394,9 @@ class OnlineTrainer:
         if not self.method.forgets:
             self.group_state.empty[:] = False
         self.n_penalized += len(self.group_state.names) - n_known
-        if self.weighting != "norms":
+        if self.evidence is not None:
+            self.evidence.grow(self.n_penalized)
+        if self.has_weights:
             self.method.grow(self.n_penalized)
             self.method.prepare(self.group_state)
         self._bind_regularizer()
@@ -356,7 +408,10 @@ class OnlineTrainer:
         self.group_state.load_state(
             {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
-        if self.weighting != "norms":
+        self._leaves_out = bool(self.group_state.left_out.any())
+        if self.evidence is not None:
+            self.evidence.take_over(other.evidence, indices[: self.n_penalized])
+        if self.has_weights:
             self.method.take(other.method, indices[: self.n_penalized])
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
@@ -381,6 +436,8 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
         arrays.update({f"method/{key}": value for key, value in self.method.state().items()})
+        if self.evidence is not None:
+            arrays.update({f"evidence/{key}": value for key, value in self.evidence.state().items()})
         arrays["counters"] = np.array([self.round, self.presented, self.coordinate_step, *self.schedule.state()])
         return arrays
 
@@ -389,7 +446,12 @@ class OnlineTrainer:
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
+        if "method/weights" in state and not self.has_weights:
+            self._hedge()
         self.method.load_state(below(state, "method/"))
+        if self.evidence is not None:
+            self.evidence.load_state(below(state, "evidence/"))
+        self._leaves_out = bool(self.group_state.left_out.any())
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
         self.schedule.load_state(counters[3:])

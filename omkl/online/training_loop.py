@@ -152,6 +152,7 @@ class TrainingLoop:
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before, first_epoch = trainer.round, progress.epoch
+        n_shards = getattr(self.make_pass, "n_shards", 1)
         if hasattr(self.make_pass, "check"):
             self.make_pass.check(trainer, source, self.callbacks)
         for start in hooks(self.callbacks, "on_start"):
@@ -161,8 +162,8 @@ class TrainingLoop:
         progress.start_clock()
         try:
             while progress.epoch <= epochs and not progress.finished:
-                source.begin_epoch(trainer, rounds_before, epochs, getattr(self.make_pass, "n_shards", 1))
-                trainer.method.meet(progress.epoch == first_epoch, trainer.group_state)
+                source.begin_epoch(trainer, rounds_before, epochs, n_shards)
+                trainer.meet(progress.epoch == first_epoch, once=epochs == first_epoch and n_shards == 1)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")

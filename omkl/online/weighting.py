@@ -1,4 +1,4 @@
-"""Where the weights of groups come from: from their norms, or from examples that the groups have not seen."""
+"""Weights of the parts of a model that all learn alike, from examples that they have not learned from."""
 
 import numpy as np
 
@@ -6,14 +6,11 @@ from omkl.groups import GroupState
 from omkl.online import _jit_weighting as jit
 from omkl.online.rounds import ForwardBackward
 
-#: Groups that have less than this of the weight, all together, are left out once examples are met again.
-NEGLIGIBLE = 0.01
-
 
 class OutOfSampleWeights(ForwardBackward):
-    r"""Weights on the simplex that minimise the loss of examples before the model learns from them.
+    r"""Hedge over the parts of a model, for MKL on examples that are met once.
 
-    The model is :math:`f = \sum_k w_k f_k`, and its objective, given the weights, is
+    The model is :math:`f = \sum_k w_k f_k`, with w on the simplex, and its objective, given the weights, is
 
     .. math:: C \sum_i L\Bigl(\sum_k w_k f_k; x_i, y_i\Bigr) + \frac12 \sum_k w_k \|f_k\|^2
         = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k = w_k f_k,
@@ -21,7 +18,7 @@ class OutOfSampleWeights(ForwardBackward):
     whose minimum over the weights as well is :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL.
     MKL's weights are those that fit the training data best, and a kernel which tells any two examples apart, though it
     says nothing of others, fits them best of all. Here the weights are those that do well on what comes next: when an
-    example is met for the first time, the parts :math:`f_k` have not learned from it, and the inner products
+    example is met, the parts :math:`f_k` have not learned from it, and the inner products
     :math:`\ell_k = \langle f_k, g \rangle`, g the gradient of its loss, tell which of them would have made the loss
     smaller. Hedge plays with them, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, at the learning rate
     of AdaHedge (de Rooij et al. 2014), which knows no scale and no horizon. As the loss is convex,
@@ -31,11 +28,7 @@ class OutOfSampleWeights(ForwardBackward):
 
     with S the largest range of the :math:`\ell_{tk}` in a round and V the sum of their variances under :math:`w_t`
     (their Theorem 6): on the whole the weights do as well as the best fixed ones would have done, with the parts as
-    they were.
-
-    All parts take the same gradient steps and shrink alike, whatever their weight. In ``fit``, from the second epoch
-    on, groups that have less than a hundredth of the weight, all together, are zero: left out of the model and its
-    average.
+    they were. All parts take the same gradient steps and shrink alike, whatever their weight.
 
     Parameters
     ----------
@@ -60,14 +53,16 @@ class OutOfSampleWeights(ForwardBackward):
         self._factors[: len(self.weights)] = self.weights
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Say whether the examples that come are new. When they are no longer, groups of negligible weight go."""
-        if self.learning and not new:
-            order = np.argsort(self.weights, kind="stable")
-            left_out = order[np.cumsum(self.weights[order]) < NEGLIGIBLE]
-            self.weights[left_out] = 0.0
-            self.weights /= self.weights.sum()
-            group_state.left_out[left_out] = True
+        """Say whether examples that come are new; groups that have been left out give their weight to the others."""
         self.learning = new
+        weights = np.where(group_state.left_out[: len(self.weights)], 0.0, self.weights)
+        if weights.any():
+            self.weights = weights / weights.sum()
+
+    def part_scales(self, group_state: GroupState) -> np.ndarray:
+        return np.divide(
+            group_state.scales, self._factors, out=np.zeros_like(group_state.scales), where=self._factors > 0.0
+        )
 
     def begin(self, group_state: GroupState, rate: float, weight: float, decay: float) -> None:
         """Open a round: the gradient moves each part by ``-rate * weight``, and so ``theta_k`` by ``w_k`` of that."""

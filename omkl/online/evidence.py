@@ -1,0 +1,150 @@
+"""Which groups say something of outputs that the model has not learned from."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from omkl.losses import CRF
+
+#: Every example is looked at up to this many; from then on half as many whenever the number of examples has doubled.
+ALL_UP_TO = 2048
+#: How many useless groups pass the test on average, if all are useless.
+PASSING = 0.5
+#: Positions over which the mean potentials of a group are taken.
+MEMORY = 100
+
+
+class Evidence:
+    r"""A test of every group on examples that the model meets for the first time.
+
+    When an example is met, the part :math:`f_k` of a group has learned from others alone. Its evidence is how much it
+    favours the gold output over what is known without any group,
+
+    .. math:: a_{tk} = \langle f_k(x_t) - \bar f_k,\; r_t - \bar r \rangle, \qquad r_t = 1[y_t] - \mu_t,
+
+    with :math:`\mu_t` the marginals under the potentials of the groups that no regularizer sees (an intercept,
+    transitions; else all outputs are alike). Means over the latest positions are taken off where labels have potentials
+    of their own: a preference for labels that is the same for every input tells nothing of an input. It is the slope,
+    where the part enters the model, of the log-likelihood of an example not seen, as in Rao's score test. For
+    numbers, and structures without marginals, the negative gradient of the model's own loss takes the place of
+    :math:`r_t`. A group that is independent of the outputs has evidence of mean zero given all that came
+    before, whatever its kernel or features fit: it can tell training examples apart, but not new ones. So
+
+    .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
+
+    is close to standard normal for such a group (a central limit theorem for martingales), and positive for one that
+    helps. A group is useful if :math:`z_k` is above the quantile :math:`1 - 1/(2p)`: of p useless groups, half of
+    one passes on average.
+
+    Parameters
+    ----------
+    n_groups : int
+        Groups p that are tested: those that are regularized.
+
+    References
+    ----------
+    Rao (1948), Large sample tests of statistical hypotheses concerning several parameters.
+    """
+
+    def __init__(self, n_groups: int) -> None:
+        #: Whether examples that come are new to the model.
+        self.open = True
+        self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
+        self.n_examples = 0.0
+        self._totals, self._positions = np.zeros((n_groups + 1, 0)), 0.0
+        self._met = 0
+
+    def look_at(self, trainer: Any, x: Any, y: Any, weight: float) -> None:
+        """Take in an example of this weight before the trainer learns from it, if it is new and its turn."""
+        if not self.open:
+            return
+        self._met += 1
+        if self._met > ALL_UP_TO and self._met % (1 << math.ceil(math.log2(self._met / ALL_UP_TO))):
+            return
+        penalized, others = np.split(np.array(trainer.banks, dtype=object), [len(trainer.penalized_banks)])
+        reference = trainer.structure.zeros(len(x))
+        for bank in others:
+            bank.add_potentials(x, reference)
+        loss = CRF() if hasattr(trainer.structure, "marginals") else trainer.loss
+        gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
+        self.n_examples += 1.0
+        if gradient is None:
+            return
+        scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
+        unary = getattr(gradient, "unary", None)
+        totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
+        slopes = scales * self._products(penalized, x, gradient, totals)
+        if totals is not None:
+            slopes -= self._by_the_means(scales[:, None] * totals, unary.sum(axis=0), len(unary))
+        self.sums -= weight * slopes
+        self.squares += (weight * slopes) ** 2
+
+    @staticmethod
+    def _products(banks, x, gradient, totals):
+        products, first = [], 0
+        for bank in banks:
+            own = None if totals is None else totals[first : first + len(bank.names)]
+            products.append(bank.inner_products(x, gradient, own))
+            first += len(bank.names)
+        return np.concatenate(products)
+
+    def _by_the_means(self, potentials, gradient, n):
+        """What the slopes owe to means over the latest positions, (p,); these n positions, with the sums of their
+        potentials (p, K) and gradients (K,), are then counted."""
+        sums = np.vstack([potentials, gradient])
+        if self._totals.shape != sums.shape:  # there are labels that were not known
+            self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
+        means = self._totals / max(self._positions, 1.0)
+        kept = (1.0 - 1.0 / MEMORY) ** n
+        self._totals, self._positions = kept * self._totals + sums, kept * self._positions + n
+        owed = means[:-1] @ (gradient - n * means[-1]) + potentials @ means[-1]
+        return np.where(potentials.any(axis=1), owed, 0.0)
+
+    def z_scores(self) -> np.ndarray:
+        """``z_k`` of each group, (p,); 0 for one that was never alive."""
+        n = max(self.n_examples, 1.0)
+        deviations = np.sqrt(np.maximum(self.squares - self.sums**2 / n, 0.0))
+        certain = np.where(self.sums > 0.0, np.inf, 0.0)  # what each example says alike
+        return np.divide(self.sums, deviations, out=certain, where=deviations > 0.0)
+
+    def useful(self) -> np.ndarray:
+        """Which groups have shown that they help, a bool array (p,); all of them where none has."""
+        p = len(self.sums)
+        useful = self.z_scores() > ndtri(1.0 - PASSING / p) if p else np.zeros(0, dtype=bool)
+        return useful if useful.any() else np.ones(p, dtype=bool)
+
+    def grow(self, n_groups: int) -> None:
+        """Take in groups that the model has gained."""
+        n = n_groups - len(self.sums)
+        self.sums, self.squares = (np.append(array, np.zeros(n)) for array in (self.sums, self.squares))
+        self._totals = np.insert(self._totals, -1, np.zeros((n, self._totals.shape[1])), axis=0)
+
+    def take_over(self, other: "Evidence", indices: list[int]) -> None:
+        """Go on with what is known of some groups of another model."""
+        self.load_state(other.state())
+        self.sums, self.squares, self._totals = self.sums[indices], self.squares[indices], self._totals[[*indices, -1]]
+
+    def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
+        """Take in what copies of this evidence, by their states, have seen since, each in a shard of its own."""
+        mine = self.state()
+        mixed = {name: np.mean([state[name] for state in states], axis=0) for name in mine}
+        for name in ("sums", "squares", "counts"):
+            mixed[name] = mine[name] + len(states) * (mixed[name] - mine[name])
+        self.load_state({**mixed, "totals": len(states) * mixed["totals"], "open": mine["open"]})
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Named arrays, as checkpoints and model files have them."""
+        counts = np.array([self.n_examples, self._met, self._positions])
+        open_ = np.array(self.open, dtype=np.float64)
+        return {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": counts, "open": open_}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+        self.sums, self.squares, self._totals = (
+            np.array(state[name], dtype=np.float64) for name in ("sums", "squares", "totals")
+        )
+        self.n_examples, met, self._positions = state["counts"].tolist()
+        self._met, self.open = int(met), bool(state["open"])
