@@ -67,10 +67,12 @@ def labeler(kernels, seed, **settings):
     return SequenceLabeler(kernels, random_state=seed, verbose=False, **settings)
 
 
-def choose(kernels, X, y, seed, rates):
+def choose(kernels, X, y, seed, Cs, rates):
     """The settings of the highest accuracy on the held-out tenth."""
+    candidates = [{"C": C, "eta0": eta0} for C in Cs for eta0 in rates]
+    if len(candidates) == 1:
+        return candidates[0]
     (X_most, y_most), (X_held, y_held) = hold_out(X, y, seed)
-    candidates = [{"C": C, "eta0": eta0} for C in CS for eta0 in rates]
     scores = [labeler(kernels, seed, **c).fit(X_most, y_most).score(X_held, y_held) for c in candidates]
     return candidates[int(np.argmax(scores))]
 
@@ -95,7 +97,7 @@ def competitors(with_grid):
         yield name, kernels, True, {"fixed": None}
 
 
-def evaluate(data, folds, with_grid):
+def evaluate(data, folds, with_grid, Cs=CS):
     views = letter_views(data.images)
     found = {name: {} for name, *_ in competitors(with_grid)}
     for fold in tqdm(folds, unit="fold", disable=None):
@@ -105,7 +107,7 @@ def evaluate(data, folds, with_grid):
             X = views if on_views else data.images
             train, test = ([[source[i] for i in part] for source in (X, data.letters)] for part in (inside, outside))
             for way, rates in ways.items():
-                settings = {"C": 2.0} if rates is None else choose(kernels, *train, fold, rates)
+                settings = {"C": 2.0} if rates is None else choose(kernels, *train, fold, Cs, rates)
                 found[name].setdefault(way, []).append(run(kernels, train, test, fold, **settings))
     return found
 
@@ -169,9 +171,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folds", type=int, nargs="+", default=list(FOLDS), choices=FOLDS, help="folds to train on")
     parser.add_argument("--no-grid", action="store_true", help="only automatic rates")
+    parser.add_argument("--C", type=float, nargs="+", default=CS, help="what to choose C from")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for figures and metrics")
     arguments = parser.parse_args()
-    found = evaluate(read_ocr(), arguments.folds, not arguments.no_grid)
+    found = evaluate(read_ocr(), arguments.folds, not arguments.no_grid, arguments.C)
     rows = summary(found)
     show(rows)
     arguments.output.mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,8 @@ def main():
             started = time.process_time()
             model = OnlineMKLClassifier(
                 kernels, C=arguments.C, epochs=arguments.epochs, method=method, eta0=eta0, schedule=schedule,
-                average=None, dtype="float64", callbacks=[excess], verbose=False, random_state=arguments.seed,
+                weighting="norms", average=None, dtype="float64", callbacks=[excess], verbose=False,
+                random_state=arguments.seed,
             ).fit(X, y)  # fmt: skip
             weights = np.array([model.kernel_weights_[kernel] for kernel in kernels])
             distance = np.abs(weights - optimum.norms / optimum.norms.sum()).max()

@@ -1,17 +1,26 @@
 """Handwritten words read with three kernels on the pixels, and with eight useless ones on random bits beside them.
 
     python examples/useless_kernels.py               folds 0 to 2
-    python examples/useless_kernels.py --folds 0     one fold, about two minutes
+    python examples/useless_kernels.py --folds 0     one fold, about a minute
 
 Protocol: train on one fold, test on the next two, accuracy per character, parameters at their defaults. The useless
 kernels are Gaussians, each on 128 random bits a letter of which 30% are set. Shown are the accuracy without and with
-them, and the weight that the three kernels have when the eight are there, for weights that follow from norms and for
-weights learned out of sample.
+them, the weight that the three kernels have when the eight are there, and the CPU seconds of training. By norms, all
+kernels stay that the regularizer keeps; out of sample, kernels are left out that do not help on words not yet learned
+from. Means of folds 0 to 2, one core of a shared machine, the two weightings in turn:
+
+=============  =======  ==================  ===================  =============  ====
+weighting      without  with eight useless  weight of the three  CPU s without  with
+=============  =======  ==================  ===================  =============  ====
+norms            88.01               84.86               56.34%            2.9  12.6
+out-of-sample    88.01               87.90              100.00%            3.2  10.0
+=============  =======  ==================  ===================  =============  ====
 
 Writes ``useless_kernels.json`` to the folder ``-o`` (``omkl-output`` by default).
 """
 
 import argparse
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +29,7 @@ from omkl import SequenceLabeler
 from omkl.cli.common import table, write_json
 from omkl.data import read_ocr
 
+WEIGHTINGS = ("norms", "out-of-sample")
 KERNELS = ("linear", "quadratic", "gaussian")
 N_PIXELS, N_USELESS = 128, 8
 
@@ -35,17 +45,21 @@ def blocks(first, last):
 
 
 def run(words, images, fold, weighting):
-    """``(accuracy without, accuracy with, weight of the three with)`` the useless kernels."""
+    """Accuracy without and with the useless kernels, weight of the three with them, CPU seconds without and with."""
     train, test = words.folds == fold, np.isin(words.folds, [(fold + 1) % 10, (fold + 2) % 10])
     X, y, X_test, y_test = (
         [part[i] for i in np.flatnonzero(chosen)] for chosen in (train, test) for part in (images, words.letters)
     )
     useful = [f"{kernel}:on={blocks(0, 1)[0]}" for kernel in KERNELS]
     useless = [f"gaussian:on={block}" for block in blocks(1, 1 + N_USELESS)]
-    without = SequenceLabeler(useful, weighting=weighting, random_state=0).fit(X, y)
-    beside = SequenceLabeler(useful + useless, weighting=weighting, random_state=0).fit(X, y)
-    weight = sum(beside.kernel_weights_[name] for name in useful)
-    return without.score(X_test, y_test), beside.score(X_test, y_test), weight
+    models, seconds = [], []
+    for kernels in (useful, useful + useless):
+        model = SequenceLabeler(kernels, weighting=weighting, random_state=0)
+        start = time.process_time()
+        models.append(model.fit(X, y))
+        seconds.append(time.process_time() - start)
+    accuracies = [model.score(X_test, y_test) for model in models]
+    return *accuracies, sum(models[1].kernel_weights_[name] for name in useful), *seconds
 
 
 def main():
@@ -55,12 +69,19 @@ def main():
     arguments = parser.parse_args()
     words = read_ocr()
     images = with_random_bits(words.images, seed=0)
-    rows, records = [], []
-    for weighting in ("norms", "out-of-sample"):
-        results = np.array([run(words, images, fold, weighting) for fold in arguments.folds])
-        rows.append([weighting, *(f"{100 * value:.2f}" for value in results.mean(axis=0))])
-        records.append({"weighting": weighting, "folds": arguments.folds, "results": results.tolist()})
-    print(*table(rows, ["weighting", "without", "with eight useless", "weight of the three"]), sep="\n")
+    for weighting in WEIGHTINGS:  # the first model pays for loading what is compiled
+        SequenceLabeler(["linear", "gaussian"], weighting=weighting).fit(words.images[:20], words.letters[:20])
+    results = np.array([[run(words, images, fold, name) for name in WEIGHTINGS] for fold in arguments.folds])
+    rows = [
+        [name, *(f"{100 * value:.2f}" for value in means[:3]), *(f"{value:.1f}" for value in means[3:])]
+        for name, means in zip(WEIGHTINGS, results.mean(axis=0))
+    ]
+    heads = ["weighting", "without", "with eight useless", "weight of the three", "CPU s without", "with"]
+    print(*table(rows, heads), sep="\n")
+    records = [
+        {"weighting": name, "folds": arguments.folds, "results": results[:, k].tolist()}
+        for k, name in enumerate(WEIGHTINGS)
+    ]
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     write_json(output / "useless_kernels.json", {"rows": records})

@@ -40,7 +40,7 @@ SVM, OUT_OF_SAMPLE = {"regularizer": "l2"}, {"weighting": "out-of-sample"}
 COMPETITORS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
     **{f"{view} alone": ([view], {}) for view in USEFUL},
     ALIKE: (USEFUL + USELESS, SVM),
-    BY_NORMS: (USEFUL + USELESS, {}),
+    BY_NORMS: (USEFUL + USELESS, {"weighting": "norms"}),
     MKL: (USEFUL + USELESS, OUT_OF_SAMPLE),
     TOLD_ALIKE: (USEFUL, SVM),
     TOLD_MKL: (USEFUL, OUT_OF_SAMPLE),

@@ -43,8 +43,9 @@ class DependencyParser(OnlineEstimator):
     loss : {"hinge", "crf", "perceptron"} or StructuredLoss
     regularizer : str, Regularizer or None
         "mkl" by default; "l2" trains a standard support vector machine.
-    weighting : {"norms", "out-of-sample"}
-        As for :class:`~omkl.SequenceLabeler`.
+    weighting : {"auto", "out-of-sample", "norms"}
+        Whether templates are left out that do not help on sentences not yet learned from; as for
+        :class:`~omkl.SequenceLabeler`.
     C : float
         Weight of the losses: the objective is the mean loss of a sentence plus ``R / (C m)`` for m sentences.
     epochs : int

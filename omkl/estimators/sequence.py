@@ -38,11 +38,18 @@ class SequenceLabeler(OnlineEstimator):
     regularizer : str, Regularizer or None
         ``"mkl"`` learns a sparse combination (squared mixed norm), ``"group-lasso"``, ``"elastic-net:mu=0.5"``,
         ``"lq:q=1.5"`` and others are in :mod:`omkl.regularizers`; ``"l2"`` weights all groups alike.
-    weighting : {"norms", "out-of-sample"}
-        Where the weights of ``regularizer="mkl"`` come from: from the norms of the groups, that is from the fit to the
-        training data, or from how much each group helps on examples that are new to the model, in the first epoch, in
-        every call of ``partial_fit``, and on streams. The latter leaves out kernels and features that tell training
-        examples apart without saying anything about others.
+    weighting : {"auto", "out-of-sample", "norms"}
+        Which groups may be in the model. "norms" is Algorithm 1 of the paper as it stands: the regularizer alone
+        chooses, by how well groups fit the training data, and kernels fit them that tell examples apart without saying
+        anything about others. "out-of-sample" tests every regularized group in the first epoch, on examples that the
+        model has not learned from yet (:class:`~omkl.online.evidence.Evidence`), and leaves out those that do not help
+        there: their weight is 0. Of useless groups, however many, half of one passes on average; where none passes,
+        all stay. The others are trained as the regularizer and the method say, and begin anew after the first epoch if
+        more than a tenth of the weight was on what is left out; where all pass, training is that of "norms", bit for
+        bit. Examples that are met once, by ``partial_fit`` or with ``epochs=1``, are another matter: the weights of
+        ``regularizer="mkl"`` then come from Hedge, which goes on learning them, with a bound on its regret
+        (:class:`~omkl.online.weighting.OutOfSampleWeights`), and ``partial_fit`` leaves nothing out for good. "auto" is
+        "out-of-sample" where the regularizer selects groups, as "mkl" and "group-lasso" do, and "norms" with others.
     C : float > 0
         Weight of the losses, ``1 / (lambda m)`` for m training sequences: larger fits closer.
     epochs : int > 0

@@ -64,8 +64,9 @@ class OnlineTrainer:
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
         Whether groups are left out that do not help on examples new to the model, see
-        :class:`~omkl.online.evidence.Evidence`; with forward-backward splitting and the squared mixed norm of MKL, the
-        others have weights of their own, see :class:`~omkl.online.weighting.OutOfSampleWeights`.
+        :class:`~omkl.online.evidence.Evidence`. Where examples are met once, by forward-backward splitting with the
+        squared mixed norm of MKL and ``batch_size=1``, groups have weights of their own as well, see
+        :class:`~omkl.online.weighting.OutOfSampleWeights`.
 
     Attributes
     ----------
