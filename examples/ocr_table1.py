@@ -3,11 +3,18 @@
     python examples/ocr_table1.py                  all ten folds, with a grid for every competitor: about half an hour
     python examples/ocr_table1.py --no-grid        automatic rates only: about 5 minutes
     python examples/ocr_table1.py --folds 0 1      some folds
+    python examples/ocr_table1.py --no-grid --C 1  nothing chosen
 
 Protocol: train on one fold, test on the other nine, accuracy per character; mean and standard deviation over folds.
 Every competitor chooses C from {1, 3, 10, 30}, and in the grid's column also eta0 from {0.1, 0.3, 1, 2, 3, 10} with
 rates ``eta0 / sqrt(t)``, by its accuracy on a held-out tenth of the training fold; no test fold is looked at. Then it
 is trained on the whole fold. The rows of gradient histograms take kernel widths and C that were set on folds 0 to 2.
+
+With ``--no-grid --C 1``, all other parameters at their defaults too, the ten folds make linear 80.77 +- 0.40, quadratic
+88.36 +- 0.34, Gaussian 88.28 +- 0.38 and MKL of the three 88.74 +- 0.35: 0.39 above the quadratic one, with a standard
+error of 0.04, and a weight of 0.09 on linear. All three help on words not yet learned from, so that MKL has the same bits
+by norms. With the width of the Gaussian at its default, the median distance, it reads 87.19 +- 0.43 alone, and MKL 87.92
++- 0.42, less than quadratic alone.
 
 Writes ``ocr_table1.json`` and, with matplotlib, ``ocr_table1.png`` to the folder ``-o`` (``omkl-output`` by default).
 """
