@@ -12,9 +12,9 @@ is trained on the whole fold. The rows of gradient histograms take kernel widths
 
 With ``--no-grid --C 1``, all other parameters at their defaults too, the ten folds make linear 80.77 +- 0.40, quadratic
 88.36 +- 0.34, Gaussian 88.28 +- 0.38 and MKL of the three 88.74 +- 0.35: 0.39 above the quadratic one, with a standard
-error of 0.04, and a weight of 0.09 on linear. All three help on words not yet learned from, so that MKL has the same bits
-by norms. With the width of the Gaussian at its default, the median distance, it reads 87.19 +- 0.43 alone, and MKL 87.92
-+- 0.42, less than quadratic alone.
+error of 0.04, and a weight of 0.09 on linear. All three help on words not yet learned from, so that MKL has the same
+bits by norms. With the width of the Gaussian at its default, the median distance, it reads 87.19 +- 0.43 alone, and MKL
+87.92 +- 0.42, less than quadratic alone.
 
 Writes ``ocr_table1.json`` and, with matplotlib, ``ocr_table1.png`` to the folder ``-o`` (``omkl-output`` by default).
 """

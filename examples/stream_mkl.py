@@ -15,17 +15,17 @@ Three models see the stream once, and are tested on each example before they lea
 * the same by norms, that is with the weights of Algorithm 1 instead of those that Hedge learns;
 * for finite data, omkl's defaults: rates and averages that settle.
 
-Of a million examples they get 7.2%, 7.7% and 7.6% wrong; 12.2%, 12.2% and 9.7% in the fifty thousand after the drift, and
-6.7%, 7.3% and 6.9% in the last fifty thousand. The best possible is 5%. Of ten million examples, what settles follows
-more slowly: by norms, in the fifty thousand after the drift the model for streams gets 12.7% wrong and the one for finite
-data 17.6%, though in the end 7.2% and 6.5%. How long Hedge takes to change its mind hardly depends on the past: after 20,
-80 and 320 thousand examples before the drift, five to six thousand after it were learned before one of a thousand got
-less than 20% wrong.
+Of a million examples they get 7.2%, 7.7% and 7.6% wrong; 12.2%, 12.2% and 9.7% in the fifty thousand after the drift,
+and 6.7%, 7.3% and 6.9% in the last fifty thousand. The best possible is 5%. Of ten million examples, what settles
+follows more slowly: by norms, in the fifty thousand after the drift the model for streams gets 12.7% wrong and the one
+for finite data 17.6%, though in the end 7.2% and 6.5%. How long Hedge takes to change its mind hardly depends on the
+past: after 20, 80 and 320 thousand examples before the drift, five to six thousand after it were learned before one of
+a thousand got less than 20% wrong.
 
-On a budget, by norms, projection follows the drift as well: with 100 thousand examples and 150 support vectors models end at
-6.7% and 7.8%. Removal, which is faster, follows only with rates that stay constant, and not as closely: ``--budget 1000
---maintenance removal`` gets 19% wrong throughout, and 50% after the drift where rates settle, as the support vectors of
-a time of high rates are never the smallest.
+On a budget, by norms, projection follows the drift as well: with 100 thousand examples and 150 support vectors models
+end at 6.7% and 7.8%. Removal, which is faster, follows only with rates that stay constant, and not as closely:
+``--budget 1000 --maintenance removal`` gets 19% wrong throughout, and 50% after the drift where rates settle, as the
+support vectors of a time of high rates are never the smallest.
 
 The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et al. 2011) and the
 progressive error, with the best error that there is.
