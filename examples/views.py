@@ -21,7 +21,7 @@ block1, elastic     one against the rest, :class:`omkl.MKLClassifier`
 mkl                 the same under the squared mixed norm
 batch, unseen       the same under the elastic net, of kernels chosen by what helps on examples that are left out
 online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
-online, unseen      the same, kernels weighted by what helps on examples that are new
+online, unseen      the same, of kernels chosen by what helps on examples that are new
 helpful             an SVC on the mean of the kernels that are chosen so
 told                an SVC on the mean of the six views: what there is to reach for who does not know which they are
 ==================  ===================================================================================================
