@@ -28,8 +28,8 @@ told                an SVC on the mean of the six views: what there is to reach 
 
 Where a name ends in ``+ ridge``, the last step is a ridge on the digits' indicators instead of an SVC.
 
-Online, with 50 digits and five splits, norms make 94.9 ± 0.5% alone and 92.5 ± 0.6% among 60 useless kernels, which have
-74% of the weight; what is unseen makes 94.9 ± 0.5% and 95.1 ± 0.5%, with none of the 60 left.
+Online, with 50 digits and five splits, norms make 94.9 ± 0.5% alone and 92.5 ± 0.6% among 60 useless kernels, which
+have 74% of the weight; what is unseen makes 94.9 ± 0.5% and 95.1 ± 0.5%, with none of the 60 left.
 """
 
 import argparse
