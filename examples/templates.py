@@ -23,6 +23,21 @@ mkl, pruned         MKL anew on the ``--keep`` templates that it gives most weig
 l2, told            an SVM on all templates but the useless ones: what there is to reach for who knows which they are
 ==================  ===================================================================================================
 
+Measured with ``--tasks parsers --C 10 --seeds 0 1 2 --sentences 100 300``: means and standard errors, then useless and
+useful templates that are alive:
+
+==============  ==========  =========  ==========  =========
+English         100         alive      300         alive
+==============  ==========  =========  ==========  =========
+l2              71.4 ± 0.2  100 / 678  76.0 ± 0.4  100 / 678
+mkl by norms    71.4 ± 0.1  100 / 678  76.0 ± 0.4  100 / 678
+mkl             72.1 ± 0.1  0 / 475    76.6 ± 0.4  0.3 / 624
+l2, survivors   72.5 ± 0.1  0 / 475    76.7 ± 0.4  0.3 / 624
+l2, by norms    71.7 ± 0.3  45 / 430   76.2 ± 0.4  60 / 564
+mkl, pruned     73.7 ± 0.5  0 / 106    77.5 ± 0.3  0 / 107
+l2, told        71.8 ± 0.3  0 / 678    76.6 ± 0.5  0 / 678
+==============  ==========  =========  ==========  =========
+
 Taggers, with all defaults, have the word and its surroundings, and then seven of the columns as keys beside them.
 """
 
