@@ -244,7 +244,7 @@ def mix(trainer: OnlineTrainer, changes: Sequence[dict[str, np.ndarray]], weight
     if trainer.evidence is not None:
         trainer.evidence.mix([below(change, "evidence/") for change in changes])
 
-    rate = trainer.schedule(trainer.round)
+    rate = trainer.schedule(trainer.round - trainer.began)
     shrinkage = (weights[:, None] * [change["groups/total_shrinkage"] for change in changes]).sum(axis=0)
     step, returned = method.open_mix(group_state, rate, trainer.presented, trainer.current_lambda, taken, shrinkage)
     before = group_state.measure()[:n]

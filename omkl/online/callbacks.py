@@ -121,7 +121,7 @@ def flat_record(trainer: Any, *, epoch: int, examples: int, loss: float, seconds
         "loss": loss,
         "penalty": penalty,
         "objective": loss + trainer.current_lambda * penalty,
-        "rate": trainer.schedule(trainer.round),
+        "rate": trainer.schedule(trainer.round - trainer.began),
         **{f"norm:{name}": norm for name, norm in zip(trainer.group_state.names, trainer.group_state.norms.tolist())},
         **{f"weight:{name}": weight for name, weight in trainer.iterate_weights().items()},
         "seconds": seconds,

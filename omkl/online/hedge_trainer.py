@@ -58,7 +58,7 @@ class ExpertTrainer:
             )
         self.names, self.order = list(names), list(names)
         self.structure, self.loss, self.method = structure, loss, method
-        self.round, self.presented = 0, 0.0
+        self.round, self.began, self.presented = 0, 0, 0.0
         self._predictor: HedgePredictor | None = None
         #: What is set for all experts, those that are made later as well.
         self._set: dict[str, Any] = {}

@@ -209,7 +209,7 @@ class OnlineModel:
         trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
         trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m / trainer.batch_size))
         if m is not None:
-            trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size))
+            trainer.schedule.plan(settings.epochs * m / (n_shards * trainer.batch_size) - trainer.began)
 
     def set_objective(self, training: Any) -> None:
         """Set lambda and the radius for training examples that are all at hand, and know their ``total_weight``.

@@ -108,6 +108,8 @@ class OnlineTrainer:
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
+        #: Rounds that had been when the model last began at zero.
+        self.began = 0
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
@@ -196,6 +198,7 @@ class OnlineTrainer:
         for bank in self.banks:
             bank.restart()
         self.schedule.restart()
+        self.began = self.round
         self.go_on(self.round, 0.0)
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
@@ -235,7 +238,8 @@ class OnlineTrainer:
         self.presented += weight
         self._predictor = None
         schedule = self.schedule
-        rate = schedule(self.round, weight / self.batch_size) if schedule.adaptive else schedule(self.round)
+        t = self.round - self.began
+        rate = schedule(t, weight / self.batch_size) if schedule.adaptive else schedule(t)
         rate /= self.batch_size
         if self.l2:
             self.decay = 1.0 - rate * weight * self.l2
@@ -285,9 +289,11 @@ class OnlineTrainer:
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Norms (p,) after the proximal steps on groups, zero for those that are left out."""
+        if self._leaves_out:  # first, as what they would be counts for what the others are shrunk by
+            norms = np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms)
         for term in self.terms:
             norms = term.prox(norms, step)
-        return np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms) if self._leaves_out else norms
+        return norms
 
     def close_round(self, weight: float) -> None:
         """Count the model into the average; now and then, compute afresh what drifts."""
@@ -295,9 +301,9 @@ class OnlineTrainer:
         if average is None:
             group_state.pending_weight = 0.0
         else:
-            group_state.pending_weight = weight * average.weight(self.round)
+            group_state.pending_weight = weight * average.weight(self.round - self.began)
             group_state.total_weight += group_state.pending_weight
-            if average.period and self.round % average.period == 0:
+            if average.period and (self.round - self.began) % average.period == 0:
                 group_state.discount(1.0 / average.discount)
                 for bank in self.banks:
                     bank.discount(1.0 / average.discount)
@@ -417,6 +423,7 @@ class OnlineTrainer:
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
         self.go_on(other.round, other.presented)
+        self.began = other.began
 
     def go_on(self, rounds: int, presented: float, coordinate_step: float = 0.0) -> None:
         """Go on after so many rounds, on examples of this total weight."""
@@ -439,7 +446,8 @@ class OnlineTrainer:
         arrays.update({f"method/{key}": value for key, value in self.method.state().items()})
         if self.evidence is not None:
             arrays.update({f"evidence/{key}": value for key, value in self.evidence.state().items()})
-        arrays["counters"] = np.array([self.round, self.presented, self.coordinate_step, *self.schedule.state()])
+        counters = [self.round, self.presented, self.coordinate_step, self.began, *self.schedule.state()]
+        arrays["counters"] = np.array(counters, dtype=np.float64)
         return arrays
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
@@ -455,4 +463,5 @@ class OnlineTrainer:
         self._leaves_out = bool(self.group_state.left_out.any())
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
-        self.schedule.load_state(counters[3:])
+        self.began = int(counters[3])
+        self.schedule.load_state(counters[4:])

@@ -71,7 +71,7 @@ class ArraySource:
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Tell the trainer how many rounds there will be."""
         rounds = -(-self.n_examples // trainer.batch_size)
-        trainer.schedule.plan(rounds_before + epochs * -(-rounds // n_shards))
+        trainer.schedule.plan(rounds_before + epochs * -(-rounds // n_shards) - trainer.began)
         trainer.recompute_every = max(1, rounds)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Sequence]:
@@ -162,8 +162,8 @@ class TrainingLoop:
         progress.start_clock()
         try:
             while progress.epoch <= epochs and not progress.finished:
-                source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 trainer.meet(progress.epoch == first_epoch, once=epochs == first_epoch and n_shards == 1)
+                source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")

@@ -138,6 +138,21 @@ def test_what_is_not_useful_is_left_out_and_the_others_learn_as_if_alone():
     assert model.score(X[300:], y[300:]) > alone.score(X[300:], y[300:]) - 0.03
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"schedule": "linear", "eta0": 0.1}, {"schedule": "sqrt", "eta0": 0.1}, {"average": "decayed:half_life=90"}],
+)
+def test_what_begins_anew_is_what_the_useful_groups_learn_alone_in_the_epochs_left(options):
+    X, y = interaction(300)
+    options = {"random_state": 0, "shuffle": False, **options}
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", epochs=5, **options).fit(X, y)
+    assert model.kernel_weights_[USEFUL] == 1.0
+    alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=4, **options).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
+    assert [record["round"] for record in model.history_] == [300, 600, 900, 1200, 1500]
+    assert [record["rate"] for record in model.history_[1:]] == [record["rate"] for record in alone.history_]
+
+
 def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_bit():
     X, y = interaction(300)
     kernels = [USEFUL, "gaussian:on=0:2"]

@@ -1,0 +1,289 @@
+"""Which feature templates earn their place? A parser's templates among 100 useless ones, a tagger's among seven.
+
+    python examples/templates.py                               English treebank below OMKL_DATA: about an hour
+    python examples/templates.py --sentences 100 --seeds 0     a minute or two
+    python examples/templates.py --templates martins507 --junk 0 --sentences 1000
+    python examples/templates.py TRAIN.conllu TEST.conllu
+
+Random sentences of a treebank are trained on, another choice for each seed. Every word gets ten columns that say
+nothing of trees or tags: hashes of which word it is, of its place in the document and of a random draw, to 10, 100 and
+1000 values each, and a number of its own. A useless template is a column of the head with a column of the modifier.
+More than that would tell something: with the distance, however diluted, it knows how long arcs are, and one that looks
+beside the head knows the ends of the sentence.
+
+Parsers, each with its defaults but for the number of epochs (unlabeled attachment without punctuation):
+
+==================  ===================================================================================================
+l2                  a standard SVM on all templates
+mkl by norms        MKL whose weights follow from the fit to the training data
+mkl                 MKL on the templates that help on sentences not yet learned from
+l2, survivors       an SVM on the templates that this leaves
+l2, by norms        an SVM on as many, those of largest weight by norms
+mkl, pruned         MKL anew on the ``--keep`` templates that it gives most weight
+l2, told            an SVM on all templates but the useless ones: what there is to reach for who knows which they are
+==================  ===================================================================================================
+
+Measured with ``--tasks parsers --C 10 --seeds 0 1 2 --sentences 100 300``: means and standard errors, then useless and
+useful templates that are alive:
+
+==============  ==========  =========  ==========  =========
+English         100         alive      300         alive
+==============  ==========  =========  ==========  =========
+l2              71.4 ± 0.2  100 / 678  76.0 ± 0.4  100 / 678
+mkl by norms    71.4 ± 0.1  100 / 678  76.0 ± 0.4  100 / 678
+mkl             72.1 ± 0.1  0 / 475    76.6 ± 0.4  0.3 / 624
+l2, survivors   72.5 ± 0.1  0 / 475    76.7 ± 0.4  0.3 / 624
+l2, by norms    71.7 ± 0.3  45 / 430   76.2 ± 0.4  60 / 564
+mkl, pruned     73.7 ± 0.5  0 / 106    77.5 ± 0.3  0 / 107
+l2, told        71.8 ± 0.3  0 / 678    76.6 ± 0.5  0 / 678
+==============  ==========  =========  ==========  =========
+
+Taggers, with all defaults, have the word and its surroundings, and then seven of the columns as keys beside them.
+"""
+
+import argparse
+import csv
+import hashlib
+import re
+import time
+from collections import defaultdict
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from omkl import DependencyParser, SequenceLabeler
+from omkl.cli.common import table
+from omkl.data import Sentence, Treebank, data_home, read_treebank, tagging_features
+from omkl.exceptions import MissingDependencyError
+from omkl.groups import TemplateSet
+from omkl.reports import plot_panels
+
+TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
+#: Useless columns: of what, and to how many values it is hashed (0: to none, each word has its own).
+JUNK = {f"{of}{n or ''}": (of, n) for of, n in [*product(("Word", "Place", "Draw"), (10, 100, 1000)), ("Word", 0)]}
+JUNK_TEMPLATES = [f"h.{a} m.{b}" for a, b in product(JUNK, JUNK)]
+N_JUNK_KEYS = 7
+#: Seed of the useless columns of the test part, which are the same in all runs.
+TEST_SEED = 2**32 - 1
+FIGURES = ("score", "useful alive", "useless alive", "weight of useless", "seconds")
+TAGGERS = {
+    "l2 tagger": {"regularizer": "l2"},
+    "tagger by norms": {"weighting": "norms"},
+    "mkl tagger": {"weighting": "out-of-sample"},
+}
+
+
+# ---- columns that say nothing ---------------------------------------------------------------------------------------
+
+
+def useless_values(treebank, seed):
+    """For each sentence, a dict of the useless columns for each word."""
+    rng = np.random.default_rng(seed)
+    place, found = 0, []
+    for number, sentence in enumerate(treebank):
+        found.append([])
+        for index in range(len(sentence)):
+            word = f"{seed} {number} {index}"
+            parts = {"Word": word, "Place": f"{place}", "Draw": f"{rng.integers(2**60)}"}
+            hashed = {of: _hashed(text) for of, text in parts.items()}
+            found[-1].append({name: hashed[of] % n if n else word.replace(" ", ".") for name, (of, n) in JUNK.items()})
+            place += 1
+    return found
+
+
+def _hashed(text):
+    """64 bits; a checksum would not do, those of neighbours are alike."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def with_useless_columns(treebank, seed):
+    """The treebank with these columns as morphology, beside a word's own, the whole of which is ``Whole``."""
+    sentences = []
+    for s, columns in zip(treebank, useless_values(treebank, seed)):
+        beside = ["|".join(f"{name}={value}" for name, value in own.items()) for own in columns]
+        feats = [f"Whole={own.replace('|', ',')}|{own}|{useless}" for own, useless in zip(s.feats, beside)]
+        sentences.append(Sentence(s.forms, s.lemmas, s.upos, s.xpos, feats, s.heads, s.deprels))
+    return Treebank.from_sentences(sentences)
+
+
+def useful_templates(name, treebank):
+    """Templates by the name of their set, those of morphology only where the treebank has it."""
+    templates = TemplateSet.resolve(name)
+    kept = [t for t in templates if treebank.feats.any() or not any(f == "feats" or f[0].isupper() for f in t.fields)]
+    return [re.sub(r"\.feats\b", ".Whole", template.atoms) for template in kept]
+
+
+# ---- parsers --------------------------------------------------------------------------------------------------------
+
+
+class Runs:
+    """Parsers on one choice of sentences, and what they make of the test part."""
+
+    def __init__(self, train, test, useful, useless, seed, epochs):
+        self.train, self.test = train, test
+        self.useful, self.useless = useful, useless
+        self.settings = {"epochs": epochs, "labeled": False, "random_state": seed}
+        self.rows = []
+
+    def fit(self, name, templates, **settings):
+        """Train a parser on some templates; what it reaches becomes a row."""
+        parser = DependencyParser(TemplateSet(templates), **settings, **self.settings)
+        return self.fit_anew(name, parser)
+
+    def fit_anew(self, name, parser):
+        start = time.perf_counter()
+        parser.fit(self.train)
+        seconds = time.perf_counter() - start
+        weights = parser.template_weights_
+        alive = {template for template, weight in weights.items() if weight > 0}
+        self.rows.append({
+            "method": name, "score": 100 * parser.score(self.test, ignore="upos"),
+            "useful alive": len(alive.intersection(self.useful)),
+            "useless alive": len(alive.intersection(self.useless)),
+            "weight of useless": sum(weights.get(template, 0.0) for template in self.useless), "seconds": seconds,
+        })  # fmt: skip
+        return parser
+
+
+def parsers(runs, keep, **of_mkl):
+    """Rows for all methods; ``of_mkl`` are parameters of those that are MKL."""
+    everything = [*runs.useful, *runs.useless]
+    runs.fit("l2", everything, regularizer="l2")
+    by_norms = runs.fit("mkl by norms", everything, weighting="norms", **of_mkl)
+    mkl = runs.fit("mkl", everything, weighting="out-of-sample", **of_mkl)
+    survivors = [template for template, weight in mkl.template_weights_.items() if weight > 0]
+    runs.fit("l2, survivors", survivors, regularizer="l2")
+    runs.fit("l2, by norms", by_norms.ranking()[: len(survivors)], regularizer="l2")
+    runs.fit_anew("mkl, pruned", mkl.prune(min(keep, len(everything))))
+    runs.fit("l2, told", runs.useful, regularizer="l2")
+    return runs.rows
+
+
+# ---- taggers --------------------------------------------------------------------------------------------------------
+
+
+def tagged(treebank, n_keys, seed):
+    """Words as features, with so many useless keys, and their tags."""
+    X = [tagging_features(sentence.forms) for sentence in treebank]
+    for words, columns in zip(X, useless_values(treebank, seed)):
+        for word, own in zip(words, columns):
+            word |= {name: str(own[name]) for name in list(JUNK)[len(JUNK) - n_keys :]}
+    return X, [sentence.upos for sentence in treebank]
+
+
+def taggers(train, test, seed):
+    """Rows of taggers without and with the useless keys."""
+    rows = []
+    for n_keys, (name, settings) in product((0, N_JUNK_KEYS), TAGGERS.items()):
+        (X, y), (X_test, y_test) = (
+            tagged(part, n_keys, part_seed) for part, part_seed in ((train, seed), (test, TEST_SEED))
+        )
+        start = time.perf_counter()
+        model = SequenceLabeler(random_state=seed, **settings).fit(X, y)
+        seconds = time.perf_counter() - start
+        weights = {key: weight for key, weight in model.kernel_weights_.items() if weight > 0}
+        pairs = [pair for own, gold in zip(model.predict(X_test), y_test) for pair in zip(own, gold)]
+        rows.append({
+            "method": f"{name}{' + junk' * (n_keys > 0)}", "score": 100 * np.mean([own == gold for own, gold in pairs]),
+            "useful alive": len(weights.keys() - JUNK), "useless alive": len(weights.keys() & JUNK),
+            "weight of useless": sum(weights[key] for key in weights.keys() & JUNK), "seconds": seconds,
+        })  # fmt: skip
+    return rows
+
+
+# ---- the table and the picture --------------------------------------------------------------------------------------
+
+
+def measure(train, test, arguments):
+    """A row for each method, number of sentences and seed."""
+    rows = []
+    templates = useful_templates(arguments.templates, train)
+    junk = JUNK_TEMPLATES[: arguments.junk]
+    of_mkl = {} if arguments.C is None else {"C": arguments.C}
+    hidden = with_useless_columns(test, TEST_SEED)
+    for n_sentences, seed in product(arguments.sentences, arguments.seeds):
+        chosen = train[np.sort(np.random.default_rng(seed).permutation(len(train))[:n_sentences])]
+        own = []
+        if "parsers" in arguments.tasks:
+            runs = Runs(with_useless_columns(chosen, seed), hidden, templates, junk, seed, arguments.epochs)
+            own += parsers(runs, arguments.keep, **of_mkl)
+        if "taggers" in arguments.tasks:
+            own += taggers(chosen, test, seed)
+        rows += [{"sentences": n_sentences, "seed": seed, **row} for row in own]
+        shown = ", ".join(f"{row['method']} {row['score']:.1f}" for row in own)
+        print(f"{n_sentences} sentences, seed {seed}: {shown}", flush=True)
+    return rows
+
+
+def summary(rows):
+    """``(mean, standard error)`` of every figure, by method and number of sentences."""
+    found = defaultdict(list)
+    for row in rows:
+        found[row["method"], row["sentences"]].append([row[figure] for figure in FIGURES])
+    errors = {
+        key: np.std(own, axis=0, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0 for key, own in found.items()
+    }
+    return {
+        key: np.transpose([np.mean(own, axis=0), np.broadcast_to(errors[key], len(FIGURES))])
+        for key, own in found.items()
+    }
+
+
+def report(found, sizes):
+    """Lines of the table: score, then useless and useful templates alive and the weight of the useless ones."""
+    cells = []
+    for name in dict.fromkeys(method for method, _ in found):
+        cells.append([name])
+        for size in sizes:
+            score, useful, useless, weight, _ = found[name, size]
+            cells[-1].append(f"{score[0]:.1f} ± {score[1]:.1f} {useless[0]:.1f} / {useful[0]:.0f} {weight[0]:.2f}")
+    return table(cells, ["%, useless / useful alive, weight", *(f"{size} sentences" for size in sizes)])
+
+
+def draw(found, sizes, path):
+    """What parsers reach, and how many useless templates are alive, against the number of sentences."""
+    names = [name for name in dict.fromkeys(method for method, _ in found) if "tagger" not in name]
+    panels = [
+        {"curves": {name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names},
+         "xlabel": "sentences", "ylabel": label, "log": "x"}
+        for k, label in ((0, "UAS, %"), (2, "useless templates alive"))
+    ]  # fmt: skip
+    plot_panels([panels], path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"), help="CoNLL-U file")
+    parser.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"), help="CoNLL-U file")
+    parser.add_argument("--tasks", nargs="+", choices=("parsers", "taggers"), default=["parsers", "taggers"])
+    parser.add_argument("--templates", default="rich", help="a set of templates by name, or a file")
+    parser.add_argument("--junk", type=int, default=len(JUNK_TEMPLATES), help="useless templates, at most 100")
+    parser.add_argument("--sentences", type=int, nargs="+", default=[100, 300, 1000], help="to train on")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--test-sentences", type=int, default=500, help="to test on, the first ones")
+    parser.add_argument("--keep", type=int, default=107, help="templates that MKL is pruned to")
+    parser.add_argument("--epochs", type=int, default=5, help="of the parsers")
+    parser.add_argument("--C", type=float, help="weight of the losses for MKL's parsers, by default the library's")
+    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure")
+    arguments = parser.parse_args()
+    if not 0 <= arguments.junk <= len(JUNK_TEMPLATES):
+        parser.error(f"--junk is from 0 to {len(JUNK_TEMPLATES)}.")
+    train = read_treebank(arguments.train, single_root=True, keep_text=False)
+    test = read_treebank(arguments.test, keep_text=False)[: arguments.test_sentences]
+    rows = measure(train, test, arguments)
+    found = summary(rows)
+    print("\n".join(report(found, arguments.sentences)))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    with (arguments.output / "templates.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    try:
+        draw(found, arguments.sentences, arguments.output / "templates.png")
+    except MissingDependencyError as error:
+        print(f"No figure: {error}")
+
+
+if __name__ == "__main__":
+    main()
