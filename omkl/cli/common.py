@@ -54,9 +54,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
                            "help": '30s, 5m, 2h or "1000 rounds" (default 60s)'},
     "--resume": {"action": "store_true", "help": "go on from the latest checkpoint, where there is one"},
     "--regularizer": {"default": "mkl", "help": "mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."},
-    "--weighting": {"choices": ("norms", "out-of-sample"), "default": "norms",
-                    "help": "what the weights of mkl come from: norms (default), or examples not yet learned from"},
-    "--C": {"type": float, "default": 1.0, "help": "weight of the losses, 1/(lambda m) (default 1)"},
+    "--weighting": {"choices": ("auto", "out-of-sample", "norms"), "default": "auto",
+                    "help": "leave out groups that do not help on examples not yet learned from (out-of-sample), or go "
+                            "by their norms alone; auto: out-of-sample where the regularizer selects groups (default)"},
     "--method": {"default": "fobos", "help": "online method: fobos (default) or rda; a learner for every kernel, "
                  "combined by Hedge: hedge, omkc (classifiers), raker or adaraker, with settings as in hedge:rate=0.5"},
     "--eta0": {"type": _rate, "default": "auto",
@@ -80,9 +80,10 @@ def add_options(parser: ArgumentParser, *names: str) -> None:
 
 
 def add_training_options(
-    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron"), hedge: bool = True
-) -> None:
-    """What every online estimator is trained with; the first of the losses is the default.
+    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron"), hedge: bool = True,
+    C: float = 1.0,
+) -> None:  # fmt: skip
+    """What every online estimator is trained with; ``epochs``, ``C`` and the first of the losses are the defaults.
 
     ``hedge`` is whether there can be a learner for every group.
     """
@@ -92,7 +93,8 @@ def add_training_options(
     names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
     parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
-    add_options(parser, "--regularizer", "--weighting", "--C", "--eta0", "--average", "--random-state")
+    add_options(parser, "--regularizer", "--weighting", "--eta0", "--average", "--random-state")
+    parser.add_argument("--C", type=float, default=C, help=f"weight of the losses, 1/(lambda m) (default {C:g})")
     if hedge:
         add_options(parser, "--method")
     else:

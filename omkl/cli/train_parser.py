@@ -31,7 +31,7 @@ def add_parser(kinds: Any) -> None:
         description="Train a dependency parser on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed. "
         "Ctrl-C ends training, and saves what there is.",
     )
-    add_training_options(parser, epochs=10, hedge=False)
+    add_training_options(parser, epochs=10, hedge=False, C=10.0)
     parser.add_argument(
         "--templates", default="martins507", metavar="SET",
         help="martins507 (default), rich, mcdonald2005, small, or a file with a template a line",

@@ -66,7 +66,7 @@ callbacks, verbose, random_state
     """
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
         C: float = 1.0, epochs: int = 20,
         method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, fit_intercept: bool = True, cost: Any = None, radius: float | str | None = None,

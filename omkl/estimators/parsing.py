@@ -47,7 +47,9 @@ class DependencyParser(OnlineEstimator):
         Whether templates are left out that do not help on sentences not yet learned from; as for
         :class:`~omkl.SequenceLabeler`.
     C : float
-        Weight of the losses: the objective is the mean loss of a sentence plus ``R / (C m)`` for m sentences.
+        Weight of the losses: the objective is the mean loss of a sentence plus ``R / (C m)`` for m sentences. The
+        weights of MKL sum to one over hundreds of templates; so the default, 10, is that much larger than for a few
+        kernels.
     epochs : int
     method : {"fobos", "rda"}
         "rda" keeps templates at exactly zero.
@@ -111,8 +113,8 @@ class DependencyParser(OnlineEstimator):
     """
 
     def __init__(
-        self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
-        C: float = 1.0,
+        self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
+        C: float = 10.0,
         epochs: int = 10, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
         ignore: Any = None, memory: float = 140.0, exact: bool = False, dtype: Any = "float32",

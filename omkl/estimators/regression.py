@@ -84,7 +84,7 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
     _losses = PointwiseLoss
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = "mkl", weighting: str = "norms",
+        self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = "mkl", weighting: str = "auto",
         C: float = 1.0, epochs: int = 20,
         method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         fit_intercept: bool = True, radius: float | str | None = None,

@@ -53,7 +53,7 @@ n_examples, callbacks, verbose, random_state
     """
 
     def __init__(
-        self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "norms",
+        self, structure: Any, groups: Any, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
         C: float = 1.0,
         epochs: int = 20, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", batch_size: int = 1, l2: float = 0.0,

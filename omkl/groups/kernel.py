@@ -1,6 +1,6 @@
 """Kernel groups as dual expansions over a growing support: streams, and prediction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -155,7 +155,8 @@ class KernelExpansion(KernelBank):
         """``V_k = K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
         if self._scored[0] is not x:
             own = np.zeros((len(self.names), len(x), self.n_outputs))
-            expand(self.kernels, self.views, x, self.supports, self.coefficients, own)
+            out = [None if left else part for left, part in zip(self.group_state.left_out, own)]
+            expand(self.kernels, self.views, x, self.supports, self.coefficients, out)
             self._scored = (x, own)
         return self._scored[1]
 
@@ -176,6 +177,9 @@ class KernelExpansion(KernelBank):
         pairs = {view: Pair(X, X) for view, X in self._vectors.items()}
         local = np.arange(len(moving))
         for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
+            if group_state.left_out[k]:
+                group_state.square_gradients[k] = group_state.square_norms[k] = 0.0
+                continue
             among = kernel.between(pairs[view]).astype(np.float64, copy=False)
             group_state.square_gradients[k] = gradient_norm(among, D, local)
             square = group_state.square_gradients[k] * group_state.rates[k] ** 2
@@ -338,9 +342,9 @@ def square_norms(
 
 def expand(
     kernels: list[Kernel], views: list[str], x: Span, supports: dict[str, np.ndarray], coefficients: np.ndarray,
-    out: np.ndarray | list[np.ndarray],
+    out: np.ndarray | Sequence[np.ndarray | None],
 ) -> None:  # fmt: skip
-    """Add ``K_k(x, support) A_k`` to ``out[k]`` (n, K) for each kernel, block by block of the tokens of ``x``."""
+    """Add ``K_k(x, support) A_k`` to ``out[k]`` (n, K), unless it is None, for each kernel, in blocks of tokens."""
     n_support = coefficients.shape[1]
     if n_support == 0 or not kernels:
         return
@@ -350,7 +354,9 @@ def expand(
         block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in dict.fromkeys(views)}
         pairs = {view: Pair(X, supports[view]) for view, X in block.items()}
         for k, (kernel, view) in enumerate(zip(kernels, views)):
-            out[k][rows] += kernel.between(pairs[view]) @ coefficients[k]
+            part = out[k]
+            if part is not None:
+                part[rows] += kernel.between(pairs[view]) @ coefficients[k]
 
 
 def _grown_to(array, length, axis):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from omkl.exceptions import InputError
 from omkl.losses import CRF
 
 #: Every example is looked at up to this many; from then on half as many whenever the number of examples has doubled.
@@ -59,7 +60,7 @@ class Evidence:
 
     def look_at(self, trainer: Any, x: Any, y: Any, weight: float) -> None:
         """Take in an example of this weight before the trainer learns from it, if it is new and its turn."""
-        if not self.open:
+        if not self.open or len(self.sums) == 1:
             return
         self._met += 1
         if self._met > ALL_UP_TO and self._met % (1 << math.ceil(math.log2(self._met / ALL_UP_TO))):
@@ -78,7 +79,7 @@ class Evidence:
         totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
         slopes = scales * self._products(penalized, x, gradient, totals)
         if totals is not None:
-            slopes -= self._by_the_means(scales[:, None] * totals, unary.sum(axis=0), len(unary))
+            slopes -= self._by_the_means(scales[:, None] * totals, unary)
         self.sums -= weight * slopes
         self.squares += (weight * slopes) ** 2
 
@@ -91,9 +92,10 @@ class Evidence:
             first += len(bank.names)
         return np.concatenate(products)
 
-    def _by_the_means(self, potentials, gradient, n):
+    def _by_the_means(self, potentials, unary):
         """What the slopes owe to means over the latest positions, (p,); these n positions, with the sums of their
-        potentials (p, K) and gradients (K,), are then counted."""
+        potentials (p, K) and their gradient (n, K), are then counted."""
+        n, gradient = len(unary), unary.sum(axis=0)
         sums = np.vstack([potentials, gradient])
         if self._totals.shape != sums.shape:  # there are labels that were not known
             self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
@@ -148,3 +150,10 @@ class Evidence:
         )
         self.n_examples, met, self._positions = state["counts"].tolist()
         self._met, self.open = int(met), bool(state["open"])
+
+
+def evidence_for(weighting: str, n_groups: int) -> Evidence | None:
+    """The test that ``weighting`` asks for: none where groups go by their norms."""
+    if weighting not in ("norms", "out-of-sample"):
+        raise InputError(f'weighting must be "norms" or "out-of-sample", not {weighting!r}.')
+    return Evidence(n_groups) if weighting == "out-of-sample" else None

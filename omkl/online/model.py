@@ -104,16 +104,18 @@ class OnlineSettings:
         if getattr(estimator, "cost", None) is not None and not getattr(loss, "uses_cost", True):
             raise InputError(f"{loss!r} does not look at cost=, the margin of the hinge: leave it out, or choose that.")
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
+        regularizer = None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
+        method = _method(estimator.method)
         if radius is not None and radius != "auto":
             check_number("radius", radius, above=0)
         return cls(
             loss=loss,
-            regularizer=None if regularizer is None else resolve(Regularizer, regularizer, "regularizer"),
+            regularizer=regularizer,
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            weighting=estimator.weighting, method=_method(estimator.method), C=estimator.C, epochs=estimator.epochs,
-            radius=radius, n_examples=estimator.n_examples, batch_size=int(estimator.batch_size),
-            l2=float(estimator.l2),
+            weighting=_weighting(estimator.weighting, regularizer, method), method=method, C=estimator.C,
+            epochs=estimator.epochs, radius=radius, n_examples=estimator.n_examples, l2=float(estimator.l2),
+            batch_size=int(estimator.batch_size),
         )  # fmt: skip
 
     @property
@@ -283,6 +285,17 @@ def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
         return automatic
     check_number("eta0", eta0, above=0)
     return type(resolve(Schedule, schedule or "sqrt", "schedule"))(eta0)
+
+
+def _weighting(weighting: Any, regularizer: Regularizer | None, method: Any) -> str:
+    """What ``weighting`` asks for; by default out-of-sample where the regularizer selects groups."""
+    if not isinstance(weighting, str) or weighting not in ("auto", "out-of-sample", "norms"):
+        raise InputError(f'weighting must be "auto", "out-of-sample" or "norms", not {weighting!r}.')
+    if weighting == "auto":
+        selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
+        selects &= isinstance(method, str)  # Hedge has weights of its own
+        return "out-of-sample" if selects else "norms"
+    return weighting
 
 
 def _method(method: Any) -> str | Hedge:

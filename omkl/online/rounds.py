@@ -5,7 +5,7 @@ gradient moves ``v`` and from which point the proximal step starts; everything e
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,20 @@ class Method:
 
     #: Whether the examples that come are new to the model.
     learning = True
+    #: Whether groups have weights of their own, beside their norms.
+    has_weights = False
+    #: Whether groups at zero forget their past.
+    forgets = True
+
+    def check(self, on_coordinates: Any, l2: float, schedule: Any) -> None:
+        """Raise an InputError for what the method cannot do: a regularizer on coordinates, a loss with an L2 part."""
+        if on_coordinates is not None and not self.forgets:
+            raise InputError(f"{on_coordinates!r} acts on coordinates, which dual averaging does not: use fobos.")
+        if l2 and (schedule.adaptive or not self.forgets):
+            raise InputError(
+                f"l2={l2:g} is a part of the gradient step of forward-backward splitting with given rates, such as "
+                "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
+            )
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         """Say whether the examples that come are new to the model, and which groups have been left out before them."""

@@ -9,17 +9,16 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
+from omkl.online import selection
 from omkl.online.averaging import Average, Predictor
 from omkl.online.batches import update_together
-from omkl.online.evidence import Evidence
+from omkl.online.evidence import evidence_for
 from omkl.online.rounds import Example, Step, as_method, below
 from omkl.online.schedules import Schedule
 from omkl.online.weighting import OutOfSampleWeights
 from omkl.regularizers import L21, Regularizer
 from omkl.structures import Structure
 
-#: Weight of the groups that are left out after the first epoch, up to which the others go on from where they are.
-NEGLIGIBLE = 0.1
 #: Rounds after which group norms are computed anew where no epoch ends: the recursion drifts by rounding.
 RECOMPUTE_EVERY = 100_000
 
@@ -99,11 +98,7 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.weighting = weighting
-        self.evidence: Evidence | None = None
-        if weighting != "norms":
-            if weighting != "out-of-sample":
-                raise InputError(f'weighting must be "norms" or "out-of-sample", not {weighting!r}.')
-            self.evidence = Evidence(self.n_penalized)
+        self.evidence = evidence_for(weighting, self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
@@ -116,25 +111,13 @@ class OnlineTrainer:
         self.penalized_banks: list[Any] = list(banks)
         self.coordinate_step = 0.0
         self.decay = 1.0
-        self._leaves_out = False
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
                 self.penalized_banks, HasCoordinates, f"{self.regularizer!r} shrinks single coordinates",
                 "hold kernels as explicit features, or choose a regularizer on group norms",
             )  # fmt: skip
-            if not self.method.forgets:
-                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not: use fobos.")
-        if self.l2 and (self.schedule.adaptive or not self.method.forgets):
-            raise InputError(
-                f"l2={l2:g} is a part of the gradient step of forward-backward splitting with given rates, such as "
-                "schedule='inverse-time' with eta0=1/l2: choose these, or add Ridge() to the regularizer."
-            )
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether groups have weights of their own, beside their norms."""
-        return isinstance(self.method, OutOfSampleWeights)
+        self.method.check(self.regularizer if self.coordinate_terms else None, self.l2, self.schedule)
 
     @property
     def group_names(self) -> list[str]:
@@ -155,51 +138,22 @@ class OnlineTrainer:
         steps = () if self.bound is None else self.bound.terms()
         self.terms = [term for term in steps if not term.on_coordinates]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
-        if self.has_weights:
+        if self.method.has_weights:
             self.terms = [self.method]
 
     def meet(self, new: bool, once: bool = False) -> None:
         """Say whether the examples of the epoch that begins are new to the model, and whether none will come back."""
-        if new and once and self._can_hedge():
-            self._hedge()
-        if not new and self._leave_out_useless() > NEGLIGIBLE:
-            self._restart()
-        self.method.meet(new, self.group_state)
+        selection.meet(self, new, once)
 
     def conclude(self) -> None:
         """End training: what has not helped is no part of the model, also where no example has come back."""
-        self._leave_out_useless()
-        self.method.meet(self.method.learning, self.group_state)
+        selection.conclude(self)
 
-    def _can_hedge(self):
-        is_mkl = getattr(self.regularizer, "weight_set", None) == "simplex" and self.regularizer.is_sparse
-        return self.evidence is not None and self.round == 0 and is_mkl and self.method.forgets and self.batch_size == 1
-
-    def _hedge(self):
+    def hedge(self) -> None:
+        """Have the weights of groups learned by Hedge."""
         self.method = OutOfSampleWeights(self.n_penalized)
         self.method.prepare(self.group_state)
         self._bind_regularizer()
-
-    def _leave_out_useless(self):
-        """Leave out the groups that have not helped on new examples, if that is asked for; returns their weight."""
-        if self.evidence is None or not self.evidence.open:
-            return 0.0
-        weights = np.array([self.iterate_weights()[name] for name in self.group_names])
-        self.evidence.open = False
-        left_out = self.group_state.left_out[: self.n_penalized]
-        left_out |= ~self.evidence.useful()
-        self._leaves_out, self._predictor = bool(left_out.any()), None
-        return float(weights[left_out].sum())
-
-    def _restart(self):
-        """Learn anew: all parameters are zero again, and rates and averages begin afresh; what is left out stays so."""
-        self.group_state.restart()
-        self.method.prepare(self.group_state)
-        for bank in self.banks:
-            bank.restart()
-        self.schedule.restart()
-        self.began = self.round
-        self.go_on(self.round, 0.0)
 
     def update(self, x: Any, y: Any, weight: float = 1.0) -> Step:
         r"""One round of Algorithm 1 (Martins et al. 2011) on one example; returns what it did.
@@ -289,8 +243,9 @@ class OnlineTrainer:
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Norms (p,) after the proximal steps on groups, zero for those that are left out."""
-        if self._leaves_out:  # first, as what they would be counts for what the others are shrunk by
-            norms = np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms)
+        left_out = self.group_state.left_out[: self.n_penalized]
+        if left_out.any():  # first, as what they would be counts for what the others are shrunk by
+            norms = np.where(left_out, 0.0, norms)
         for term in self.terms:
             norms = term.prox(norms, step)
         return norms
@@ -375,7 +330,7 @@ class OnlineTrainer:
     def kernel_weights(self, norms: np.ndarray | None = None) -> dict[str, float]:
         """Weights of the regularized groups by name, in the order in which the user gave them, scaled to sum to one
         (all zero before anything is learned): those of the averaged model, or of one with other ``norms``."""
-        if self.has_weights:
+        if self.method.has_weights:
             weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
         else:
             norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
@@ -401,11 +356,7 @@ class OnlineTrainer:
         if not self.method.forgets:
             self.group_state.empty[:] = False
         self.n_penalized += len(self.group_state.names) - n_known
-        if self.evidence is not None:
-            self.evidence.grow(self.n_penalized)
-        if self.has_weights:
-            self.method.grow(self.n_penalized)
-            self.method.prepare(self.group_state)
+        selection.grow(self)
         self._bind_regularizer()
 
     def take(self, other: "OnlineTrainer") -> None:
@@ -415,11 +366,7 @@ class OnlineTrainer:
         self.group_state.load_state(
             {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
-        self._leaves_out = bool(self.group_state.left_out.any())
-        if self.evidence is not None:
-            self.evidence.take_over(other.evidence, indices[: self.n_penalized])
-        if self.has_weights:
-            self.method.take(other.method, indices[: self.n_penalized])
+        selection.take(self, other, indices[: self.n_penalized])
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
         self.go_on(other.round, other.presented)
@@ -443,9 +390,7 @@ class OnlineTrainer:
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        arrays.update({f"method/{key}": value for key, value in self.method.state().items()})
-        if self.evidence is not None:
-            arrays.update({f"evidence/{key}": value for key, value in self.evidence.state().items()})
+        arrays.update(selection.state(self))
         counters = [self.round, self.presented, self.coordinate_step, self.began, *self.schedule.state()]
         arrays["counters"] = np.array(counters, dtype=np.float64)
         return arrays
@@ -455,12 +400,7 @@ class OnlineTrainer:
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
-        if "method/weights" in state and not self.has_weights:
-            self._hedge()
-        self.method.load_state(below(state, "method/"))
-        if self.evidence is not None:
-            self.evidence.load_state(below(state, "evidence/"))
-        self._leaves_out = bool(self.group_state.left_out.any())
+        selection.load_state(self, state)
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
         self.began = int(counters[3])

@@ -40,6 +40,8 @@ class OutOfSampleWeights(ForwardBackward):
     de Rooij, van Erven, Grünwald, Koolen (2014), Follow the leader if you can, hedge if you must.
     """
 
+    has_weights = True
+
     def __init__(self, n_groups: int) -> None:
         self.weights = np.full(n_groups, 1.0 / n_groups)
         self.cumulative = np.zeros(n_groups)

@@ -1,0 +1,95 @@
+"""Which groups a trainer goes on with, and what it knows of them: tested on new examples, gained, or taken over."""
+
+from typing import Any
+
+import numpy as np
+
+from omkl.online.rounds import below
+
+#: Weight of the groups that are left out after the first epoch, up to which the others go on from where they are.
+NEGLIGIBLE = 0.1
+
+
+def meet(trainer: Any, new: bool, once: bool) -> None:
+    """Before an epoch of an :class:`~omkl.online.OnlineTrainer`, whose examples are ``new`` or not.
+
+    Where they come ``once``, MKL's weights are learned by Hedge. Where they come back, the groups that have not helped
+    while they were new are left out; the others begin anew if those had more than a tenth of the weight.
+    """
+    if new and once and trainer.round == 0 and _can_hedge(trainer):
+        trainer.hedge()
+    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
+        _restart(trainer)
+    trainer.method.meet(new, trainer.group_state)
+
+
+def conclude(trainer: Any) -> None:
+    """Leave out what has not helped, also where no example has come back."""
+    _leave_out_useless(trainer)
+    trainer.method.meet(trainer.method.learning, trainer.group_state)
+
+
+def _can_hedge(trainer):
+    regularizer = trainer.regularizer
+    is_mkl = getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse
+    return trainer.evidence is not None and is_mkl and trainer.method.forgets and trainer.batch_size == 1
+
+
+def _leave_out_useless(trainer):
+    """Leave out the groups that have not helped on new examples, if that is asked for; returns their weight."""
+    evidence = trainer.evidence
+    if evidence is None or not evidence.open:
+        return 0.0
+    weight_of = trainer.iterate_weights()
+    evidence.open = False
+    left_out = trainer.group_state.left_out[: trainer.n_penalized]
+    left_out |= ~evidence.useful()
+    trainer.go_on(trainer.round, trainer.presented, trainer.coordinate_step)
+    return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
+
+
+def _restart(trainer):
+    """Learn anew: all parameters are zero again, and rates and averages begin afresh; what is left out stays so."""
+    trainer.group_state.restart()
+    trainer.method.prepare(trainer.group_state)
+    for bank in trainer.banks:
+        bank.restart()
+    trainer.schedule.restart()
+    trainer.began = trainer.round
+    trainer.go_on(trainer.round, 0.0)
+
+
+def grow(trainer: Any) -> None:
+    """Make room for groups that the banks have gained."""
+    if trainer.evidence is not None:
+        trainer.evidence.grow(trainer.n_penalized)
+    if trainer.method.has_weights:
+        trainer.method.grow(trainer.n_penalized)
+        trainer.method.prepare(trainer.group_state)
+
+
+def take(trainer: Any, other: Any, indices: list[int]) -> None:
+    """Take over what another trainer knows of some of its groups."""
+    if trainer.evidence is not None and other.evidence is not None:
+        trainer.evidence.take_over(other.evidence, indices)
+    if other.method.has_weights and trainer.evidence is not None:
+        trainer.hedge()
+        trainer.method.take(other.method, indices)
+        trainer.method.prepare(trainer.group_state)
+
+
+def state(trainer: Any) -> dict[str, np.ndarray]:
+    """Named arrays, as checkpoints and model files have them."""
+    arrays = {f"method/{key}": value for key, value in trainer.method.state().items()}
+    if trainer.evidence is not None:
+        arrays |= {f"evidence/{key}": value for key, value in trainer.evidence.state().items()}
+    return arrays
+
+
+def load_state(trainer: Any, arrays: dict[str, np.ndarray]) -> None:
+    """The inverse of :func:`state`."""
+    if "method/weights" in arrays and not trainer.method.has_weights:
+        trainer.hedge()
+    trainer.method.load_state(below(arrays, "method/"))
+    if trainer.evidence is not None:
+        trainer.evidence.load_state(below(arrays, "evidence/"))
