@@ -56,21 +56,14 @@ class OnlineTrainer:
     l2 : float
         :math:`\sigma`: the loss of each example has :math:`\frac{\sigma}{2} \|\theta\|^2` added, over all groups, and
         is then :math:`\sigma`-strongly convex. Its gradient is part of the gradient step, not of the proximal one. With
-        rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5). With out-of-sample
-        weights :math:`\|\theta\|^2` is that norm in which the step is one along the gradient,
-        :math:`\sum_k \|\theta_k\|^2 / w_k`.
+        rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5). Where groups have
+        weights of their own, :math:`\|\theta\|^2` is :math:`\sum_k \|\theta_k\|^2 / w_k`.
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
-        Whether groups are left out that do not help on examples new to the model, see
-        :class:`~omkl.online.evidence.Evidence`. Where examples are met once, by forward-backward splitting with the
-        squared mixed norm of MKL and ``batch_size=1``, groups have weights of their own as well, see
-        :class:`~omkl.online.weighting.OutOfSampleWeights`.
-
-    Attributes
-    ----------
-    decay : float
-        What the L2 part shrinks the model by in this round.
+        Whether groups are left out that do not help on new examples (:class:`~omkl.online.evidence.Evidence`). Where
+        these are met once, one by one, by forward-backward splitting with the squared mixed norm of MKL, groups have
+        weights of their own as well (:class:`~omkl.online.weighting.OutOfSampleWeights`).
     """
 
     #: Whether its potentials are a sum over groups, so that one can be left out.
@@ -103,14 +96,13 @@ class OnlineTrainer:
         #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
         self.measures_gradients = self.schedule.adaptive
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
-        #: Rounds that had been when the model last began at zero.
-        self.began = 0
+        self.began = 0  # rounds that had been when the model last began at zero
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.method.prepare(self.group_state)
         self.penalized_banks: list[Any] = list(banks)
         self.coordinate_step = 0.0
-        self.decay = 1.0
+        self.decay = 1.0  # what the L2 part shrinks the model by in this round
         self._bind_regularizer()
         if self.coordinate_terms:
             check_ability(
