@@ -13,7 +13,7 @@ from. Means of folds 0 to 2, one core of a shared machine, the two weightings in
 weighting      without  with eight useless  weight of the three  CPU s without  with
 =============  =======  ==================  ===================  =============  ====
 norms            88.01               84.86               56.34%            2.9  12.6
-out-of-sample    88.01               87.90              100.00%            3.2  10.0
+out-of-sample    88.01               87.87              100.00%            3.2  10.0
 =============  =======  ==================  ===================  =============  ====
 
 Writes ``useless_kernels.json`` to the folder ``-o`` (``omkl-output`` by default).
