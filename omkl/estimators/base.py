@@ -206,7 +206,6 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
             else:
                 source, callbacks, conclude = self._start_on_stream(model, read, stream, run, companions)
             history = run.loop("model", model.trainer, source, self.epochs, callbacks).run(self.epochs)
-            model.trainer.conclude()
             records = conclude(history)
         self._adopt(model)
         self.n_iter_, self.history_, self.fit_seconds_ = len(history), records, time.perf_counter() - started
@@ -302,7 +301,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         progress = TrainingProgress(epoch=done + 1, history=self.history_)
         callbacks = [*companions(model, serial_pass), *(self.callbacks or ())]
         try:
-            TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress).run(done + 1)
+            TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
         finally:
             self._adopt(model)  # outputs may have come to those that are known
         self.history_ = thinned(self.history_)

@@ -10,8 +10,9 @@ from scipy.special import ndtri
 from omkl.exceptions import InputError
 from omkl.losses import CRF
 
+LIKELIHOOD = CRF()
 #: Every example is looked at up to this many; from then on half as many whenever the number of examples has doubled.
-ALL_UP_TO = 2048
+ALL_UP_TO = 1024
 #: How many useless groups pass the test on average, if all are useless.
 PASSING = 0.5
 #: Positions over which the mean potentials of a group are taken.
@@ -65,11 +66,10 @@ class Evidence:
         self._met += 1
         if self._met > ALL_UP_TO and self._met % (1 << math.ceil(math.log2(self._met / ALL_UP_TO))):
             return
-        penalized, others = np.split(np.array(trainer.banks, dtype=object), [len(trainer.penalized_banks)])
-        reference = trainer.structure.zeros(len(x))
-        for bank in others:
+        penalized, reference = trainer.penalized_banks, trainer.structure.zeros(len(x))
+        for bank in trainer.banks[len(penalized) :]:
             bank.add_potentials(x, reference)
-        loss = CRF() if hasattr(trainer.structure, "marginals") else trainer.loss
+        loss = LIKELIHOOD if hasattr(trainer.structure, "marginals") else trainer.loss
         gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
         self.n_examples += 1.0
         if gradient is None:
@@ -77,14 +77,18 @@ class Evidence:
         scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
         unary = getattr(gradient, "unary", None)
         totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
-        slopes = scales * self._products(penalized, x, gradient, totals)
+        slopes = self._products(penalized, x, gradient, totals)
+        slopes *= weight * scales
         if totals is not None:
-            slopes -= self._by_the_means(scales[:, None] * totals, unary)
-        self.sums -= weight * slopes
-        self.squares += (weight * slopes) ** 2
+            totals *= scales[:, None]
+            slopes -= weight * self._by_the_means(totals, unary)
+        self.sums -= slopes
+        self.squares += slopes**2
 
     @staticmethod
     def _products(banks, x, gradient, totals):
+        if len(banks) == 1:
+            return banks[0].inner_products(x, gradient, totals)
         products, first = [], 0
         for bank in banks:
             own = None if totals is None else totals[first : first + len(bank.names)]
@@ -96,7 +100,7 @@ class Evidence:
         """What the slopes owe to means over the latest positions, (p,); these n positions, with the sums of their
         potentials (p, K) and their gradient (n, K), are then counted."""
         n, gradient = len(unary), unary.sum(axis=0)
-        sums = np.vstack([potentials, gradient])
+        sums = np.concatenate([potentials, gradient[None]])
         if self._totals.shape != sums.shape:  # there are labels that were not known
             self._totals = np.pad(self._totals, ((0, 0), (0, sums.shape[1] - self._totals.shape[1])))
         means = self._totals / max(self._positions, 1.0)

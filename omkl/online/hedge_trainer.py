@@ -113,7 +113,7 @@ class ExpertTrainer:
         """Norms of the kernels' learners."""
         raise NotImplementedError
 
-    def meet(self, new: bool, once: bool = False) -> None:
+    def meet(self, new: bool, once: bool = False, concludes: bool = True) -> None:
         """Say whether the examples of the epoch that begins are new to the model."""
         self.method.meet(new, self.group_state)
 

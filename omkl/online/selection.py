@@ -10,12 +10,15 @@ from omkl.online.rounds import below
 NEGLIGIBLE = 0.1
 
 
-def meet(trainer: Any, new: bool, once: bool) -> None:
+def meet(trainer: Any, new: bool, once: bool, concludes: bool) -> None:
     """Before an epoch of an :class:`~omkl.online.OnlineTrainer`, whose examples are ``new`` or not.
 
     Where they come ``once``, MKL's weights are learned by Hedge. Where they come back, the groups that have not helped
-    while they were new are left out; the others begin anew if those had more than a tenth of the weight.
+    while they were new are left out; the others begin anew if those had more than a tenth of the weight. Where training
+    never ``concludes``, nothing is left out, and nothing need be tested.
     """
+    if not concludes and trainer.evidence is not None:
+        trainer.evidence.open = False
     if new and once and trainer.round == 0 and _can_hedge(trainer):
         trainer.hedge()
     if not new and _leave_out_useless(trainer) > NEGLIGIBLE:

@@ -133,9 +133,9 @@ class OnlineTrainer:
         if self.method.has_weights:
             self.terms = [self.method]
 
-    def meet(self, new: bool, once: bool = False) -> None:
-        """Say whether the examples of the epoch that begins are new to the model, and whether none will come back."""
-        selection.meet(self, new, once)
+    def meet(self, new: bool, once: bool = False, concludes: bool = True) -> None:
+        """Before an epoch, see :func:`omkl.online.selection.meet`."""
+        selection.meet(self, new, once, concludes)
 
     def conclude(self) -> None:
         """End training: what has not helped is no part of the model, also where no example has come back."""

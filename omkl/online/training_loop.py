@@ -117,6 +117,8 @@ class TrainingLoop:
         Asks all of these for their states, writes them when it is time, and restores them at the start.
     progress : TrainingProgress, optional
         Where to go on; the beginning by default.
+    concludes : bool
+        Whether training ends with the last epoch; False where more examples may come, as with ``partial_fit``.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class TrainingLoop:
         callbacks: Sequence[Any] = (),
         checkpointer: Any = None,
         progress: TrainingProgress | None = None,
+        concludes: bool = True,
     ) -> None:
         self.trainer = trainer
         self.source = source
@@ -138,6 +141,7 @@ class TrainingLoop:
                 raise InputError(f"The callback {callback!r} hears of nothing: give it a method on_epoch or the like.")
         self.checkpointer = checkpointer
         self.progress = TrainingProgress() if progress is None else progress
+        self.concludes = concludes
         self._on_round = hooks(self.callbacks, "on_round")
         self._on_block = hooks(self.callbacks, "on_block")
         self._on_epoch = [getattr(c, "on_epoch", c) for c in self.callbacks if hasattr(c, "on_epoch") or callable(c)]
@@ -162,13 +166,16 @@ class TrainingLoop:
         progress.start_clock()
         try:
             while progress.epoch <= epochs and not progress.finished:
-                trainer.meet(progress.epoch == first_epoch, once=epochs == first_epoch and n_shards == 1)
+                once = epochs == first_epoch and n_shards == 1
+                trainer.meet(progress.epoch == first_epoch, once=once, concludes=self.concludes)
                 source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
                     raise InputError("There is no example: nothing is left to train on.")
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
+            if self.concludes:
+                trainer.conclude()
         finally:
             for end in hooks(self.callbacks, "on_end"):
                 end(trainer)
