@@ -117,13 +117,6 @@ def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remed
             )
 
 
-def products_of(own: np.ndarray, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
-    """Inner products (p,) of each group's unary potentials, (p, n, K), with a gradient in them; adds to ``totals``."""
-    if totals is not None:
-        totals += own.sum(axis=1)
-    return np.einsum("pnj,nj->p", own, gradient)
-
-
 def _arrays(potentials: Potentials) -> tuple:
     return potentials if isinstance(potentials, tuple) else (potentials,)
 

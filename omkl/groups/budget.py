@@ -6,9 +6,8 @@ from numpy.typing import DTypeLike
 from omkl.exceptions import InputError
 from omkl.groups import _jit_budget as jit
 from omkl.groups._jit_kernel import has_gradient
-from omkl.groups.base import products_of
 from omkl.groups.kernel import KernelBank
-from omkl.groups.tokens import Span
+from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, SupportBuffer
 from omkl.kernels.inputs import row_blocks
 from omkl.structures import Potentials

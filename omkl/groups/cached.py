@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.groups import _jit_kernel as jit
-from omkl.groups.base import FrozenGroups, products_of
+from omkl.groups.base import FrozenGroups
 from omkl.groups.kernel import KernelBank, KernelExpansion
-from omkl.groups.tokens import Span, Tokens
+from omkl.groups.tokens import Span, Tokens, products_of
 from omkl.kernels import Kernel
 from omkl.kernels.gram import GramRows, dense_grams, sparse_gram
 from omkl.kernels.inputs import row_blocks

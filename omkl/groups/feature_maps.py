@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_feature_maps as jit
-from omkl.groups.base import FrozenGroups, products_of
+from omkl.groups.base import FrozenGroups
 from omkl.groups.mixing import TableLayout
 from omkl.groups.tables import TableBank
-from omkl.groups.tokens import Span, Tokens
+from omkl.groups.tokens import Span, Tokens, products_of
 from omkl.kernels import Kernel
 from omkl.kernels.inputs import row_blocks
 from omkl.structures import Potentials

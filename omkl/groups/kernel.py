@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups._jit_kernel import gradient_norm, has_gradient
-from omkl.groups.base import Bank, FrozenGroups, products_of
+from omkl.groups.base import Bank, FrozenGroups
 from omkl.groups.mixing import Mixture
-from omkl.groups.tokens import Span
+from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, Pair
 from omkl.kernels.inputs import in_precision, row_blocks
 from omkl.structures import Potentials

@@ -93,3 +93,10 @@ class Span:
 
     def __len__(self):
         return self.high - self.low
+
+
+def products_of(own: np.ndarray, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
+    """Inner products (p,) of each group's unary potentials, (p, n, K), with a gradient in them; adds to ``totals``."""
+    if totals is not None:
+        totals += own.sum(axis=1)
+    return np.einsum("pnj,nj->p", own, gradient)

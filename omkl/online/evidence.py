@@ -77,24 +77,17 @@ class Evidence:
         scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
         unary = getattr(gradient, "unary", None)
         totals = None if unary is None else np.zeros((len(scales), unary.shape[1]))
-        slopes = self._products(penalized, x, gradient, totals)
+        slopes, first = np.empty(len(scales)), 0
+        for bank in penalized:
+            own = slice(first, first + len(bank.names))
+            slopes[own] = bank.inner_products(x, gradient, None if totals is None else totals[own])
+            first = own.stop
         slopes *= weight * scales
         if totals is not None:
             totals *= scales[:, None]
             slopes -= weight * self._by_the_means(totals, unary)
         self.sums -= slopes
         self.squares += slopes**2
-
-    @staticmethod
-    def _products(banks, x, gradient, totals):
-        if len(banks) == 1:
-            return banks[0].inner_products(x, gradient, totals)
-        products, first = [], 0
-        for bank in banks:
-            own = None if totals is None else totals[first : first + len(bank.names)]
-            products.append(bank.inner_products(x, gradient, own))
-            first += len(bank.names)
-        return np.concatenate(products)
 
     def _by_the_means(self, potentials, unary):
         """What the slopes owe to means over the latest positions, (p,); these n positions, with the sums of their

@@ -78,6 +78,9 @@ class ExpertTrainer:
         for expert in self.experts:
             setattr(expert, name, value)
 
+    #: No kernel is tested: Hedge weights them all.
+    evidence = None
+
     @property
     def group_state(self) -> Any:
         """What tells names and norms of the groups."""
@@ -112,13 +115,6 @@ class ExpertTrainer:
     def norms(self) -> np.ndarray:
         """Norms of the kernels' learners."""
         raise NotImplementedError
-
-    def meet(self, new: bool, once: bool = False, concludes: bool = True) -> None:
-        """Say whether the examples of the epoch that begins are new to the model."""
-        self.method.meet(new, self.group_state)
-
-    def conclude(self) -> None:
-        """End training: all kernels stay, with Hedge's weights."""
 
     def _idle(self, x: Any, y: Any) -> Step:
         """What an example of weight 0 comes to."""

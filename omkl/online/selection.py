@@ -1,10 +1,6 @@
-"""Which groups a trainer goes on with, and what it knows of them: tested on new examples, gained, or taken over."""
+"""Which groups a trainer goes on with, when an epoch begins and when training ends."""
 
 from typing import Any
-
-import numpy as np
-
-from omkl.online.rounds import below
 
 #: Weight of the groups that are left out after the first epoch, up to which the others go on from where they are.
 NEGLIGIBLE = 0.1
@@ -27,7 +23,9 @@ def meet(trainer: Any, new: bool, once: bool, concludes: bool) -> None:
 
 
 def conclude(trainer: Any) -> None:
-    """Leave out what has not helped, also where no example has come back."""
+    """End training: what has not helped is no part of the model, also where no example has come back."""
+    if trainer.evidence is None:
+        return
     _leave_out_useless(trainer)
     trainer.method.meet(trainer.method.learning, trainer.group_state)
 
@@ -43,7 +41,7 @@ def _leave_out_useless(trainer):
     evidence = trainer.evidence
     if evidence is None or not evidence.open:
         return 0.0
-    weight_of = trainer.iterate_weights()
+    weight_of = trainer.kernel_weights(trainer.norms)
     evidence.open = False
     left_out = trainer.group_state.left_out[: trainer.n_penalized]
     left_out |= ~evidence.useful()
@@ -60,39 +58,3 @@ def _restart(trainer):
     trainer.schedule.restart()
     trainer.began = trainer.round
     trainer.go_on(trainer.round, 0.0)
-
-
-def grow(trainer: Any) -> None:
-    """Make room for groups that the banks have gained."""
-    if trainer.evidence is not None:
-        trainer.evidence.grow(trainer.n_penalized)
-    if trainer.method.has_weights:
-        trainer.method.grow(trainer.n_penalized)
-        trainer.method.prepare(trainer.group_state)
-
-
-def take(trainer: Any, other: Any, indices: list[int]) -> None:
-    """Take over what another trainer knows of some of its groups."""
-    if trainer.evidence is not None and other.evidence is not None:
-        trainer.evidence.take_over(other.evidence, indices)
-    if other.method.has_weights and trainer.evidence is not None:
-        trainer.hedge()
-        trainer.method.take(other.method, indices)
-        trainer.method.prepare(trainer.group_state)
-
-
-def state(trainer: Any) -> dict[str, np.ndarray]:
-    """Named arrays, as checkpoints and model files have them."""
-    arrays = {f"method/{key}": value for key, value in trainer.method.state().items()}
-    if trainer.evidence is not None:
-        arrays |= {f"evidence/{key}": value for key, value in trainer.evidence.state().items()}
-    return arrays
-
-
-def load_state(trainer: Any, arrays: dict[str, np.ndarray]) -> None:
-    """The inverse of :func:`state`."""
-    if "method/weights" in arrays and not trainer.method.has_weights:
-        trainer.hedge()
-    trainer.method.load_state(below(arrays, "method/"))
-    if trainer.evidence is not None:
-        trainer.evidence.load_state(below(arrays, "evidence/"))

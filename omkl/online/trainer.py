@@ -9,7 +9,6 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
 from omkl.losses import StructuredLoss
-from omkl.online import selection
 from omkl.online.averaging import Average, Predictor
 from omkl.online.batches import update_together
 from omkl.online.evidence import evidence_for
@@ -49,15 +48,13 @@ class OnlineTrainer:
     unpenalized : sequence of GroupBank
         Banks whose groups the regularizer does not see.
     coordinates_every : int
-        Regularizers on coordinates (l1) cost a pass over the touched parameters. They take their step every so many
-        rounds, with the weight that has accumulated; 1 is Algorithm 1 to the letter.
+        Regularizers on coordinates (l1) step every so many rounds, as that costs a pass; Algorithm 1 has 1.
     batch_size : int
         What :meth:`update_batch` divides sums of gradients by; 1 adds them up.
     l2 : float
         :math:`\sigma`: the loss of each example has :math:`\frac{\sigma}{2} \|\theta\|^2` added, over all groups, and
-        is then :math:`\sigma`-strongly convex. Its gradient is part of the gradient step, not of the proximal one. With
-        rates :math:`1 / (\sigma t)` regret grows as :math:`\log T` (Martins et al. 2011, Prop. 5). Where groups have
-        weights of their own, :math:`\|\theta\|^2` is :math:`\sum_k \|\theta_k\|^2 / w_k`.
+        is :math:`\sigma`-strongly convex (Martins et al. 2011, Prop. 5). Its gradient is part of the gradient step.
+        Where groups have weights of their own, :math:`\|\theta\|^2` is :math:`\sum_k \|\theta_k\|^2 / w_k`.
     order : sequence of str
         Names of groups in the order in which the user gave them, which arguments by position of regularizers follow.
     weighting : {"norms", "out-of-sample"}
@@ -93,8 +90,7 @@ class OnlineTrainer:
         self.weighting = weighting
         self.evidence = evidence_for(weighting, self.n_penalized)
         self.recompute_every = RECOMPUTE_EVERY
-        #: Whether :meth:`update_batch` tells the square of its gradient, which costs another pass over it.
-        self.measures_gradients = self.schedule.adaptive
+        self.measures_gradients = self.schedule.adaptive  # in batches, that costs another pass over them
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self.began = 0  # rounds that had been when the model last began at zero
         self._predictor: Predictor | None = None
@@ -132,14 +128,6 @@ class OnlineTrainer:
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
         if self.method.has_weights:
             self.terms = [self.method]
-
-    def meet(self, new: bool, once: bool = False, concludes: bool = True) -> None:
-        """Before an epoch, see :func:`omkl.online.selection.meet`."""
-        selection.meet(self, new, once, concludes)
-
-    def conclude(self) -> None:
-        """End training: what has not helped is no part of the model, also where no example has come back."""
-        selection.conclude(self)
 
     def hedge(self) -> None:
         """Have the weights of groups learned by Hedge."""
@@ -348,7 +336,11 @@ class OnlineTrainer:
         if not self.method.forgets:
             self.group_state.empty[:] = False
         self.n_penalized += len(self.group_state.names) - n_known
-        selection.grow(self)
+        if self.evidence is not None:
+            self.evidence.grow(self.n_penalized)
+        if self.method.has_weights:
+            self.method.grow(self.n_penalized)
+            self.method.prepare(self.group_state)
         self._bind_regularizer()
 
     def take(self, other: "OnlineTrainer") -> None:
@@ -358,7 +350,11 @@ class OnlineTrainer:
         self.group_state.load_state(
             {name: array if name == "weights" else array[indices] for name, array in state.items()}
         )
-        selection.take(self, other, indices[: self.n_penalized])
+        if self.evidence is not None and other.evidence is not None:
+            self.evidence.take_over(other.evidence, indices[: self.n_penalized])
+        if other.method.has_weights:
+            self.hedge()
+            self.method.take(other.method, indices[: self.n_penalized])
         self.lambda_, self.radius = other.lambda_, other.radius
         self.schedule.load_state(other.schedule.state())
         self.go_on(other.round, other.presented)
@@ -382,7 +378,8 @@ class OnlineTrainer:
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        arrays.update(selection.state(self))
+        for name, part in (("method", self.method), ("evidence", self.evidence)):
+            arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
         counters = [self.round, self.presented, self.coordinate_step, self.began, *self.schedule.state()]
         arrays["counters"] = np.array(counters, dtype=np.float64)
         return arrays
@@ -392,7 +389,11 @@ class OnlineTrainer:
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
-        selection.load_state(self, state)
+        if "method/weights" in state and not self.method.has_weights:
+            self.hedge()
+        self.method.load_state(below(state, "method/"))
+        if self.evidence is not None:
+            self.evidence.load_state(below(state, "evidence/"))
         counters = state["counters"].tolist()
         self.go_on(*counters[:3])
         self.began = int(counters[3])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.online import selection
 from omkl.online.callbacks import TrainingProgress, flat_record
 from omkl.online.rounds import Step
 from omkl.online.trainer import OnlineTrainer
@@ -167,7 +168,7 @@ class TrainingLoop:
         try:
             while progress.epoch <= epochs and not progress.finished:
                 once = epochs == first_epoch and n_shards == 1
-                trainer.meet(progress.epoch == first_epoch, once=once, concludes=self.concludes)
+                selection.meet(trainer, progress.epoch == first_epoch, once, self.concludes)
                 source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
                 if progress.examples == 0:
@@ -175,7 +176,7 @@ class TrainingLoop:
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
             if self.concludes:
-                trainer.conclude()
+                selection.conclude(trainer)
         finally:
             for end in hooks(self.callbacks, "on_end"):
                 end(trainer)

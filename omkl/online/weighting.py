@@ -113,6 +113,7 @@ class OutOfSampleWeights(ForwardBackward):
         self.cumulative, self.sums, self.gap = other.cumulative[indices], other.sums[indices], other.gap
         total = other.weights[indices].sum()
         self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
+        self._factors[: len(self.weights)] = self.weights
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
         """Weights of the averaged model, whose rounds count ``total`` with ``pending`` for the last; they sum to 1."""

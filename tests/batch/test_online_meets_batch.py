@@ -52,8 +52,8 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
     excess = []
     for epochs in (10, 300):
         online = OnlineMKLClassifier(
-            kernels(lambda columns: f"{columns.start}:{columns.stop}"), loss=loss, regularizer="mkl", C=C,
-            epochs=epochs, eta0=1.0, schedule="sqrt", average=None, fit_intercept=intercept, verbose=False,
+            kernels(lambda columns: f"{columns.start}:{columns.stop}"), loss=loss, regularizer="mkl", weighting="norms",
+            C=C, epochs=epochs, eta0=1.0, schedule="sqrt", average=None, fit_intercept=intercept, verbose=False,
             random_state=0,
         ).fit(X, y)  # fmt: skip
         norms = np.array([online.history_[-1][f"norm:{name}"] for name in COLUMNS])

@@ -51,7 +51,7 @@ def test_bad_requests_are_one_sentence(treebank, tmp_path, capsys):
     assert main([*command, *run, "10 rounds"]) == 2
     assert "earlier run" in capsys.readouterr().err
     assert main([*command, *run, "10 rounds", "--resume", "--C", "3"]) == 2
-    assert "has C = 1.0, but this run has 3.0" in capsys.readouterr().err
+    assert "has C = 10.0, but this run has 3.0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["parser", "labeler", "classifier", "regressor"])

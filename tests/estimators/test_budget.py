@@ -29,7 +29,7 @@ def budgeted_bank(model):
 def test_a_fit_on_arrays_is_a_stream_of_its_examples(policy, iris):
     """Same rounds, same order, same bits, for all dual kernels of the model in one bank."""
     X, y = iris
-    options = {"budget": 15, "budget_maintenance": policy, "n_examples": len(y)}
+    options = {"budget": 15, "budget_maintenance": policy, "n_examples": len(y), "weighting": "norms"}
     fitted = omkl.OnlineMKLClassifier(KERNELS, epochs=1, shuffle=False, random_state=0, **options).fit(X, y)
     streamed = omkl.OnlineMKLClassifier(KERNELS, **options)
     for low in range(0, len(y), 20):

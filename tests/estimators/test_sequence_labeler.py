@@ -322,7 +322,7 @@ def test_coordinate_regularizers_on_explicit_groups(data):
 
 
 def test_regret_is_in_the_history_when_asked(data):
-    labeler = omkl.SequenceLabeler("linear", callbacks=[RegretMonitor()], epochs=3).fit(*data)
+    labeler = omkl.SequenceLabeler("linear", callbacks=[RegretMonitor()], weighting="norms", epochs=3).fit(*data)
     assert all(record["regret"] <= record["regret_bound"] for record in labeler.history_)
 
 

@@ -144,7 +144,7 @@ def test_measured_regret_is_of_a_unit_of_weight(options):
     found = []
     for scale, weight in ((1.0, None), (2.0, np.full(60, 0.5))):
         parameters = {"epochs": 3, "shuffle": False, "schedule": "sqrt", "eta0": 0.4 * scale, "C": 0.1 * scale}
-        model = classifier(callbacks=[RegretMonitor()], **parameters, **options).fit(X, Y, weight)
+        model = classifier(callbacks=[RegretMonitor()], weighting="norms", **parameters, **options).fit(X, Y, weight)
         assert all(0 < record["regret"] <= record["regret_bound"] for record in model.history_)
         found.append([[record["regret"], record["regret_bound"]] for record in model.history_])
     assert_allclose(*found, rtol=1e-9)

@@ -32,7 +32,8 @@ def dicts(n, seed=0):
 
 
 def classifier(kernels=None, **settings):
-    return omkl.OnlineMKLClassifier(KERNELS if kernels is None else kernels, epochs=4, random_state=0, **settings)
+    settings = {"weighting": "norms", "epochs": 4, "random_state": 0, **settings}
+    return omkl.OnlineMKLClassifier(KERNELS if kernels is None else kernels, **settings)
 
 
 def without(model, name):
