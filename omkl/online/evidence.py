@@ -128,11 +128,17 @@ class Evidence:
 
     def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
         """Take in what copies of this evidence, by their states, have seen since, each in a shard of its own."""
-        mine = self.state()
-        mixed = {name: np.mean([state[name] for state in states], axis=0) for name in mine}
-        for name in ("sums", "squares", "counts"):
-            mixed[name] = mine[name] + len(states) * (mixed[name] - mine[name])
-        self.load_state({**mixed, "totals": len(states) * mixed["totals"], "open": mine["open"]})
+        n_examples, met = self.n_examples, self._met
+        latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
+        known = [state for state in states if state["totals"].shape == latest]  # others have met no label
+        self._totals = np.mean([state["totals"] for state in known], axis=0)
+        self._positions = float(np.mean([state["counts"][2] for state in known]))
+        self.sums, self.squares = (
+            own + sum(state[name] - own for state in states)
+            for own, name in ((self.sums, "sums"), (self.squares, "squares"))
+        )
+        self.n_examples += sum(float(state["counts"][0]) - n_examples for state in states)
+        self._met += sum(int(state["counts"][1]) - met for state in states)
 
     def state(self) -> dict[str, np.ndarray]:
         """Named arrays, as checkpoints and model files have them."""

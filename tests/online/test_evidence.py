@@ -204,6 +204,16 @@ def test_shards_add_up_what_they_have_seen(n_shards, epochs):
     assert list(model.kernel_weights_.values()).count(0.0) >= len(JUNK) - 1
 
 
+def test_shards_of_a_stream_of_many_blocks_keep_the_means_of_what_they_have_seen():
+    X, y = interaction(900)
+    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=2)
+    model.fit(omkl.data.Stream.from_arrays(X, y, 90), shards=3)
+    evidence = model.model_.trainer.evidence
+    assert evidence.n_examples == 900
+    assert 0 < evidence._positions <= MEMORY
+    assert model.kernel_weights_[USEFUL] > 0.9
+
+
 def test_a_stream_of_several_passes_is_tested_in_the_first(tmp_path):
     X, y = interaction(600)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
