@@ -1,7 +1,7 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
 from omkl.groups.arc_layout import ArcFeatureHasher, ArcTokens
-from omkl.groups.base import Bank, GroupBank, Growable, HasCoordinates, Mixable, check_ability
+from omkl.groups.base import Bank, GroupBank, Growable, HasCoordinates, Mixable, Testable, check_ability
 from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.feature_maps import FeatureMapBank
@@ -36,6 +36,7 @@ __all__ = [
     "SparseCachedBank",
     "Template",
     "TemplateSet",
+    "Testable",
     "Tokens",
     "TransitionBank",
     "check_ability",

@@ -17,7 +17,7 @@ class GroupBank(Protocol):
     :class:`~omkl.groups.GroupState`, where every bank sees its own slice. A bank adds its potentials, moves ``v`` along
     a gradient, and while it does keeps ``||v_k||^2`` in the group state exact, and tells ``||g_k||^2``; it knows no
     learning rate, no regularizer and no structure. :class:`Bank` has what is the same in all of them; what only some
-    can is told by :class:`Mixable`, :class:`Growable` and :class:`HasCoordinates`.
+    can is told by :class:`Mixable`, :class:`Growable`, :class:`HasCoordinates` and :class:`Testable`.
     """
 
     names: list[str]
@@ -34,12 +34,6 @@ class GroupBank(Protocol):
         and to move those that come alive in :meth:`apply_events`. So a dead group costs its gradient's norm alone.
         """
 
-    def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        """``<v_k, g_k>`` of each group, (p,), for a gradient in the potentials of ``x``.
-
-        Where labels have unary potentials, adds the sums of those that each ``v_k`` gives to ``totals``, (p, K).
-        """
-
     def apply_events(self, x: Any, gradient: Potentials | None) -> None:
         """Carry out what the group state lists after a proximal step: activations, deactivations, scales to fold.
 
@@ -51,9 +45,6 @@ class GroupBank(Protocol):
 
     def discount(self, factor: float) -> None:
         """Multiply what is summed for the average."""
-
-    def restart(self) -> None:
-        """Make every ``v_k`` zero and forget the average; the group state has been set to that."""
 
     def averaged(self) -> "GroupBank":
         """A bank that holds the averaged parameters, to predict with: it adds potentials and recomputes its norms."""
@@ -102,6 +93,20 @@ class HasCoordinates(Protocol):
 
     def set_coordinates(self, values: np.ndarray) -> None:
         """Replace what :meth:`coordinates` gave, and recompute the norms."""
+
+
+@runtime_checkable
+class Testable(Protocol):
+    """A bank whose groups can be tested on new examples, and begin anew without those that do not help."""
+
+    def inner_products(self, x: Any, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        """``<v_k, g_k>`` of each group, (p,), for a gradient in the potentials of ``x``.
+
+        Where labels have unary potentials, adds the sums of those that each ``v_k`` gives to ``totals``, (p, K).
+        """
+
+    def restart(self) -> None:
+        """Make every ``v_k`` zero and forget the average; the group state has been set to that."""
 
 
 def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remedy: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from omkl.exceptions import InputError
+from omkl.groups import GroupBank, Testable, check_ability
 from omkl.losses import CRF
 
 LIKELIHOOD = CRF()
@@ -155,8 +156,16 @@ class Evidence:
         self._met, self.open = int(met), bool(state["open"])
 
 
-def evidence_for(weighting: str, n_groups: int) -> Evidence | None:
-    """The test that ``weighting`` asks for: none where groups go by their norms."""
+def evidence_for(weighting: str, banks: Sequence[GroupBank]) -> Evidence | None:
+    """The test of the groups of these banks that ``weighting`` asks for: none where groups go by their norms."""
     if weighting not in ("norms", "out-of-sample"):
         raise InputError(f'weighting must be "norms" or "out-of-sample", not {weighting!r}.')
-    return Evidence(n_groups) if weighting == "out-of-sample" else None
+    if weighting == "norms":
+        return None
+    check_ability(
+        banks,
+        Testable,
+        "Groups are tested on new examples",
+        'derive it from omkl.groups.Bank, or set weighting="norms"',
+    )
+    return Evidence(sum(len(bank.names) for bank in banks))

@@ -88,7 +88,7 @@ class OnlineTrainer:
         self.l2 = float(l2)
         self.order = list(order)
         self.weighting = weighting
-        self.evidence = evidence_for(weighting, self.n_penalized)
+        self.evidence = evidence_for(weighting, banks)
         self.recompute_every = RECOMPUTE_EVERY
         self.measures_gradients = self.schedule.adaptive  # in batches, that costs another pass over them
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
