@@ -69,7 +69,8 @@ ROWS = ("--target", "--no-header")
 CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
-    "trees": ("format", "folds", "target", "no_header"), "sequences": ("target", "no_header"), "rows": ("folds",),
+    "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
+    "rows": ("folds", "scheme"),
 }  # fmt: skip
 
 
@@ -157,7 +158,7 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
 def check_options(arguments: Namespace, kind: str, what: str) -> None:
     """Raise if an option was given that models, or files, of a kind do not read; ``what`` they are in the message."""
     for name in UNREAD[kind]:
-        if getattr(arguments, name) not in (None, False):
+        if getattr(arguments, name, None) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise InputError(f"{option} does not go with {what}, which does not read it: leave it out.")
 

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections import Counter
-from statistics import mean
 from typing import Any
 
 from omkl import data, estimators
@@ -29,6 +28,8 @@ SCORES = {
     "LAS": "las", "CLAS": "clas", "MLAS": "mlas", "BLEX": "blex", "LAS with subtypes": "las_subtypes",
     "sentences whole": "whole",
 }  # fmt: skip
+#: Labels in the table that is printed.
+MOST_LABELS = 30
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,6 +45,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("gold", help="file of labelled sequences, trees or rows; or the treebank to compare with gold")
     parser.add_argument(
         "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
+    )
+    parser.add_argument(
+        "--scheme", choices=("BIO", "BIOES"), help="count only entities that are written as this scheme demands"
     )
     add_options(parser, "--format", "--folds", *ROWS, "--on-error", *OUTPUT)
     parser.set_defaults(run=run)
@@ -89,7 +93,7 @@ def _tree_lines(metrics, arguments, names):
 
 def score_table(records: list[dict[str, Any]], name: str) -> list[str]:
     """Lines of a table of counts, precision, recall and F1; the records' first entry is ``name``."""
-    counts = [key for key in ("gold", "predicted", "correct") if key in records[0]]
+    counts = ("gold", "predicted", "correct")
     rows = [
         (row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
         for row in records
@@ -99,18 +103,18 @@ def score_table(records: list[dict[str, Any]], name: str) -> list[str]:
 
 def _labels(labeler, arguments):
     X, y = labelled_sequences(arguments.gold, arguments)
-    predicted = labeler.predict(X)
-    pairs = ((gold, label) for p, g in zip(predicted, y) for gold, label in zip(g, p.tolist()))
-    metrics = {
-        "sequences": len(X),
-        "tokens": sum(map(len, X)),
-        "accuracy": labeler.score(X, y),
-        "sequence_accuracy": mean(list(p) == list(g) for p, g in zip(predicted, y)),
-        "confusions": _confusions(pairs, arguments.mistakes),
-    }
-    line = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
-    line += "({tokens} tokens, {sequences} sequences)"
-    return [line.format(**metrics)], metrics
+    metrics = labeler.evaluate(X, y, scheme=arguments.scheme)
+    pairs = ((gold, label) for p, g in zip(labeler.predict(X), y) for gold, label in zip(g, p.tolist()))
+    metrics["confusions"] = _confusions(pairs, arguments.mistakes)
+    lines = ["Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
+             "({tokens} tokens, {sequences} sequences)".format(**metrics)]  # fmt: skip
+    lines += ["", *score_table(metrics["labels"][:MOST_LABELS], "label")]
+    if len(metrics["labels"]) > MOST_LABELS:
+        lines.append(f"and {len(metrics['labels']) - MOST_LABELS} more: --json has all")
+    if metrics["entities"] is not None:
+        line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
+        lines += ["", line.format(**metrics), *score_table(metrics["entities"], "type")]
+    return [*lines, ""], metrics
 
 
 def _rows(model, arguments):

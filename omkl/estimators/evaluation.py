@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl.data import Strings, Treebank
 from omkl.data.strings import MISSING
+from omkl.estimators.counts import f1, records
 from omkl.estimators.punctuation import is_punctuation
 from omkl.exceptions import InputError
 from omkl.groups import distance_name
@@ -85,11 +86,11 @@ def evaluate_blocks(
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
     if not counts.totals["words"]:
         raise InputError("No word is left to count: choose another ignore=.")
-    scores: dict[str, Any] = {name: _f1(*found) for name, found in counts.scores.items()}
+    scores: dict[str, Any] = {name: f1(*found) for name, found in counts.scores.items()}
     scores["whole"] = counts.totals["whole"] / counts.totals["sentences"]
     absent = NEED_HEADS if lacks["heads"] else NEED_RELATIONS if lacks["relations"] else ()
     scores |= dict.fromkeys(absent) | {name: counts.totals[name] for name in ("words", "sentences")}
-    tables = {name: _records(name, table) for name, table in counts.tables.items()}
+    tables = {name: records(name, table) for name, table in counts.tables.items()}
     return scores | {
         "relations": [] if "las" in absent else sorted(tables["relation"], key=lambda row: -row["gold"]),
         "lengths": [] if "uas" in absent else sorted(tables["length"], key=lambda row: _first_number(row["length"])),
@@ -230,23 +231,6 @@ class _Counts(NamedTuple):
         for name, found in zip(names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)):
             if found.any() and name != MISSING:
                 self.tables[table][name] = self.tables[table].get(name, 0) + found
-
-
-def _records(name: str, table: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    return [
-        {
-            name: key,
-            **dict(zip(("gold", "predicted", "correct"), map(int, found))),
-            "precision": float(found[2] / max(found[1], 1)),
-            "recall": float(found[2] / max(found[0], 1)),
-            "f1": _f1(*found),
-        }
-        for key, found in table.items()
-    ]
-
-
-def _f1(gold: int, predicted: int, correct: int) -> float:
-    return float(2 * correct / max(gold + predicted, 1))
 
 
 def _first_number(length: str) -> int:
