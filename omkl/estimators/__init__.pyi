@@ -1,6 +1,7 @@
 from .classification import OnlineMKLClassifier
 from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
+from .evaluation import evaluate_treebanks
 from .loading import load
 from .mkl import MKLClassifier, MKLRegressor
 from .parsing import DependencyParser
@@ -20,5 +21,6 @@ __all__ = [
     "SequenceLabeler",
     "SparseLogisticRegression",
     "StructuredPredictor",
+    "evaluate_treebanks",
     "load",
 ]
