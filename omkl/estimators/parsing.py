@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
-from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.treebank_codec import (
     TreebankCodec,
@@ -256,7 +256,7 @@ class DependencyParser(OnlineEstimator):
         return np.split(parsed.heads, parsed.offsets[1:-1])
 
     def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
-        """Attachment scores on gold trees.
+        """How well trees and relations are found on gold trees, as the CoNLL 2018 shared task measures it.
 
         Parameters
         ----------
@@ -270,10 +270,13 @@ class DependencyParser(OnlineEstimator):
         Returns
         -------
         dict
-            ``uas`` and ``las`` (None for an unlabeled parser) in [0, 1], ``words`` counted, ``sentences``, and
-            ``whole`` (the share of sentences with every head right).
+            As :func:`omkl.estimators.evaluate_treebanks` has them: ``uas``, ``las`` with universal relations and
+            ``las_subtypes`` with relations as they are written, ``clas``, ``mlas``, ``blex``, all in [0, 1], those with
+            relations None for an unlabeled parser; ``words`` counted, ``sentences``, and ``whole`` (the share of
+            sentences with every head right); tables by relation and by length of the arcs. Tags and lemmas are the
+            gold ones, and always right.
         """
-        return attachment_scores(self._compared(X), self.model_.codec.relations is not None, ignore)
+        return evaluate_blocks(self._compared(X), ignore)
 
     def _compared(self, X: Any) -> Iterator[tuple[Treebank, Treebank]]:
         """Gold trees, and what the parser makes of their sentences, block by block."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Sentence, Stream, Treebank, read_treebank
-from omkl.estimators.attachment import is_punctuation
+from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.sources import WeightedExamples
 from omkl.estimators.token_fields import column_of, present_codes, value_of
 from omkl.exceptions import DataWarning, InputError
