@@ -20,10 +20,15 @@ from omkl.online import Hedge
 class SequenceLabeler(OnlineEstimator):
     """First-order chain labeler whose combination of kernels or feature templates is learned online.
 
-    ``X`` is a list of sequences. A sequence is an array of shape (n, d), or a list of n dicts, one a token. In a
-    dict, a string gives the feature ``key=value``, a number the feature ``key`` with that value, a boolean 1 or 0, a
-    list or set of strings one feature each, and every such key is a group; an array is a view for kernels to act on.
-    ``y`` is a list of sequences of labels, any hashable.
+    ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is
+
+    * a list of n words, strings: they have the features of :func:`omkl.features.token_features`, each a group;
+    * a list of n dicts. A string gives the feature ``key=value``, a number the feature ``key`` with that value, a
+      boolean 1 or 0, a list or set of strings one feature each, and every such key is a group; an array is a view for
+      kernels to act on;
+    * a list of n lists of attributes as CRFsuite has them, strings such as ``"w=the"``, each a feature of value 1. What
+      stands before ``=`` is the group;
+    * or an array of shape (n, d).
 
     Parameters
     ----------
@@ -137,10 +142,9 @@ class SequenceLabeler(OnlineEstimator):
 
     Examples
     --------
-    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
-    >>> y = [["DET", "NOUN"], ["DET", "NOUN"]]
+    >>> X, y = [["the", "dog"], ["a", "cat"]], [["DET", "NOUN"], ["DET", "NOUN"]]
     >>> labeler = SequenceLabeler(random_state=0).fit(X, y)
-    >>> labeler.predict([[{"word": "a"}, {"word": "dog"}]])[0].tolist()
+    >>> labeler.predict([["a", "dog"]])[0].tolist()
     ['DET', 'NOUN']
     """
 
