@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Any
 
 from omkl.estimators.by_tag import ByTag
@@ -108,9 +109,15 @@ class Lemmatizer:
         return [found[word] for word in words]
 
 
+@lru_cache(maxsize=1 << 16)
+def own_features(form: str) -> dict[str, Any]:
+    """What :func:`omkl.features.token_features` tells of a word alone; the same object for the same word."""
+    return {name: value for name, value in token_features([form])[0].items() if "[" not in name}
+
+
 def lemma_features(form: str, feats: str) -> dict[str, Any]:
     """Features of a word to guess its lemma from: its shape, both ends, and its morphology."""
-    own = {name: value for name, value in token_features([form])[0].items() if "[" not in name}  # no neighbours
+    own = own_features(form)
     suffixes = {f"suffix{k}|feats": f"{own[f'suffix{k}']}|{feats}" for k in (1, 2, 3, 4)}
     return {**own, "suffix6": form.lower()[-6:], "feats": feats, **suffixes}
 

@@ -9,14 +9,12 @@ import numpy as np
 from omkl.data import Strings, Treebank
 from omkl.data.strings import MISSING
 from omkl.estimators.by_tag import ByTag
-from omkl.estimators.lemmas import TAB, Lemmatizer
+from omkl.estimators.lemmas import TAB, Lemmatizer, own_features
 from omkl.estimators.sequence import SequenceLabeler
-from omkl.features import token_features
+from omkl.features import BEGIN, END
 
 #: What a tagger can write, in the order in which it does.
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
-#: Stands for the tag of a word before or after the sentence.
-OUTSIDE = "<>"
 
 
 class Tagger:
@@ -143,13 +141,16 @@ def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[np.ndarray]]
 
 
 def morphology_features(forms: list[str], tags: list[str], offsets: np.ndarray) -> list[dict[str, Any]]:
-    """Features of every word to tell its morphology from: those of words, and the tags around it."""
+    """Features of every word to tell its morphology from: its own, its neighbours', and the tags around it."""
     features: list[dict[str, Any]] = []
     for words, own in zip(sentences_of(forms, offsets), sentences_of(tags, offsets)):
-        padded = [OUTSIDE, OUTSIDE, *own, OUTSIDE, OUTSIDE]
-        for i, token in enumerate(token_features(words)):
-            b2, b1, _, a1, a2 = padded[i : i + 5]
-            token |= {"tag[-1]": b1, "tag[+1]": a1, "tag[-2,-1]": f"{b2}|{b1}", "tag[+1,+2]": f"{a1}|{a2}"}
-            token["tag[-1,+1]"] = f"{b1}|{a1}"
-            features.append(token)
+        words, own = [BEGIN, *words, END], [BEGIN, BEGIN, *own, END, END]
+        for i in range(1, len(words) - 1):
+            b2, b1, _, a1, a2 = own[i - 1 : i + 4]
+            before, after = words[i - 1].lower(), words[i + 1].lower()
+            features.append({
+                **own_features(words[i]), "lower[-1]": before, "lower[+1]": after, "suffix3[-1]": before[-3:],
+                "suffix3[+1]": after[-3:], "tag[-1]": b1, "tag[+1]": a1, "tag[-2,-1]": f"{b2}|{b1}",
+                "tag[+1,+2]": f"{a1}|{a2}", "tag[-1,+1]": f"{b1}|{a1}",
+            })  # fmt: skip
     return features
