@@ -222,7 +222,7 @@ def test_sentences_of_any_length_and_words_never_seen(grammar):
     train, _ = grammar
     model = parser().fit(train[:100])
     long = Sentence(forms=[f"new{i}" for i in range(500)], upos=["NEW"] * 500)
-    with pytest.warns(DataWarning, match="There is no FEATS, LEMMA, XPOS"):
+    with pytest.warns(DataWarning, match="The input has no FEATS, LEMMA, XPOS"):
         parsed = model.parse([Sentence(forms=["one"]), long])
     assert parsed[0].heads == [0]
     assert len(parsed[1].heads) == 500
