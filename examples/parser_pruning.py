@@ -26,6 +26,7 @@ SIZES = (107, 207, 307, 407)
 
 
 def trained(train, seed, epochs, **settings):
+    settings = {"templates": "martins507", **settings}
     return DependencyParser(epochs=epochs, random_state=seed, labeled=False, **settings).fit(train)
 
 

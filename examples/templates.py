@@ -54,8 +54,9 @@ import numpy as np
 
 from omkl import DependencyParser, SequenceLabeler
 from omkl.cli.common import table
-from omkl.data import Sentence, Treebank, data_home, read_treebank, tagging_features
+from omkl.data import Sentence, Treebank, data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
+from omkl.features import token_features
 from omkl.groups import TemplateSet
 from omkl.reports import plot_panels
 
@@ -165,7 +166,7 @@ def parsers(runs, keep, **of_mkl):
 
 def tagged(treebank, n_keys, seed):
     """Words as features, with so many useless keys, and their tags."""
-    X = [tagging_features(sentence.forms) for sentence in treebank]
+    X = [token_features(sentence.forms) for sentence in treebank]
     for words, columns in zip(X, useless_values(treebank, seed)):
         for word, own in zip(words, columns):
             word |= {name: str(own[name]) for name in list(JUNK)[len(JUNK) - n_keys :]}

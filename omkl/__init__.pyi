@@ -1,4 +1,17 @@
-from . import batch, data, estimators, exceptions, groups, kernels, losses, online, regularizers, reports, structures
+from . import (
+    batch,
+    data,
+    estimators,
+    exceptions,
+    features,
+    groups,
+    kernels,
+    losses,
+    online,
+    regularizers,
+    reports,
+    structures,
+)
 from .estimators import (
     DependencyParser,
     GroupLasso,
@@ -32,6 +45,7 @@ __all__ = [
     "data",
     "estimators",
     "exceptions",
+    "features",
     "groups",
     "kernels",
     "load",

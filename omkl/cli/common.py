@@ -69,7 +69,8 @@ ROWS = ("--target", "--no-header")
 CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
-    "trees": ("format", "folds", "target", "no_header"), "sequences": ("target", "no_header"), "rows": ("folds",),
+    "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
+    "rows": ("folds", "scheme"),
 }  # fmt: skip
 
 
@@ -150,13 +151,16 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
         isinstance(model, cls) for cls in (estimators.DependencyParser, estimators.SequenceLabeler)
     )
     kind = "trees" if is_parser else "sequences" if is_labeler else "rows"
-    for name in UNREAD[kind]:
-        if getattr(arguments, name) not in (None, False):
-            option = "--" + name.replace("_", "-")
-            raise InputError(
-                f"{option} does not go with a {type(model).__name__}, which does not read it: leave it out."
-            )
+    check_options(arguments, kind, f"a {type(model).__name__}")
     return model, kind
+
+
+def check_options(arguments: Namespace, kind: str, what: str) -> None:
+    """Raise if an option was given that models, or files, of a kind do not read; ``what`` they are in the message."""
+    for name in UNREAD[kind]:
+        if getattr(arguments, name, None) not in (None, False):
+            option = "--" + name.replace("_", "-")
+            raise InputError(f"{option} does not go with {what}, which does not read it: leave it out.")
 
 
 def labelled_sequences(path: str, arguments: Namespace) -> tuple[list, list]:

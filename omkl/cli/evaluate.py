@@ -1,14 +1,35 @@
-"""``omkl evaluate``: compare what a saved model predicts with what a file holds."""
+"""``omkl evaluate``: compare what a saved model predicts, or a treebank says, with what a gold file holds."""
 
 from argparse import Namespace
 from collections import Counter
-from statistics import mean
 from typing import Any
 
-from omkl import data
+from omkl import data, estimators
 from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_options, labelled_sequences, load_model, report, table
+from omkl.cli.common import (
+    OUTPUT,
+    ROWS,
+    add_options,
+    check_options,
+    labelled_sequences,
+    load_model,
+    report,
+    table,
+)
 from omkl.cli.train_parser import attachment_lines
+
+#: Which words of trees count.
+RULES: dict[str, dict[str, str]] = {
+    "all": {}, "without_PUNCT": {"ignore": "upos"}, "without_punctuation_characters": {"ignore": "form"},
+}  # fmt: skip
+#: Scores of trees by what the field calls them; those of columns that a parser does not predict come first.
+SCORES = {
+    "UPOS": "upos", "XPOS": "xpos", "UFeats": "ufeats", "AllTags": "alltags", "Lemmas": "lemmas", "UAS": "uas",
+    "LAS": "las", "CLAS": "clas", "MLAS": "mlas", "BLEX": "blex", "LAS with subtypes": "las_subtypes",
+    "sentences whole": "whole",
+}  # fmt: skip
+#: Labels in the table that is printed.
+MOST_LABELS = 30
 
 
 def add_parser(subparsers: Any) -> None:
@@ -16,13 +37,17 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "evaluate",
         help="accuracy of a model on labelled sequences, trees or rows",
-        description="Accuracy of a model on labelled sequences or rows, and the mistakes it makes most; "
-        "attachment scores of a parser; R^2 and errors of a regressor.",
+        description="Accuracy of a model on labelled sequences or rows, and the mistakes it makes most; R^2 and errors "
+        "of a regressor; the scores of the CoNLL 2018 shared task of a parser, or of the annotation of any other "
+        "program: omkl evaluate GOLD SYSTEM compares two treebanks with the same words.",
     )
-    parser.add_argument("model", help="a saved model")
-    parser.add_argument("gold", help="file of labelled sequences, trees or rows")
+    parser.add_argument("model", help="a saved model, or a gold treebank")
+    parser.add_argument("gold", help="file of labelled sequences, trees or rows; or the treebank to compare with gold")
     parser.add_argument(
         "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
+    )
+    parser.add_argument(
+        "--scheme", choices=("BIO", "BIOES"), help="count only entities that are written as this scheme demands"
     )
     add_options(parser, "--format", "--folds", *ROWS, "--on-error", *OUTPUT)
     parser.set_defaults(run=run)
@@ -30,34 +55,66 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Evaluate a model."""
-    model, kind = load_model(arguments)
-    lines, metrics = {"trees": _trees, "sequences": _labels, "rows": _rows}[kind](model, arguments)
+    if data.find_format(arguments.model).holds == "trees":
+        lines, metrics = _treebanks(arguments)
+    else:
+        model, kind = load_model(arguments)
+        lines, metrics = {"trees": _trees, "sequences": _labels, "rows": _rows}[kind](model, arguments)
     if metrics.get("confusions"):
         lines += table(metrics["confusions"], ("gold", "predicted", "times"))
     report(arguments, lines, metrics)
 
 
+def _treebanks(arguments):
+    """Scores of one treebank beside another with the same words, the gold one."""
+    check_options(arguments, "trees", "two treebanks")
+    reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
+    gold, predicted = (data.read_treebank(path, **reading) for path in (arguments.model, arguments.gold))
+    metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
+    return _tree_lines(metrics, arguments, list(SCORES)), metrics
+
+
 def _trees(parser, arguments):
     gold = data.read_treebank(arguments.gold, single_root=parser.single_root, on_error=arguments.on_error)
-    rules = {"all": {}, "without_PUNCT": {"ignore": "upos"}, "without_punctuation_characters": {"ignore": "form"}}
-    metrics = {name: parser.evaluate(gold, **rule) for name, rule in rules.items()}
-    return attachment_lines(metrics, arguments.gold), metrics
+    metrics = {name: parser.evaluate(gold, **rule) for name, rule in RULES.items()}
+    return _tree_lines(metrics, arguments, list(SCORES)[5:]), metrics
+
+
+def _tree_lines(metrics, arguments, names):
+    found = metrics["all"]
+    lines = [] if found["uas"] is None else attachment_lines(metrics, arguments.gold)
+    known = [name for name in names if found[SCORES[name]] is not None]
+    lines += ["", *table([(name, f"{found[SCORES[name]]:.2%}") for name in known], ("all words", "score"))]
+    for name in ("relation", "length"):
+        if found[f"{name}s"]:
+            lines += ["", *score_table(found[f"{name}s"], name)]
+    return lines
+
+
+def score_table(records: list[dict[str, Any]], name: str) -> list[str]:
+    """Lines of a table of counts, precision, recall and F1; the records' first entry is ``name``."""
+    counts = ("gold", "predicted", "correct")
+    rows = [
+        (row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
+        for row in records
+    ]
+    return table(rows, (name, *counts, "precision", "recall", "F1"))
 
 
 def _labels(labeler, arguments):
     X, y = labelled_sequences(arguments.gold, arguments)
-    predicted = labeler.predict(X)
-    pairs = ((gold, label) for p, g in zip(predicted, y) for gold, label in zip(g, p.tolist()))
-    metrics = {
-        "sequences": len(X),
-        "tokens": sum(map(len, X)),
-        "accuracy": labeler.score(X, y),
-        "sequence_accuracy": mean(list(p) == list(g) for p, g in zip(predicted, y)),
-        "confusions": _confusions(pairs, arguments.mistakes),
-    }
-    line = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
-    line += "({tokens} tokens, {sequences} sequences)"
-    return [line.format(**metrics)], metrics
+    metrics = labeler.evaluate(X, y, scheme=arguments.scheme)
+    pairs = ((gold, label) for p, g in zip(labeler.predict(X), y) for gold, label in zip(g, p.tolist()))
+    metrics["confusions"] = _confusions(pairs, arguments.mistakes)
+    lines = ["Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
+             "({tokens} tokens, {sequences} sequences)".format(**metrics)]  # fmt: skip
+    lines += ["", *score_table(metrics["labels"][:MOST_LABELS], "label")]
+    if len(metrics["labels"]) > MOST_LABELS:
+        lines.append(f"and {len(metrics['labels']) - MOST_LABELS} more: --json has all")
+    if metrics["entities"] is not None:
+        line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
+        lines += ["", line.format(**metrics), *score_table(metrics["entities"], "type")]
+    return [*lines, ""], metrics
 
 
 def _rows(model, arguments):

@@ -93,8 +93,8 @@ def _lines(metrics, extent, arguments):
         yield "\nWeights of the groups"
         yield from bar_chart(dict(ranked[: arguments.groups]))
         yield from _rest(len(ranked) - arguments.groups)
-        if metrics["left_out"]:
-            yield f"{len(metrics['left_out'])} are left out: they do not help on samples that were left out."
+    if metrics["left_out"]:
+        yield f"{len(metrics['left_out'])} are left out: they do not help on examples not learned from."
     features = metrics["top_features"]
     if features:
         rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]

@@ -33,8 +33,9 @@ def add_parser(kinds: Any) -> None:
     )
     add_training_options(parser, epochs=10, hedge=False, C=10.0)
     parser.add_argument(
-        "--templates", default="martins507", metavar="SET",
-        help="martins507 (default), rich, mcdonald2005, small, or a file with a template a line",
+        "--templates", default="auto", metavar="SET",
+        help="auto (default: of rich what suits the treebank), martins507, rich, mcdonald2005, small, or a file with a "
+        "template a line",
     )  # fmt: skip
     parser.add_argument("--projective", action="store_true", help="only projective trees")
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")

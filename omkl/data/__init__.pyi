@@ -12,7 +12,7 @@ from .digit_views import digit_views
 from .file_streams import StreamFormat
 from .files import data_home
 from .formats import find_format, open_stream
-from .sequences import read_sequences, stream_sequences, tagging_features
+from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
 from .strings import Strings
 from .svmlight import count_svmlight_features, stream_svmlight
@@ -54,7 +54,6 @@ __all__ = [
     "stream_sequences",
     "stream_svmlight",
     "synthetic_treebank",
-    "tagging_features",
     "treebank_writer",
     "write_treebank",
 ]

@@ -37,9 +37,9 @@ def read_sequences(
     format : {"conllu", "crfsuite", "jsonl", "ocr"}, optional
         * ``crfsuite``: a line a token, ``label<TAB>attribute<TAB>attribute:value...``, an empty line between
           sequences. The part of an attribute before ``=`` is its template, which is its group.
-        * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are dicts, or lists of numbers. ``y`` may
-          be left out where labels are not needed.
-        * ``conllu``: words with :func:`~omkl.data.tagging_features`, labels are their UPOS.
+        * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, or lists of numbers.
+          ``y`` may be left out where labels are not needed.
+        * ``conllu``: words, labels are their UPOS.
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data``, and CRFsuite otherwise.
@@ -119,7 +119,7 @@ def _read_tagged(path, skipped):
     checks = Checks(trees=False, skip=skipped.on_error == "skip")  # a tagger needs no trees
     for block in treebank_blocks("conllu", checks, new_strings())(path, skipped):
         for sentence in block.X:
-            yield tagging_features(sentence.forms), sentence.upos
+            yield sentence.forms, sentence.upos
 
 
 def _read_crfsuite(path, skipped):
@@ -194,61 +194,6 @@ def _json_record(line, where):
         return x, None if y is None else [tuple(label) if isinstance(label, list) else label for label in y]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DataFileError(f'{where}: expected {{"x": [...], "y": [...]}}.') from None
-
-
-def tagging_features(forms: Sequence[str]) -> list[dict[str, str | bool]]:
-    """Features of part-of-speech tagging, 20 templates a word: what it looks like, and its neighbours.
-
-    Parameters
-    ----------
-    forms : list of str
-        The words of a sentence.
-
-    Returns
-    -------
-    list of dict
-        For each word, strings and booleans by the name of the template, as :class:`~omkl.SequenceLabeler` takes them.
-
-    >>> tagging_features(["No", "way"])[1]["prev"]
-    'no'
-    """
-    lower = ["<s2>", "<s1>", *(form.lower() for form in forms), "</s1>", "</s2>"]
-    return [
-        {
-            "bias": True,
-            "word": form,
-            "lower": lower[i + 2],
-            "suffix1": form[-1:],
-            "suffix2": form[-2:],
-            "suffix3": form[-3:],
-            "suffix4": form[-4:],
-            "prefix1": form[:1],
-            "prefix2": form[:2],
-            "prefix3": form[:3],
-            "shape": _shape(form),
-            "is_capital": form[:1].isupper(),
-            "is_upper": form.isupper(),
-            "has_digit": any(map(str.isdigit, form)),
-            "has_hyphen": "-" in form,
-            "prev": lower[i + 1],
-            "prev2": lower[i],
-            "next": lower[i + 3],
-            "next2": lower[i + 4],
-            "prev_suffix3": lower[i + 1][-3:],
-            "next_suffix3": lower[i + 3][-3:],
-        }
-        for i, form in enumerate(forms)
-    ]
-
-
-def _shape(form):
-    """Kinds of characters, runs shortened to two: ``Xxd`` for ``McDonald's9``-like words."""
-    kinds = ("X" if c.isupper() else "x" if c.islower() else "d" if c.isdigit() else c for c in form)
-    shape = ""
-    for kind in kinds:
-        if shape[-2:] != kind * 2:
-            shape += kind
-    return shape
 
 
 class Sequences(StreamFormat):

@@ -1,6 +1,8 @@
 from .classification import OnlineMKLClassifier
 from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
+from .evaluation import evaluate_treebanks
+from .label_evaluation import evaluate_labels
 from .loading import load
 from .mkl import MKLClassifier, MKLRegressor
 from .parsing import DependencyParser
@@ -20,5 +22,7 @@ __all__ = [
     "SequenceLabeler",
     "SparseLogisticRegression",
     "StructuredPredictor",
+    "evaluate_labels",
+    "evaluate_treebanks",
     "load",
 ]

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
 from omkl.estimators.vocabulary import Vocabulary
+from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
@@ -23,6 +24,8 @@ KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, Kernel
 #: A finite feature map is held explicitly, unless a kernel says otherwise, up to this many features.
 EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
+#: What reads tokens that are short for dicts.
+SHORTHANDS: dict[type, Any] = {Words: WordEncoder, AttributeLists: AttributeEncoder}
 
 
 #: Columns are in different units where the largest standard deviation is so many times the lower quartile of all (the
@@ -35,9 +38,9 @@ UNITS_APART = 10.0
 class Encoder:
     """Learns from training tokens what kernels and keys there are, and encodes tokens from then on.
 
-    Tokens come as one (N, d) array, one scipy sparse (N, d) matrix, or a flat list of N dicts. In dicts, entries that
-    hold arrays are views for kernels, as are numbers that a kernel is on by name; everything else is sparse features,
-    each key a group.
+    Tokens come as one (N, d) array, one scipy sparse (N, d) matrix, or a flat list of N dicts, words, or lists of
+    attributes. In dicts, entries that hold arrays are views for kernels, as are numbers that a kernel is on by name;
+    everything else is sparse features, each key a group.
 
     Parameters
     ----------
@@ -70,6 +73,7 @@ class Encoder:
         self.explicit: list[str] = []
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
+        self._shorthands: dict[type, WordEncoder | AttributeEncoder] = {}
 
     def fit(
         self, tokens: FlatTokens, names: Sequence[str] | None = None, index: TrainingIndex | None = None
@@ -128,7 +132,7 @@ class Encoder:
         parts = [sparse.csr_array(kernel.features(inputs)) for kernel, inputs in explicit]
         features = _from_csr(sparse.hstack(parts, format="csr")) if parts else None
         if self.vocabulary is not None:
-            found = self.vocabulary.encode(_without(tokens, self.shapes), grow)
+            found = self._sparse(tokens, offsets, grow)
             features = found if features is None else _side_by_side(features, found)
         return Tokens(offsets, features, views)
 
@@ -136,7 +140,22 @@ class Encoder:
         """Keys of token dicts that are not known; they are looked for when the first one is asked for."""
         if self.vocabulary is not None:
             known = self.shapes.keys() | self.vocabulary.ids.keys()
-            yield from (key for key in dict.fromkeys(chain.from_iterable(tokens)) if key not in known)
+            keys = tokens.keys() if type(tokens) in SHORTHANDS else dict.fromkeys(chain.from_iterable(tokens))
+            yield from (key for key in keys if key not in known)
+
+    def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool) -> Features:
+        """Features of dicts, or of what is short for them."""
+        kind = type(tokens)
+        if kind not in SHORTHANDS:
+            return self.vocabulary.encode(_without(tokens, self.shapes), grow)
+        if not grow and self.vocabulary.ids.keys().isdisjoint(keys := tokens.keys()):
+            raise InputError(
+                f"The model knows no feature of these tokens, such as {keys[0]!r}: it was trained on dicts with "
+                f"{', '.join(map(repr, self.vocabulary.keys[:3]))}, so give such dicts."
+            )
+        if kind not in self._shorthands:
+            self._shorthands[kind] = SHORTHANDS[kind](self.vocabulary)
+        return self._shorthands[kind].encode(tokens, offsets, grow)
 
     def _read_views(self, tokens):
         """The arrays that kernels read, by name: the whole input, or entries of dicts."""

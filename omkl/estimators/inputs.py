@@ -7,6 +7,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_f
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
+from omkl.estimators.words import AttributeLists, Words
 from omkl.exceptions import InputError
 
 
@@ -243,7 +245,7 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
 
     Parameters
     ----------
-    X : list of arrays, CSR matrices, data frames or lists of dicts
+    X : list of arrays, CSR matrices, data frames, or lists of dicts, of words or of lists of attributes
     what : str
         What X is called in messages.
     names : sequence of str, optional
@@ -251,18 +253,20 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
 
     Returns
     -------
-    tokens : array or CSR matrix (N, d), or list of N dicts
+    tokens : array or CSR matrix (N, d), list of N dicts, Words or AttributeLists
     offsets : int array of shape (number of sequences + 1,)
     """
     if isinstance(X, (str, bytes, dict)) or is_frame(X) or not hasattr(X, "__len__"):
         raise InputError(
-            f"{what} must be a list of sequences: arrays or data frames of shape (n, d), or lists of dicts."
+            f"{what} must be a list of sequences: lists of words or of dicts, or arrays or data frames of shape (n, d)."
         )
     if len(X) == 0:
         raise InputError(f"{what} is empty: give at least one sequence.")
-    if isinstance(X[0] if isinstance(X, (list, tuple)) else None, dict):
+    only = X[0] if isinstance(X, (list, tuple)) else None
+    if isinstance(only, (str, dict)):
         raise InputError(
-            f"{what} must be a list of sequences, but it is one of dicts: give [{what}] for a single sequence."
+            f"{what} must be a list of sequences, but it is one of {'words' if isinstance(only, str) else 'dicts'}: "
+            f"give [{what}] for a single sequence."
         )
     names = names_in(X) if names is None else names
     X = [
@@ -274,12 +278,33 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
     first = next((sequence for sequence in X if _length(sequence)), None)
     if first is None:
         raise InputError(f"{what} holds no tokens: all its sequences are empty.")
-    if not sparse.issparse(first) and isinstance(first[0], dict):
-        tokens = [token for sequence in X for token in sequence]
-        if not all(isinstance(token, dict) for token in tokens):
-            raise InputError(f"{what} mixes dicts with other tokens: every token must be a dict.")
+    kind = None if sparse.issparse(first) else _kind_of_tokens(X)
+    if kind is not None:
+        own, collection, noun = kind
+        tokens = collection(chain.from_iterable(X))
+        wrong = next((i for i, token in enumerate(tokens) if not isinstance(token, own)), None)
+        if wrong is not None:
+            s = int(np.searchsorted(offsets, wrong, side="right")) - 1
+            raise InputError(
+                f"Token {wrong - offsets[s]} of sequence {s} of {what} is {tokens[wrong]!r:.40}, but others are "
+                f"{noun}: every token must be of one kind."
+            )
         return tokens, offsets
     return _joined([_as_array(sequence, i, what) for i, sequence in enumerate(X)], offsets, what), offsets
+
+
+def _kind_of_tokens(X: Any) -> tuple[Any, type, str] | None:
+    """``(class of a token, class of a collection of them, what they are called)``; None where tokens are numbers."""
+    for token in chain.from_iterable(X):
+        if isinstance(token, dict):
+            return dict, list, "dicts"
+        if isinstance(token, str):
+            return str, Words, "words"
+        if not isinstance(token, (list, tuple)) or (len(token) and not isinstance(token[0], str)):
+            return None
+        if len(token):
+            return (list, tuple), AttributeLists, "lists of attributes"
+    return None
 
 
 def names_in(X: Any) -> list[str] | None:

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.groups import KernelBank
-from omkl.online import OnlineModel, Predictor, group_report
+from omkl.online import OnlineModel, Predictor, group_report, left_out_groups
 
 
 class LearnedGroups:
@@ -31,6 +31,16 @@ class LearnedGroups:
         """
         check_is_fitted(self)
         return self.model_.kernel_weights()
+
+    @property
+    def left_out_(self) -> list[str]:
+        """Groups that ``weighting="out-of-sample"`` has left out, as they do not help on new examples.
+
+        Their weight is 0, and they are not computed any more: the model predicts the same without them. A group whose
+        weight is 0 and that is not listed was shrunk to zero by the regularizer.
+        """
+        check_is_fitted(self)
+        return left_out_groups(self.model_.trainer)
 
     @property
     def dual_coef_(self) -> dict[str, np.ndarray]:

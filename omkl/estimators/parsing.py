@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
-from omkl.estimators.attachment import attachment_scores
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.treebank_codec import (
     TreebankCodec,
@@ -37,9 +37,13 @@ class DependencyParser(OnlineEstimator):
     Parameters
     ----------
     templates : str, path, TemplateSet or iterable of str
-        "martins507" (13 views of the head, 13 of the modifier, alone, with direction, with distance), "rich" (those,
-        morphology, affixes and the tags between), "mcdonald2005", "small"; a text file with a template a line; or
-        templates as :class:`~omkl.groups.TemplateSet` describes them.
+        "auto", the richest set that the columns of the training data support: of "rich", those templates that look at
+        something. "martins507" (13 views of the head, 13 of the modifier, alone, with direction, with distance),
+        "rich" (those, morphology, affixes and the tags between), "mcdonald2005", "small"; a text file with a template
+        a line; or templates as :class:`~omkl.groups.TemplateSet` describes them. Whichever they are: where XPOS is
+        empty in the training data, UPOS takes its place, and the other way round; templates that look at another field
+        that no word has are left out, and equal ones merged. A line says so, for "auto" if ``verbose``. What is parsed
+        later is then looked at in the same way, whatever columns it has.
     loss : {"hinge", "crf", "perceptron"} or StructuredLoss
     regularizer : str, Regularizer or None
         "mkl" by default; "l2" trains a standard support vector machine.
@@ -93,7 +97,7 @@ class DependencyParser(OnlineEstimator):
     template_weights_ : dict of str to float
         Weight of each template, in [0, 1], summing to one.
     templates_ : TemplateSet
-        The templates in use: those that need a field which the training data lacks are left out.
+        The templates in use, as they suit the training data.
     history_ : list of dict
         One flat record an epoch; see :meth:`omkl.online.TrainingLoop.run`.
 
@@ -113,7 +117,7 @@ class DependencyParser(OnlineEstimator):
     """
 
     def __init__(
-        self, templates: Any = "martins507", *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
+        self, templates: Any = "auto", *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
         C: float = 10.0,
         epochs: int = 10, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
@@ -191,8 +195,8 @@ class DependencyParser(OnlineEstimator):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DependencyParser":
         """One round of training for each sentence, in the given order.
 
-        The first call fixes the memory of each template. Relations that come later are taken in; no template is left
-        out, whatever the first sentences lack.
+        The first call fixes the memory of each template, and which templates there are: a warning says what its
+        sentences lack. Relations that come later are taken in.
 
         Parameters
         ----------
@@ -230,7 +234,8 @@ class DependencyParser(OnlineEstimator):
         check_is_fitted(self)
         relations = self.model_.codec.relations
         strings = Strings() if relations is None else relations.strings
-        return Treebank.concatenate([self._parsed(block, strings) for block in treebanks_of(X, trees=False)])
+        blocks = self.model_.codec.complete(treebanks_of(X, trees=False))
+        return Treebank.concatenate([self._parsed(block, strings) for block in blocks])
 
     def _parsed(self, treebank: Treebank, strings: Strings) -> Treebank:
         """The best tree of each sentence; ``strings`` are the relations."""
@@ -251,7 +256,7 @@ class DependencyParser(OnlineEstimator):
         return np.split(parsed.heads, parsed.offsets[1:-1])
 
     def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
-        """Attachment scores on gold trees.
+        """How well trees and relations are found on gold trees, as the CoNLL 2018 shared task measures it.
 
         Parameters
         ----------
@@ -265,10 +270,13 @@ class DependencyParser(OnlineEstimator):
         Returns
         -------
         dict
-            ``uas`` and ``las`` (None for an unlabeled parser) in [0, 1], ``words`` counted, ``sentences``, and
-            ``whole`` (the share of sentences with every head right).
+            As :func:`omkl.estimators.evaluate_treebanks` has them: ``uas``, ``las`` with universal relations and
+            ``las_subtypes`` with relations as they are written, ``clas``, ``mlas``, ``blex``, all in [0, 1], those with
+            relations None for an unlabeled parser; ``words`` counted, ``sentences``, and ``whole`` (the share of
+            sentences with every head right); tables by relation and by length of the arcs. Tags and lemmas are the
+            gold ones, and always right.
         """
-        return attachment_scores(self._compared(X), self.model_.codec.relations is not None, ignore)
+        return evaluate_blocks(self._compared(X), ignore)
 
     def _compared(self, X: Any) -> Iterator[tuple[Treebank, Treebank]]:
         """Gold trees, and what the parser makes of their sentences, block by block."""

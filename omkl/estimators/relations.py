@@ -7,7 +7,8 @@ import numpy as np
 
 from omkl.data import Strings, Treebank
 from omkl.estimators.base import Run
-from omkl.estimators.treebanks import ArcExamples, absent_fields, encode
+from omkl.estimators.template_choice import suited
+from omkl.estimators.treebanks import ArcExamples, encode
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet
 from omkl.losses import StructuredHinge
 from omkl.online import (
@@ -67,16 +68,11 @@ class RelationLabeler:
         self._seen = np.zeros((2, len(strings)), dtype=bool)
 
     @classmethod
-    def for_treebank(cls, treebank: Treebank) -> "RelationLabeler":
-        """An untrained labeler for the relations of a treebank; templates that need absent fields are left out."""
-        templates = TemplateSet(RELATION_TEMPLATES)
-        absent = set(absent_fields(treebank, templates.fields))
-        return cls(treebank.strings["deprels"].copy(), TemplateSet([t for t in templates if not t.fields & absent]))
-
-    @classmethod
-    def for_stream(cls) -> "RelationLabeler":
-        """An untrained labeler that knows no relation yet, with all templates."""
-        return cls(Strings(), TemplateSet(RELATION_TEMPLATES))
+    def for_treebank(cls, treebank: Treebank, whole: bool) -> "RelationLabeler":
+        """An untrained labeler with templates that suit a treebank: for its relations, or where it is not the
+        ``whole`` of the data, one that knows no relation yet."""
+        templates, _ = suited(TemplateSet(RELATION_TEMPLATES), treebank, whole)
+        return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
 
     def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
         """Train on gold trees."""

@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.inputs import TokenData, flatten, labeled_sequences, read_labeled
+from omkl.estimators.label_evaluation import label_scores
 from omkl.estimators.outputs import ChainOutputs
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
@@ -19,10 +20,15 @@ from omkl.online import Hedge
 class SequenceLabeler(OnlineEstimator):
     """First-order chain labeler whose combination of kernels or feature templates is learned online.
 
-    ``X`` is a list of sequences. A sequence is an array of shape (n, d), or a list of n dicts, one a token. In a
-    dict, a string gives the feature ``key=value``, a number the feature ``key`` with that value, a boolean 1 or 0, a
-    list or set of strings one feature each, and every such key is a group; an array is a view for kernels to act on.
-    ``y`` is a list of sequences of labels, any hashable.
+    ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is
+
+    * a list of n words, strings: they have the features of :func:`omkl.features.token_features`, each a group;
+    * a list of n dicts. A string gives the feature ``key=value``, a number the feature ``key`` with that value, a
+      boolean 1 or 0, a list or set of strings one feature each, and every such key is a group; an array is a view for
+      kernels to act on;
+    * a list of n lists of attributes as CRFsuite has them, strings such as ``"w=the"``, each a feature of value 1. What
+      stands before ``=`` is the group;
+    * or an array of shape (n, d).
 
     Parameters
     ----------
@@ -136,10 +142,9 @@ class SequenceLabeler(OnlineEstimator):
 
     Examples
     --------
-    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
-    >>> y = [["DET", "NOUN"], ["DET", "NOUN"]]
+    >>> X, y = [["the", "dog"], ["a", "cat"]], [["DET", "NOUN"], ["DET", "NOUN"]]
     >>> labeler = SequenceLabeler(random_state=0).fit(X, y)
-    >>> labeler.predict([[{"word": "a"}, {"word": "dog"}]])[0].tolist()
+    >>> labeler.predict([["a", "dog"]])[0].tolist()
     ['DET', 'NOUN']
     """
 
@@ -295,16 +300,48 @@ class SequenceLabeler(OnlineEstimator):
         omkl.exceptions.InputError
             If ``y`` does not fit ``X``, or holds a label that was not seen in training.
         """
-        predictor, codec = self.predictor_, self.model_.codec
         right = total = 0.0
+        for gold, predicted, data in self._compared(X, y, sample_weight):
+            each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
+            weights = np.repeat(each, np.diff(data.offsets))
+            right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
+        return right / total
+
+    def evaluate(self, X: Any, y: Any = None, *, scheme: str | None = None) -> dict[str, Any]:
+        """Scores of tokens, of each label, and of entities where the labels mark some, as ``B-PER`` and ``O`` do.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`score`.
+        scheme : {None, "BIO", "BIOES"}
+            Which entities count; see :func:`omkl.estimators.evaluate_labels`.
+
+        Returns
+        -------
+        dict
+            ``accuracy``, ``sequence_accuracy``, ``tokens``, ``sequences``, ``labels``, ``entity_precision``,
+            ``entity_recall``, ``entity_f1`` and ``entities``, as :func:`omkl.estimators.evaluate_labels` has them.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As for :meth:`score`; or if a scheme is asked for that the labels do not follow.
+        """
+        found = [(np.zeros(0, np.int64),) * 3]
+        found += [(gold, predicted, np.diff(data.offsets)) for gold, predicted, data in self._compared(X, y)]
+        gold, predicted, lengths = map(np.concatenate, zip(*found))
+        return label_scores(gold, predicted, lengths, self.model_.codec.known.members, scheme)
+
+    def _compared(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, TokenData]]:
+        """Gold and predicted codes of labels, block by block, and what they are the labels of."""
+        predictor, codec = self.predictor_, self.model_.codec
         for block in blocks_of(X, y, sample_weight):
             data = labeled_sequences(block, self._column_names)
             gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
-            each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
-            weights = np.repeat(each, np.diff(data.offsets))
-            hits = predictor.decode(codec.encoder.encode(data.inputs, data.offsets)) == gold
-            right, total = right + float(weights @ hits), total + float(weights.sum())
-        return right / total
+            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets)), data
 
     @property
     def transitions_(self) -> np.ndarray:

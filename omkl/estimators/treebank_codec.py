@@ -1,6 +1,7 @@
 """The codec of parsers: treebanks as templates look at them, trees, and the relations of their arcs."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from omkl.estimators.base import Run
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.sources import TrainingBlock, fingerprint
+from omkl.estimators.template_choice import announce, suited
+from omkl.estimators.token_fields import empty_shares, lacking_columns
 from omkl.estimators.treebanks import (
     ArcExamples,
     arc_costs,
@@ -18,9 +21,8 @@ from omkl.estimators.treebanks import (
     check_trees,
     only_projective,
     strongest_features,
-    usable_templates,
 )
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.losses import CRF, StructuredLoss
 from omkl.online import DistanceOverGradients, MeanPolyak, OnlineModel, OnlineTrainer, Predictor, Schedule
@@ -62,7 +64,7 @@ class TreebankCodec:
     ----------
     estimator : DependencyParser
         For its parameters ``templates``, ``memory``, ``exact``, ``dtype``, ``projective``, ``single_root``,
-        ``labeled``, ``ignore``, ``loss`` and ``average``.
+        ``labeled``, ``ignore``, ``loss``, ``average`` and ``verbose``.
 
     Attributes
     ----------
@@ -71,13 +73,15 @@ class TreebankCodec:
     relations : RelationLabeler or None
     features : dict of str to list
         The strongest features of each template by name, with their weights.
+    empty : dict of str to float
+        The share of training words, in [0, 1], for which each column that is looked at was empty.
     """
 
     def __init__(self, estimator: Any) -> None:
         check_number("memory", estimator.memory, above=0)
         if estimator.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {estimator.dtype!r}.')
-        self._templates = estimator.templates
+        self._asked, self._verbose = estimator.templates, estimator.verbose
         # the frozen copy that predicts takes as much as the weights
         self._memory = estimator.memory * (1 / 2 if estimator.average in (None, "last") else 2 / 3)
         self._exact, self._dtype, self._labeled = estimator.exact, np.dtype(estimator.dtype), estimator.labeled
@@ -90,15 +94,15 @@ class TreebankCodec:
         self.templates: TemplateSet
         self.relations: RelationLabeler | None = None
         self.features: dict[str, list] = {}
+        self.empty: dict[str, float] = {}
 
     def start(self, data: TreeData) -> ArcExamples:
-        """Choose templates and relations; of a stream all templates stay, whatever its first sentences lack."""
-        if data.whole:
-            self.templates = usable_templates(self._templates, data.treebank)
-            self.relations = RelationLabeler.for_treebank(data.treebank) if self._labeled else None
-        else:
-            self.templates = TemplateSet.resolve(self._templates)
-            self.relations = RelationLabeler.for_stream() if self._labeled else None
+        """Choose templates and relations; the first sentences of a stream decide for all of it."""
+        self.templates, change = suited(TemplateSet.resolve(self._asked), data.treebank, data.whole)
+        announce(change, not data.whole or self._asked != "auto", self._verbose)
+        self.relations = RelationLabeler.for_treebank(data.treebank, data.whole) if self._labeled else None
+        fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
+        self.empty = empty_shares(data.treebank, fields)
         self.features = {name: [] for name in self.templates.names}
         return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore)
 
@@ -160,7 +164,19 @@ class TreebankCodec:
         codec = TreebankCodec(estimator)
         codec.templates, codec.relations, codec._sizes = estimator.templates, self.relations, bank.sizes.tolist()
         codec.features = {name: self.features[name] for name in codec.templates.names}
+        codec.empty = self.empty
         return codec
+
+    def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
+        """Sentences to parse, block by block, with a warning at the first that lacks a column that is looked at."""
+        warned = False
+        for treebank in blocks:
+            lacking = [] if warned else lacking_columns(treebank, self.empty)
+            if lacking:
+                warned = True
+                message = f"There is no {', '.join(lacking)}: the parser has learned from it, and does worse without."
+                warnings.warn(message, DataWarning, stacklevel=4)
+            yield treebank
 
     def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` for a model file."""
@@ -169,6 +185,7 @@ class TreebankCodec:
             "templates": str(self.templates).splitlines(),
             "sizes": self._sizes,
             "relations": relations,
+            "empty": self.empty,
             "top_features": self.features,
         }
         return values, {f"relations/{name}": array for name, array in arrays.items()}
@@ -176,7 +193,7 @@ class TreebankCodec:
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         self.templates, self._sizes = TemplateSet(values["templates"]), values["sizes"]
-        self.features = values["top_features"]
+        self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
             own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
             self.relations = RelationLabeler.restored(values["relations"], own)

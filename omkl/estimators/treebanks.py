@@ -4,14 +4,15 @@ tokens, and gold heads."""
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from omkl.data import Sentence, Stream, Treebank, read_treebank
-from omkl.estimators.attachment import is_punctuation
+from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.sources import WeightedExamples
+from omkl.estimators.token_fields import column_of, present_codes, value_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
 from omkl.online import Example
@@ -83,51 +84,6 @@ def projective_sentences(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return kept
 
 
-def usable_templates(templates: Any, treebank: Treebank) -> TemplateSet:
-    """The templates whose fields the treebank has, with one warning that names the others."""
-    templates = TemplateSet.resolve(templates)
-    absent = set(absent_fields(treebank, templates.fields))
-    if not absent:
-        return templates
-    kept = [template for template in templates if not template.fields & absent]
-    dropped = ", ".join(template.name for template in templates if template.fields & absent)
-    if not kept:
-        raise InputError(f"Every template needs a field that the data lacks: {', '.join(sorted(absent))}.")
-    message = f"{len(templates) - len(kept)} templates are left out: {dropped}."
-    warnings.warn(f"The data has no {', '.join(sorted(absent))}: {message}", DataWarning, stacklevel=4)
-    return TemplateSet(kept)
-
-
-def absent_fields(treebank: Treebank, fields: Iterable[str]) -> list[str]:
-    """The fields whose column is ``_`` for every word."""
-    return [field for field in fields if not getattr(treebank, column_of(field)).any()]
-
-
-def column_of(field: str) -> str:
-    """The column of a treebank that a field of the template language is read from."""
-    if field.startswith(("form", "lower", "prefix", "suffix")):
-        return "forms"
-    return {"lemma": "lemmas"}.get(field, field if field in ("upos", "xpos") else "feats")
-
-
-def value_of(field: str, string: str) -> str:
-    """A field of a token, from the string in its column.
-
-    >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("Case", "_")
-    ('ing', 'Nom', '_')
-    """
-    if field == "lower":
-        return string.lower()
-    if field.startswith("prefix"):
-        return string[: int(field[-1])]
-    if field.startswith("suffix"):
-        return string[-int(field[-1]) :]
-    if field[0].isupper():
-        attributes = (attribute.partition("=") for attribute in string.split("|"))
-        return next((value for name, _, value in attributes if name == field), "_")
-    return string
-
-
 def code_of(string: str) -> int:
     """64 bits that stand for a string, on every machine."""
     digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -161,7 +117,7 @@ def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
     for row, field in zip(columns, fields):
         codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
         hashes = np.zeros(len(strings), dtype=np.uint64)
-        for code in np.flatnonzero(np.bincount(codes, minlength=1)).tolist():
+        for code in present_codes(codes):
             hashes[code] = code_of(value_of(field, strings[code]))
         row[indices] = hashes[codes]
     return ArcTokens(fields, columns, roots, lengths)

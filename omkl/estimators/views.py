@@ -10,8 +10,8 @@ from omkl.exceptions import InputError
 from omkl.kernels import with_index
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
-#: Tokens, one after the other: rows of an array or CSR matrix, or dicts.
-FlatTokens: TypeAlias = Vectors | list[dict[str, Any]]
+#: Tokens, one after the other: rows of an array or CSR matrix, dicts, or what :mod:`omkl.estimators.words` reads.
+FlatTokens: TypeAlias = Vectors | list[Any]
 
 #: The only view of inputs that are plain arrays.
 PLAIN = "x"
@@ -86,12 +86,13 @@ def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
     """Number of columns of every view: of the whole array, or of each array in the first of the dicts."""
     if not isinstance(tokens, list):
         return {PLAIN: tokens.shape[1]}
-    return {key: value.size for key, value in tokens[0].items() if isinstance(value, np.ndarray)}
+    first = tokens[0] if isinstance(tokens[0], dict) else {}
+    return {key: value.size for key, value in first.items() if isinstance(value, np.ndarray)}
 
 
 def is_number_in(tokens: Any, key: str) -> bool:
     """Whether the first of the dicts that have this key have a number there."""
-    return isinstance(next((token[key] for token in tokens if key in token), None), NUMBERS)
+    return isinstance(next((token[key] for token in tokens if isinstance(token, dict) and key in token), None), NUMBERS)
 
 
 def stacked(tokens: list[dict[str, Any]], key: str, n_columns: int) -> np.ndarray:

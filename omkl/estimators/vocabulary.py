@@ -63,14 +63,19 @@ class Vocabulary:
             chunk = tokens[low : low + CHUNK]
             parts = []
             for key, column in _columns(chunk, None if grow else self.ids):
-                known = self.ids[key] if key in self.ids else self._add_key(key)
-                before = len(known)
-                try:
-                    parts += _encode_column(key, column, known, grow, self.units)
-                finally:
-                    self.groups.extend([self.keys.index(key)] * (len(known) - before))
+                parts += self.look_up(key, column, grow)
             chunks.append(_to_rows(parts, len(chunk)))
         return _joined(chunks)
+
+    def look_up(self, key: str, column: list[Any], grow: bool) -> list[tuple[Any, np.ndarray, Any]]:
+        """Parts ``(tokens, ids, values)`` of the values of one key, a known one if not ``grow``; ``tokens`` None means
+        all, ``values`` None means ones, and the id of an unknown value is -1."""
+        known = self.ids[key] if key in self.ids else self._add_key(key)
+        before = len(known)
+        try:
+            return _encode_column(key, column, known, grow, self.units)
+        finally:
+            self.groups.extend([self.keys.index(key)] * (len(known) - before))
 
     def _add_key(self, key):
         if not isinstance(key, str):
@@ -138,7 +143,6 @@ def _columns(tokens, wanted):
 
 
 def _encode_column(key, column, known, grow, units):
-    """Parts ``(tokens, ids, values)`` of one key; ``tokens`` None means all, ``values`` None means ones."""
     kinds = set(map(type, column))
     if kinds == {str}:
         return [(None, _look_up(column, known, grow), None)]

@@ -50,7 +50,7 @@ class BudgetedExpansion(KernelBank):
         self.n_support = 0
         self._buffers: dict[str, SupportBuffer] = {}
         self._capacity = 0
-        p = len(self.names)
+        p = self._n_used = len(self.names)
         self._coefficients = np.zeros((p, self.n_outputs, 0))
         self._sums = np.zeros((p, self.n_outputs, 0))
         self._diagonals, self._squares = np.zeros((p, 0)), np.zeros((p, 0))
@@ -127,11 +127,25 @@ class BudgetedExpansion(KernelBank):
             view: buffer.stage(x.tokens.views[view][x.low : x.high], self.n_support)
             for view, buffer in self._buffers.items()
         }
-        for rows, kernel, view in zip(self._rows, self.kernels, self.views):
-            rows[:m, : m + self.n_support] = kernel.between(pairs[view])
+        used = self._used()
+        if len(used) < self._n_used:
+            self._forget_others(used)
+        for k in used:
+            self._rows[k, :m, : m + self.n_support] = self.kernels[k].between(pairs[self.views[k]])
         jit.score(self._rows, m, self.n_support, self._coefficients, self._own)
         self._indices.fill(-1)
         self._at_hand = x
+
+    def _used(self):
+        """The kernels that are not left out: of the others no value is computed, and all that is held is zero."""
+        return np.flatnonzero(~self.group_state.left_out).tolist()
+
+    def _forget_others(self, used):
+        """Every kernel value, coefficient and potential of the kernels that are left out becomes zero."""
+        others = np.setdiff1d(np.arange(len(self.names)), used)
+        for array in (self._rows, self._own, self._coefficients, self._sums, self._diagonals, self._squares):
+            array[others] = 0.0
+        self._n_used = len(used)
 
     def _buffer_of(self, view, n_columns):
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
@@ -219,8 +233,9 @@ class BudgetedExpansion(KernelBank):
         self.group_state.square_norms[:] = 0.0
         for rows in row_blocks(self.n_support, self.n_support, self.dtype):
             pairs = {view: buffer.pair(rows, self.n_support) for view, buffer in self._buffers.items()}
-            for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
-                scores = kernel.between(pairs[view]).astype(np.float64, copy=False) @ self.coefficients[k]
+            for k in self._used():
+                scores = self.kernels[k].between(pairs[self.views[k]]).astype(np.float64, copy=False)
+                scores = scores @ self.coefficients[k]
                 self.group_state.square_norms[k] += np.vdot(self.coefficients[k, rows], scores)
 
     # ---- state --------------------------------------------------------------------------------------------------
@@ -321,10 +336,10 @@ class RemovalExpansion(BudgetedExpansion):
         return [*super()._arrays(), self._entered]
 
     def _drop(self, index):
-        values = np.empty((len(self.names), self.n_support))
+        values = np.zeros((len(self.names), self.n_support))
         pairs = {view: buffer.pair(slice(index, index + 1), self.n_support) for view, buffer in self._buffers.items()}
-        for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
-            values[k] = kernel.between(pairs[view])[0]
+        for k in self._used():
+            values[k] = self.kernels[k].between(pairs[self.views[k]])[0]
         jit.remove(
             self._rows, len(self._at_hand), self.n_support, index, values, self._diagonals, self._coefficients,
             self._own, self.group_state.square_norms,

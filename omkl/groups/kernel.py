@@ -217,7 +217,11 @@ class KernelExpansion(KernelBank):
         self._scored = (None, None)
 
     def recompute_norms(self) -> None:
-        self.group_state.square_norms[:] = square_norms(self.kernels, self.views, self.supports, self.coefficients)
+        self.group_state.square_norms[:] = 0.0
+        used = np.flatnonzero(~self.group_state.left_out).tolist()
+        kernels, views = [self.kernels[k] for k in used], [self.views[k] for k in used]
+        squares = square_norms(kernels, views, self.supports, self.coefficients[used])
+        self.group_state.square_norms[used] = squares
 
     def blueprint(self) -> "Callable[[], KernelExpansion]":
         return partial(

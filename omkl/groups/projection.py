@@ -48,7 +48,8 @@ class ProjectionExpansion(BudgetedExpansion):
         self._order[position : n - 1] = self._order[position + 1 : n]
         others = self._order[: n - 1]
         y, c = np.empty(n - 1), np.empty(n - 1)
-        for k, factor in enumerate(self._factors):
+        for k in self._used():
+            factor = self._factors[k]
             cholesky.remove(factor, n, position, y)
             cholesky.combination(factor, n - 1, y, c)
             jit.replace(self._rows[k], m, index, others, c, self._coefficients[k], self._own[k])
@@ -66,10 +67,10 @@ class ProjectionExpansion(BudgetedExpansion):
         """Add a support vector to the factors, given its kernel values with those there, (p, n)."""
         n = self._n_factored
         relative = np.sqrt(np.finfo(self.dtype).eps)
-        for k, factor in enumerate(self._factors):
+        for k in self._used():
             square = self._diagonals[k, index]
             jitter = relative * square if square > 0.0 else 1.0
-            self._jitters[k, index] = cholesky.append(factor, n, values[k], square, jitter)
+            self._jitters[k, index] = cholesky.append(self._factors[k], n, values[k], square, jitter)
         self._order[n] = index
         self._n_factored = n + 1
 
@@ -81,8 +82,10 @@ class ProjectionExpansion(BudgetedExpansion):
             pairs = {
                 view: buffer.pair(slice(index, index + 1), self.n_support) for view, buffer in self._buffers.items()
             }
-            values = [kernel.between(pairs[view])[0] for kernel, view in zip(self.kernels, self.views)]
-            self._append(index, np.array(values, dtype=np.float64)[:, order[:position]])
+            values = np.zeros((len(self.names), self.n_support))
+            for k in self._used():
+                values[k] = self.kernels[k].between(pairs[self.views[k]])[0]
+            self._append(index, values[:, order[:position]])
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support

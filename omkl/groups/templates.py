@@ -16,8 +16,8 @@ In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,26 @@ class Template:
     def fields(self) -> set[str]:
         """Names of the fields it looks at."""
         return {field for _, field in self.head + self.modifier} | ({self.between} if self.between else set())
+
+    @property
+    def identity(self) -> tuple:
+        """Equal for templates that look at the same, in whatever order they say so."""
+        return frozenset(self.head), frozenset(self.modifier), self.between, self.variant
+
+    def replacing(self, fields: Mapping[str, str]) -> "Template":
+        """The template that looks at other fields, and at each once.
+
+        >>> str(Template.parse("h.upos h.xpos m+1.xpos").replacing({"xpos": "upos"}))
+        'h.upos m+1.upos'
+        """
+        if self.fields.isdisjoint(fields):
+            return self
+        head, modifier = (
+            tuple(dict.fromkeys((offset, fields.get(field, field)) for offset, field in side))
+            for side in (self.head, self.modifier)
+        )
+        between = self.between and fields.get(self.between, self.between)
+        return replace(self, head=head, modifier=modifier, between=between)
 
     def __str__(self):
         return f"{self.label} = {self.atoms}" if self.label else self.atoms
@@ -282,5 +302,5 @@ def _rich():
     ]  # fmt: skip
 
 
-#: The sets that come with the library, by name.
-NAMED_SETS = {"martins507": _martins507, "mcdonald2005": _mcdonald2005, "small": _small, "rich": _rich}
+#: The sets that come with the library, by name; of "auto", the richest, a parser keeps what suits its treebank.
+NAMED_SETS = {"martins507": _martins507, "mcdonald2005": _mcdonald2005, "small": _small, "rich": _rich, "auto": _rich}

@@ -26,6 +26,7 @@ from omkl.online.schedules import (
     MeanPolyak,
     Schedule,
 )
+from omkl.online.selection import left_out_groups
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
@@ -64,6 +65,7 @@ __all__ = [
     "UniformAverage",
     "below",
     "group_report",
+    "left_out_groups",
     "lipschitz_constant",
     "optimal_eta0",
     "regret_bound",

@@ -30,6 +30,14 @@ def conclude(trainer: Any) -> None:
     trainer.method.meet(trainer.method.learning, trainer.group_state)
 
 
+def left_out_groups(trainer: Any) -> list[str]:
+    """Names of the groups that are left out, in the order in which the user gave the groups."""
+    if not trainer.has_groups:
+        return []
+    left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
+    return [name for name in trainer.order if name in left_out]
+
+
 def _can_hedge(trainer):
     regularizer = trainer.regularizer
     is_mkl = getattr(regularizer, "weight_set", None) == "simplex" and regularizer.is_sparse

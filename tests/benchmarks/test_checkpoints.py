@@ -52,7 +52,9 @@ def test_a_checkpoint_of_fifty_million_features(benchmark, tmp_path, averaging):
 
 def test_a_checkpoint_a_minute_of_a_parser(benchmark, tmp_path):
     """At the default memory: what one checkpoint takes, as a share of a minute."""
-    parser = DependencyParser(epochs=1, verbose=False, random_state=0).fit(synthetic_treebank(300, random_state=0))
+    parser = DependencyParser("martins507", epochs=1, verbose=False, random_state=0).fit(
+        synthetic_treebank(300, random_state=0)
+    )
     checkpoints = Checkpoints(tmp_path / "run")
     state = parser.model_.trainer.state()
     benchmark.pedantic(checkpoints.write, ({}, state), rounds=5, iterations=1, warmup_rounds=1)

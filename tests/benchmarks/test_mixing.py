@@ -44,7 +44,9 @@ def test_epoch_of_two_workers(benchmark, treebank):
                 ) as cluster,
                 Client(cluster, direct_to_workers=True) as client,
             ):
-                parser = DependencyParser(regularizer="l2", labeled=False, epochs=EPOCHS, random_state=0, verbose=False)
+                parser = DependencyParser(
+                    "martins507", regularizer="l2", labeled=False, epochs=EPOCHS, random_state=0, verbose=False
+                )
                 found[n_workers] = parser.fit(treebank, client=client).history_
 
     benchmark.pedantic(run, rounds=1)
@@ -65,7 +67,7 @@ def test_epoch_of_two_workers(benchmark, treebank):
 
 def test_mixing_beside_copying(benchmark, treebank):
     """Tables of 93 MB: finding what two shards of a thousand sentences have moved, and mixing it."""
-    parser = DependencyParser(regularizer="l2", labeled=False, epochs=1, random_state=0, verbose=False)
+    parser = DependencyParser("martins507", regularizer="l2", labeled=False, epochs=1, random_state=0, verbose=False)
     parser.fit(treebank[:2000])
     trainer, examples = parser.model_.trainer, ArcExamples.of(treebank[:2000], parser.templates_)
     state = {name: np.array(array) for name, array in trainer.state().items()}

@@ -48,11 +48,13 @@ def n_lines(bank, lengths):
 def test_training(benchmark, treebanks):
     train = treebanks[0]
     part = train[:SENTENCES]
-    DependencyParser(regularizer="l2", epochs=1, labeled=False, verbose=False).fit(part[:20])
+    DependencyParser("martins507", regularizer="l2", epochs=1, labeled=False, verbose=False).fit(part[:20])
     found = {}
 
     def run():
-        parser = DependencyParser(regularizer="l2", epochs=2, labeled=False, random_state=0, verbose=False)
+        parser = DependencyParser(
+            "martins507", regularizer="l2", epochs=2, labeled=False, random_state=0, verbose=False
+        )
         started = time.process_time()
         parser.fit(part)
         found.update(seconds=(time.process_time() - started) / 2, bank=parser.model_.trainer.banks[0])
@@ -71,7 +73,9 @@ def test_training(benchmark, treebanks):
 @pytest.mark.parametrize("keep", [507, 107])
 def test_parsing(benchmark, treebanks, keep):
     train, test = treebanks
-    parser = DependencyParser(regularizer="l2", epochs=1, random_state=0, verbose=False).fit(train[:SENTENCES])
+    parser = DependencyParser("martins507", regularizer="l2", epochs=1, random_state=0, verbose=False).fit(
+        train[:SENTENCES]
+    )
     parser = parser.prune(keep, by="norms")
     parser.parse(test[:10])
     seconds = []
@@ -101,7 +105,7 @@ def test_parsing(benchmark, treebanks, keep):
 def test_peak_memory(benchmark, treebanks):
     train = treebanks[0]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    parser = DependencyParser(regularizer="l2", epochs=1, random_state=0, verbose=False)
+    parser = DependencyParser("martins507", regularizer="l2", epochs=1, random_state=0, verbose=False)
     benchmark.pedantic(lambda: parser.fit(train[:SENTENCES]), rounds=1)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     print(f"\npeak memory of the process: {after:.0f} MB ({before:.0f} MB before training); parameters "

@@ -44,7 +44,19 @@ def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     assert len(inspected["top_features"]) == 3
     printed = capsys.readouterr().out
     assert "Token accuracy 100.00%" in printed
+    assert "precision" in printed
     assert "w=the" in printed
+
+
+def test_entities_are_evaluated_where_labels_mark_them(tmp_path, capsys):
+    corpus, model, metrics = tmp_path / "ner.txt", tmp_path / "ner.npz", tmp_path / "metrics.json"
+    corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\nI-LOC\tw=Ghent\nO\tw=runs\n\n" * 8)
+    assert main(["train", "labeler", str(corpus), "-o", str(model), "--random-state", "0", "--quiet"]) == 0
+    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
+    assert "Entities: precision 100.00%, recall 100.00%" in capsys.readouterr().out
+    assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER", "LOC"]
+    assert main(["evaluate", str(model), str(corpus), "--scheme", "BIO", "--json", str(metrics)]) == 0
+    assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER"]
 
 
 def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):

@@ -91,6 +91,25 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
 
 
+def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys):
+    gold, system, metrics = str(treebanks / "test.conllu"), str(tmp_path / "parsed.conllu"), tmp_path / "m.json"
+    assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0
+    assert main(["evaluate", str(model), gold, "--json", str(metrics)]) == 0
+    of_model, printed = json.loads(metrics.read_text()), capsys.readouterr().out
+    assert "MLAS" in printed
+    assert "UPOS" not in printed
+    assert "precision" in printed
+    assert main(["evaluate", gold, system, "--json", str(metrics)]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(metrics.read_text()) == of_model
+    assert "UPOS               100.00%" in printed
+    assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
+    assert main(["evaluate", gold, system, "--folds", "1"]) == 2
+    assert "--folds does not go with two treebanks" in capsys.readouterr().err
+    assert main(["evaluate", gold, str(treebanks / "train.conllu")]) == 2
+    assert "60 gold sentences, but 200" in capsys.readouterr().err
+
+
 def test_the_demo_finds_the_templates(tmp_path, capsys):
     arguments = ["demo", "parser", "-o", str(tmp_path), "--n-train", "400", "--n-test", "100", "--epochs", "3"]
     assert main(arguments) == 0

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from omkl.data import handwritten_dates, read_ocr, read_sequences, tagging_features
+from omkl.data import handwritten_dates, read_ocr, read_sequences
 from omkl.data.datasets import FIRST_DAY, LAST_DAY
 from omkl.exceptions import DataFileError, InputError
 
@@ -110,18 +110,6 @@ def test_dates_are_dates_and_share_no_image():
     assert all((a == b).all() for a, b in zip(data.train_images, again.train_images))
     with pytest.raises(InputError):
         handwritten_dates(0)
-
-
-def test_tagging_features_look_around():
-    features = tagging_features(["McDonald's", "9-to-5", "x"])
-    assert features[0]["shape"] == "XxXxx'x"
-    assert features[1]["shape"] == "d-xx-d"
-    assert features[0]["prev"] == "<s1>"
-    assert features[2]["next2"] == "</s2>"
-    assert features[1]["has_digit"]
-    assert features[1]["has_hyphen"]
-    assert not features[1]["is_capital"]
-    assert len({frozenset(f) for f in features}) == 1
 
 
 def test_crfsuite_attribute_lists(tmp_path):

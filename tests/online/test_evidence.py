@@ -186,11 +186,32 @@ def test_useless_groups_are_left_out_whatever_trains_them(options):
     left = [name for name, weight in model.kernel_weights_.items() if weight == 0.0]
     assert USEFUL not in left
     assert len(left) >= len(JUNK) - 1
+    assert model.left_out_ == left
     changed = X.copy()
     for name in left:
         low, high = map(int, name.split("on=")[1].split(":"))
         changed[:, low:high] = 5.0
     np.testing.assert_array_equal(model.decision_function(changed), model.decision_function(X))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"cache_size": 0}, {"budget": 60}, {"budget": 60, "budget_maintenance": "removal"}]
+)
+def test_what_is_left_out_is_not_computed_any_more(options):
+    X, y = interaction(400)
+    asked, rounds = [], []
+
+    def useless(A, B):
+        asked.append(len(rounds))
+        return np.exp(-np.square(A[:, None, 20:25] - B[None, :, 20:25]).sum(axis=2))
+
+    kernels = {"useful": USEFUL, "useless": useless, **{name: name for name in JUNK}}
+    model = omkl.OnlineMKLClassifier(kernels, weighting="out-of-sample", random_state=0, epochs=4, **options)
+    model.callbacks = [lambda trainer, record: rounds.append(record)]
+    model.fit(X, y)
+    assert "useless" in model.left_out_
+    assert asked
+    assert max(asked) <= 0
 
 
 @pytest.mark.parametrize("n_shards", [1, 3])

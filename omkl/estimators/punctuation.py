@@ -1,8 +1,7 @@
-"""Attachment scores of parsed sentences, and the conventions about which words count."""
+"""Which words are punctuation: the conventions that evaluations of trees leave them out by."""
 
 import unicodedata
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,31 +10,6 @@ from omkl.exceptions import InputError
 
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
-
-
-def attachment_scores(
-    pairs: Iterable[tuple[Treebank, Treebank]], labeled: bool, ignore: str | Callable[..., bool] | None = None
-) -> dict[str, Any]:
-    """What :meth:`~omkl.DependencyParser.evaluate` returns, of pairs of gold trees and those of a parser."""
-    words = sentences = attached = related = whole = 0
-    for gold, parsed in pairs:
-        counted = ~is_punctuation(gold, ignore)
-        right = parsed.heads == gold.heads
-        known = parsed.strings["deprels"].codes(gold.strings["deprels"].tolist())[gold.deprels]
-        wrong = np.add.reduceat(counted & ~right, gold.offsets[:-1])
-        words, sentences = words + int(counted.sum()), sentences + len(gold)
-        attached += int(np.count_nonzero(right & counted))
-        related += int(np.count_nonzero(right & (parsed.deprels == known) & counted))
-        whole += int(np.count_nonzero(wrong == 0))
-    if not words:
-        raise InputError("No word is left to count: choose another ignore=.")
-    return {
-        "uas": attached / words,
-        "las": related / words if labeled else None,
-        "words": words,
-        "sentences": sentences,
-        "whole": whole / sentences,
-    }
 
 
 def is_punctuation(treebank: Treebank, rule: str | Callable[..., bool] | None) -> np.ndarray:

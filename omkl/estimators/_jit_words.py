@@ -1,0 +1,75 @@
+"""Loops from the codes of words to the ids of their features."""
+
+import numpy as np
+from numba import njit
+
+#: An id that was not looked up yet; -1 is that of a feature that the model does not know.
+UNSEEN = -2
+#: What a hash is multiplied by before the next byte is added, modulo 2^64: that of two strings together follows from
+#: those of each.
+BASE = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True)
+def windows(codes, offsets, reach, begin, end, out):
+    """Codes of each word and of ``reach`` words before and after it, into ``out``, (n, 2 reach + 1)."""
+    for s in range(offsets.shape[0] - 1):
+        low, high = offsets[s], offsets[s + 1]
+        for i in range(low, high):
+            for k in range(2 * reach + 1):
+                j = i + k - reach
+                out[i, k] = begin if j < low else end if j >= high else codes[j]
+
+
+@njit(cache=True, nogil=True)
+def gather(around, columns, table, out):
+    """Ids of features of single words, ``out[i, t] = table[around[i, columns[t]], t]``; returns how many are unseen."""
+    n_unseen = 0
+    for i in range(around.shape[0]):
+        for t in range(columns.shape[0]):
+            out[i, t] = table[around[i, columns[t]], t]
+            n_unseen += out[i, t] == UNSEEN
+    return n_unseen
+
+
+@njit(cache=True, nogil=True)
+def hash_strings(data, ends, hashes, powers):
+    """Hash of each of the strings ``data[ends[i - 1] : ends[i]]``, and what that of a string before it is times."""
+    low = 0
+    for i in range(ends.shape[0]):
+        total, power = np.uint64(0), np.uint64(1)
+        for k in range(low, ends[i]):
+            total = total * BASE + np.uint64(data[k]) + np.uint64(1)
+            power *= BASE
+        hashes[i], powers[i] = total, power
+        low = ends[i]
+
+
+@njit(cache=True, nogil=True)
+def look_up_pairs(around, left, right, hashes, powers, between, keys, values, out):
+    """Ids of the features of two words together, -1 where they are not in the table ``keys``, ``values``.
+
+    Returns how many are not.
+    """
+    mask, n_missing = np.uint64(keys.shape[0] - 1), 0
+    for i in range(around.shape[0]):
+        a, b = around[i, left], around[i, right]
+        key = (hashes[a] * BASE + between) * powers[b] + hashes[b]
+        at = (key ^ (key >> np.uint64(29))) & mask
+        while values[at] >= 0 and keys[at] != key:
+            at = (at + np.uint64(1)) & mask
+        out[i] = values[at]
+        n_missing += out[i] < 0
+    return n_missing
+
+
+@njit(cache=True, nogil=True)
+def insert(new_keys, new_values, keys, values):
+    """Put features into a table that has room for them; a value of -1 is an empty place."""
+    mask = np.uint64(keys.shape[0] - 1)
+    for i in range(new_keys.shape[0]):
+        key = new_keys[i]
+        at = (key ^ (key >> np.uint64(29))) & mask
+        while values[at] >= 0 and keys[at] != key:
+            at = (at + np.uint64(1)) & mask
+        keys[at], values[at] = key, new_values[i]

@@ -1,0 +1,175 @@
+"""Sequences of words and of attribute lists: the same models as of the dicts that they are short for."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import omkl
+from omkl.estimators.vocabulary import Vocabulary
+from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
+from omkl.exceptions import InputError
+from omkl.features import token_features
+
+WORD = st.one_of(st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4))
+SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+def tagged(rng, n=80, n_words=300):
+    """Sentences of made-up words that show their tag by their ending."""
+    stems = ["".join(rng.choice(list("bdklmnprst"), 3)) for _ in range(n_words)]
+    X, y = [], []
+    for _ in range(n):
+        tags = ["DET" if t % 2 == 0 else "NOUN" for t in range(rng.integers(1, 9))]
+        X.append([f"{rng.choice(stems)}{'a' if tag == 'DET' else 'en'}" for tag in tags])
+        y.append(tags)
+    return X, y
+
+
+def as_dicts(X):
+    return [token_features(words) for words in X]
+
+
+def flat(X):
+    return [token for sequence in X for token in sequence], np.cumsum([0, *map(len, X)])
+
+
+def assert_equal_features(ours, theirs):
+    for own, other in zip(ours, theirs):
+        assert_array_equal(own, other)
+
+
+@given(first=SENTENCES, second=SENTENCES, third=SENTENCES)
+def test_features_are_those_of_the_dicts(first, second, third):
+    """Learned, looked up, and learned again, in one vocabulary and in two."""
+    by_word, by_dict = Vocabulary(), Vocabulary()
+    words = WordEncoder(by_word)
+    for X, grow in ((first, True), (second, False), (third, True), (second, False), (second, True)):
+        tokens, offsets = flat(X)
+        found = words.encode(Words(tokens), offsets, grow)
+        expected = by_dict.encode([features for s in as_dicts(X) for features in s], grow)
+        assert_equal_features(found, expected)
+    assert by_word.ids == by_dict.ids
+    assert_equal_features(by_word.state().values(), by_dict.state().values())
+
+
+def test_a_vocabulary_that_grew_by_dicts_is_known_to_words():
+    vocabulary = Vocabulary()
+    words = WordEncoder(vocabulary)
+    vocabulary.encode(token_features(["a", "b"]), True)
+    before = words.encode(Words(["a", "new"]), np.array([0, 2]), False)
+    vocabulary.encode(token_features(["a", "new"]), True)
+    after = words.encode(Words(["a", "new"]), np.array([0, 2]), False)
+    assert_equal_features(after, vocabulary.encode(token_features(["a", "new"]), False))
+    assert len(after.ids) > len(before.ids)
+
+
+def test_more_words_than_are_encoded_at_a_time(rng):
+    X, _ = tagged(rng, n=700, n_words=2000)
+    tokens, offsets = flat(X)
+    vocabularies = Vocabulary(), Vocabulary()
+    found = WordEncoder(vocabularies[0]).encode(Words(tokens), offsets, True)
+    assert_equal_features(found, vocabularies[1].encode([f for s in as_dicts(X) for f in s], True))
+    assert vocabularies[0].ids == vocabularies[1].ids
+
+
+def test_forgetting_changes_nothing(rng, monkeypatch):
+    X, _ = tagged(rng)
+    tokens, offsets = flat(X)
+    encoder = WordEncoder(Vocabulary())
+    learned = encoder.encode(Words(tokens), offsets, True)
+    monkeypatch.setattr("omkl.estimators.words.MOST_REMEMBERED", 10)
+    assert_equal_features(encoder.encode(Words(tokens), offsets, False), learned)
+
+
+def test_a_labeler_learns_the_same_bits_from_words_and_from_their_features(rng, tmp_path):
+    X, y = tagged(rng)
+    by_word = omkl.SequenceLabeler(epochs=3, random_state=0).fit(X, y)
+    by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(as_dicts(X), y)
+    assert by_word.kernel_weights_ == by_dict.kernel_weights_
+    by_word.save(tmp_path / "words.npz")
+    by_dict.save(tmp_path / "dicts.npz")
+    assert (tmp_path / "words.npz").read_bytes() == (tmp_path / "dicts.npz").read_bytes()
+    new = [["unheard", *words] for words in X]
+    loaded = omkl.load(tmp_path / "words.npz")
+    for model in (by_dict, loaded):
+        for own, other in zip(by_word.decision_function(new), model.decision_function(new)):
+            assert_array_equal(own, other)
+    assert by_word.score(X, y) > 0.95
+
+
+def test_words_come_in_streams_and_in_parts(rng):
+    X, y = tagged(rng)
+    stream = omkl.data.Stream.from_arrays(X, y, 17)
+    streamed = omkl.SequenceLabeler(epochs=2, random_state=0).fit(stream, classes=["DET", "NOUN"])
+    assert streamed.score(X, y) > 0.9
+    partial = omkl.SequenceLabeler(random_state=0)
+    for low in range(0, len(X), 20):
+        partial.partial_fit(X[low : low + 20], y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None)
+        assert len(partial.predict([["unseen", "words"]])[0]) == 2
+    assert partial.score(X, y) > 0.9
+    dicts = omkl.SequenceLabeler(random_state=0)
+    for low in range(0, len(X), 20):
+        dicts.partial_fit(as_dicts(X[low : low + 20]), y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None)
+    assert dicts.kernel_weights_ == partial.kernel_weights_
+
+
+def attributes(X):
+    """What CRFsuite would be given: strings, and one without a value."""
+    return [[[f"{k}={v}" for k, v in f.items() if isinstance(v, str)] + ["bias"] for f in s] for s in as_dicts(X)]
+
+
+def test_attribute_lists_are_short_for_dicts(rng):
+    X, y = tagged(rng)
+    lists = attributes(X)
+    strings = [[{k: v for k, v in f.items() if isinstance(v, str)} for f in s] for s in as_dicts(X)]
+    dicts = [[{**f, "bias": {"": 1.0}} for f in s] for s in strings]
+    by_list = omkl.SequenceLabeler(epochs=3, random_state=0).fit(lists, y)
+    by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(dicts, y)
+    assert list(by_list.kernel_weights_) == list(by_dict.kernel_weights_)
+    assert_allclose(list(by_list.kernel_weights_.values()), list(by_dict.kernel_weights_.values()), rtol=1e-9)
+    expected = by_dict.decision_function(dicts)
+    for model, inputs in ((by_list, lists), (by_list, dicts), (by_dict, lists)):
+        for own, other in zip(model.decision_function(inputs), expected):
+            assert_allclose(own, other, atol=1e-9)
+
+
+def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
+    vocabulary = Vocabulary()
+    encoder = AttributeEncoder(vocabulary)
+    tokens = AttributeLists([["w=a", "w=a", "b"], [], ("w=c",)])
+    found = encoder.encode(tokens, np.array([0, 3]), True)
+    assert_array_equal(found.starts, [0, 3, 3, 4])
+    assert found.ids[0] == found.ids[1]
+    assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {"": 2}}
+    known = encoder.encode(AttributeLists([["w=c", "w=new", "v=1"]]), np.array([0, 1]), False)
+    assert_array_equal(known.ids, [1])
+    encoder.encode(AttributeLists([["w=new"]]), np.array([0, 1]), True)
+    assert len(encoder.encode(AttributeLists([["w=c", "w=new", "v=1"]]), np.array([0, 1]), False).ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (["the", "dog"], "give \\[X\\] for a single sequence"),
+        ([["the", None]], "Token 1 of sequence 0 of X is None, but others are words"),
+        ([["the"], [{"w": "dog"}]], "Token 0 of sequence 1"),
+        ([[["w=the"], "dog"]], "Token 1 of sequence 0 of X is 'dog', but others are lists of attributes"),
+        ([[["w=the", 3]]], "attributes of a token must be strings"),
+    ],
+)  # fmt: skip
+def test_bad_tokens_are_one_sentence(X, message):
+    with pytest.raises(InputError, match=message):
+        omkl.SequenceLabeler().fit(X, [["A"] * len(x) for x in X])
+
+
+def test_words_for_a_model_of_other_features_are_refused(rng):
+    X, y = [[{"image": np.ones(2), "form": "a"}]], [["A"]]
+    model = omkl.SequenceLabeler(kernels=[]).fit([[{"form": "a"}, {"form": "b"}]], [["A", "B"]])
+    with pytest.raises(InputError, match=r"knows no feature of these tokens.*'form'"):
+        model.predict([["a"]])
+    with pytest.raises(InputError, match="must hold an array"):
+        omkl.SequenceLabeler().fit(X * 2, y * 2).predict([["a"]])
+    with pytest.raises(InputError, match="needs arrays"):
+        omkl.SequenceLabeler("gaussian").fit([["a"]], [["A"]])
