@@ -40,6 +40,7 @@ class Sentence:
     feats: list = field(default_factory=list)
     heads: list = field(default_factory=list)
     deprels: list = field(default_factory=list)
+    misc: list = field(default_factory=list)
 
     @classmethod
     def of_treebank(cls, treebank: Any, index: int) -> "Sentence":
@@ -66,7 +67,8 @@ class Sentence:
         -------
         networkx.DiGraph
             Nodes are the numbers of words from 1, and 0 for the root; words have ``form`` and, where the sentence has
-            them, ``lemma``, ``upos``, ``xpos`` and ``feats``. Edges go from heads to words, and have ``deprel``.
+            them, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc``. Edges go from heads to words, and have
+            ``deprel``.
 
         >>> graph = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"]).to_networkx()
         >>> list(graph.edges(data="deprel")), graph.nodes[2]
@@ -74,7 +76,7 @@ class Sentence:
         """
         import networkx
 
-        names = {"forms": "form", "lemmas": "lemma", "upos": "upos", "xpos": "xpos", "feats": "feats"}
+        names = {"forms": "form", "lemmas": "lemma"} | {name: name for name in ("upos", "xpos", "feats", "misc")}
         graph = networkx.DiGraph()
         graph.add_node(0)
         for word in range(1, len(self) + 1):
@@ -98,8 +100,8 @@ class Treebank:
     ----------
     offsets : int64 array (n_sentences + 1,)
         The words of sentence ``i`` are ``offsets[i]`` to ``offsets[i + 1] - 1``.
-    forms, lemmas, upos, xpos, feats, deprels : int32 arrays (n_words,)
-        Codes into ``strings``; 0 where the file has ``_``.
+    forms, lemmas, upos, xpos, feats, deprels, misc : int32 arrays (n_words,)
+        Codes into ``strings``; 0 where the file has ``_``, or no such column.
     heads : int32 array (n_words,)
         Counted in the sentence from 1; 0 for the root, and -1 where the file has ``_``.
     strings : dict of str to Strings
@@ -130,6 +132,7 @@ class Treebank:
     feats: np.ndarray
     heads: np.ndarray
     deprels: np.ndarray
+    misc: np.ndarray
     strings: dict
     text: bytes | None = None
     text_offsets: np.ndarray | None = None
@@ -333,5 +336,6 @@ def conllu_text(sentences: Iterable[Sentence]) -> Iterable[bytes]:
     for sentence in sentences:
         heads = [MISSING if head is None else str(head) for head in sentence.heads]
         columns = [heads if name == "heads" else getattr(sentence, name) for name in formats.COLUMNS]
-        words = map("\t".join, zip(*columns))
-        yield "".join(f"{i}\t{word}\t_\t_\n" for i, word in enumerate(words, 1)).encode() + b"\n"
+        words = map("\t".join, zip(*columns[:-1]))
+        lines = (f"{i}\t{word}\t_\t{misc}\n" for i, (word, misc) in enumerate(zip(words, columns[-1]), 1))
+        yield "".join(lines).encode() + b"\n"

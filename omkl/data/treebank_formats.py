@@ -11,9 +11,9 @@ from omkl.data.strings import Strings
 from omkl.exceptions import InputError
 
 #: The fields of a word that are strings.
-FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels")
-#: All columns of a sentence, in the order of CoNLL-U.
-COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels")
+FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
+#: All columns of a sentence, in the order of CoNLL-U, where DEPS, which is not read, stands before the last.
+COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
 
 UNLIMITED = 1 << 30
 
@@ -54,7 +54,7 @@ def _layout(title, columns, most=None, same=()):
 
 
 LAYOUTS = {
-    "conllu": _layout("CoNLL-U", "- forms lemmas upos xpos feats heads deprels - -"),
+    "conllu": _layout("CoNLL-U", "- forms lemmas upos xpos feats heads deprels - misc"),
     "conllx": _layout("CoNLL-X", "- forms lemmas upos xpos feats heads deprels - -"),
     # id, form, lemma, gold and predicted tag, then form, lemma and predicted tag of the parts of a split token
     "conll2008": _layout(
@@ -81,7 +81,7 @@ def check_format(format: str | None) -> None:
 
 
 def _guess(start):
-    """The format whose HEAD is a number in the first line of a word; CoNLL-U and CoNLL-X are read alike."""
+    """The format whose HEAD is a number in the first line of a word; CoNLL-X is CoNLL-U without comments and MISC."""
     word = re.search(rb"^1\t.*$", start, re.MULTILINE)
     columns = word[0].rstrip(b"\r").split(b"\t") if word else []
     if len(columns) > 10 or (len(columns) == 10 and columns[8].isdigit() and not columns[6].isdigit()):

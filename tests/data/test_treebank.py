@@ -22,8 +22,8 @@ CONLLU = """\
 1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
 1\tDo\tdo\tAUX\tVB\t_\t3\taux\t_\t_
 2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
-2.1\tghost\t_\t_\t_\t_\t_\t_\t_\t_
-3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_
+2.1\tghost\t_\t_\t_\t_\t_\t_\t_\tA=b
+3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\tSpaceAfter=No
 
 1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_
 """
@@ -50,6 +50,7 @@ def test_sentences_leave_out_multiword_tokens_and_empty_nodes(tmp_path):
     path = written(tmp_path / "a.conllu", b"\xef\xbb\xbf" + CONLLU.replace("\n", "\r\n").encode())
     first, second = read_conllu(path)
     assert first.forms == ["Do", "n't", "go"]
+    assert first.misc == ["_", "_", "SpaceAfter=No"]
     assert first.heads == [3, 3, 0]
     assert second.upos == ["INTJ"]
     assert len(first) == 3
@@ -193,7 +194,9 @@ CONLL2008 = (
 @pytest.mark.parametrize(("name", "format"), [("a.conllx", None), ("a.conll", None), ("a.txt", "conllx")])
 def test_conllx(tmp_path, name, format):
     (sentence,) = read_treebank(written(tmp_path / name, CONLLX.encode()), format=format)
-    assert sentence == Sentence(["A", "b"], ["a", "_"], ["C", "C2"], ["F", "F2"], ["x=y", "_"], [2, 0], ["det", "root"])
+    empty = ["_", "_"]
+    columns = ["A", "b"], ["a", "_"], ["C", "C2"], ["F", "F2"], ["x=y", "_"], [2, 0], ["det", "root"], empty
+    assert sentence == Sentence(*columns)
 
 
 @pytest.mark.parametrize("name", ["a.conll08", "a.txt"])
@@ -268,7 +271,7 @@ def test_sentences_made_in_python_are_written_with_new_heads_and_relations(folde
 def test_a_sentence_of_a_treebank_is_a_sentence(tmp_path):
     treebank = read_treebank(written(tmp_path / "a.conllu", CONLLU.encode()))
     sentence = treebank[-1]
-    assert sentence == Sentence(["Yes"], ["yes"], ["INTJ"], ["UH"], ["_"], [0], ["root"])
+    assert sentence == Sentence(["Yes"], ["yes"], ["INTJ"], ["UH"], ["_"], [0], ["root"], ["_"])
     assert pickle.loads(pickle.dumps(treebank[1])) == copy.deepcopy(treebank[1]) == sentence
     assert treebank[np.int64(1)] == sentence
     assert "Yes" in repr(treebank[1])

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from omkl.data import Sentence
 
-COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels")
+COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
 
 
 def naive_sentences(text, trees=False):
@@ -16,7 +16,7 @@ def naive_sentences(text, trees=False):
         if words:
             columns = [list(column) for column in zip(*words)]
             columns[6] = [None if head == "_" else int(head) for head in columns[6]]
-            sentences.append(Sentence(*columns[1:8]))
+            sentences.append(Sentence(*columns[1:8], columns[9]))
     return sentences
 
 
