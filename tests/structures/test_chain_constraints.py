@@ -1,6 +1,6 @@
 """Chains whose labellings are constrained, and the best of them one after the other, against enumeration."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def example(seed, n, kind, n_labels, **options):
         for labels in product(range(n_labels), repeat=n)
         if allowed.first[labels[0]]
         and allowed.last[labels[-1]]
-        and all(allowed.following[pair] for pair in zip(labels, labels[1:]))
+        and all(allowed.following[pair] for pair in pairwise(labels))
     ]
     return chain, potentials, outputs, rng.integers(-1, n_labels, size=n)
 
