@@ -1,7 +1,7 @@
 """Lemmas: what is done to a form to get its lemma, known words, and a guess for others."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any

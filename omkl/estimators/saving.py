@@ -30,21 +30,24 @@ class SavedEstimator(BaseEstimator):
         omkl.exceptions.ModelFileError
             If a part of the estimator cannot be saved. A previous file of this name is left as it was.
         """
-        check_is_fitted(self)
         packer = Packer()
+        write_archive(path, self._manifest(packer), packer.arrays)
+
+    def _manifest(self, packer: Packer) -> dict[str, Any]:
+        """All that a model file says, as JSON values; arrays go to the packer."""
+        check_is_fitted(self)
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         if "history_" in attributes:  # equal models are equal files, however long they took
             attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in self.history_]
         if hasattr(self, "feature_names_in_"):
             attributes["feature_names_in_"] = self.feature_names_in_.tolist()
-        manifest = {
+        return {
             "class": type(self).__name__,
             "version": version("omkl"),
             "parameters": {name: packer.pack(value, name) for name, value in self._saved_parameters().items()},
             "attributes": packer.pack(attributes, "attributes"),
             **self._describe(packer),
         }
-        write_archive(path, manifest, packer.arrays)
 
     def _saved_parameters(self) -> dict[str, Any]:
         """Parameters as a model file can hold them."""
