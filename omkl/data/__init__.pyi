@@ -10,7 +10,7 @@ from .datasets import (
 )
 from .digit_views import digit_views
 from .file_streams import StreamFormat
-from .files import data_home
+from .files import data_home, lines
 from .formats import find_format, open_stream
 from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
@@ -21,6 +21,7 @@ from .tables import stream_csv, stream_parquet
 from .treebank import Sentence, Treebank
 from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
 from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
+from .words import iter_words
 
 __all__ = [
     "Block",
@@ -38,6 +39,8 @@ __all__ = [
     "find_format",
     "handwritten_dates",
     "iter_treebank",
+    "iter_words",
+    "lines",
     "open_stream",
     "read_conllu",
     "read_mfeat",

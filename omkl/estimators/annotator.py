@@ -244,6 +244,13 @@ class Annotator(SavedEstimator):
         return scores["lemmas" if self.parts_ == ["lemmas"] else "alltags"]
 
     @property
+    def columns_(self) -> tuple[str, ...]:
+        """The columns of a treebank that are written, by the names of :class:`~omkl.data.Sentence`."""
+        check_is_fitted(self)
+        trees = () if self.parser_ is None else ("heads", "deprels") if self.parser_.labeled else ("heads",)
+        return (*(name for name in COLUMNS if name in self.parts_), *trees)
+
+    @property
     def kernel_weights_(self) -> dict[str, dict[str, float]]:
         """Weights of the groups of features of each part, by its name: ``weights[part][group]``.
 
