@@ -18,6 +18,7 @@ from omkl.online import (
     OnlineTrainer,
     PolynomialAverage,
     TrainingLoop,
+    condensed_state,
 )
 from omkl.regularizers import Ridge
 from omkl.structures import Chain
@@ -91,9 +92,10 @@ class RelationLabeler:
             codes[low:high] = predictor.potentials(arcs.everything()).unary.argmax(axis=1)
         return codes
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(manifest entry, arrays)`` that :meth:`restored` takes back."""
-        return {"strings": self.strings.tolist()[1:], "templates": self.templates.names}, self.trainer.state()
+    def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(manifest entry, arrays)`` that :meth:`restored` takes back, of what predicts alone if not ``training``."""
+        state = self.trainer.state() if training else condensed_state(self.trainer)
+        return {"strings": self.strings.tolist()[1:], "templates": self.templates.names}, state
 
     @classmethod
     def restored(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> "RelationLabeler":
