@@ -16,7 +16,7 @@ from omkl.estimators.learned import LearnedGroups
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
 from omkl.exceptions import InputError
-from omkl.losses import StructuredLoss
+from omkl.losses import StructuredLoss, is_partial
 from omkl.online import (
     ArraySource,
     Checkpointer,
@@ -42,11 +42,11 @@ FREE = ("verbose", "callbacks")
 
 
 def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
-    """The share of the labels of some examples that a frozen model has right."""
+    """The share of the known labels of some examples that a frozen model has right."""
     right = total = 0
     for x, y, _ in examples:
         right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-        total += len(x)
+        total += np.count_nonzero(y >= 0) if is_partial(predictor.structure, y) else len(x)
     return right / total
 
 

@@ -166,7 +166,7 @@ class DependencyParser(OnlineEstimator):
 
         Parameters
         ----------
-        X : path, list of paths, Treebank, iterable of Sentence, or Stream
+        X : path, list of paths, Treebank, sentences as for :meth:`parse`, or Stream
             Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008. A :class:`omkl.data.Stream` of treebanks
             (:func:`omkl.data.stream_conllu`) is learned block by block, as by :meth:`partial_fit`, ``epochs`` times,
             and never held whole.
@@ -222,8 +222,11 @@ class DependencyParser(OnlineEstimator):
 
         Parameters
         ----------
-        X : path, list of paths, Treebank, Sentence, iterable of Sentence, or Stream
-            Heads and relations in it are not looked at.
+        X : path, list of paths, Treebank, Stream, or sentences
+            A sentence is a list of words, a :class:`~omkl.data.Sentence`, a ``TokenList`` of the library conllu or a
+            ``Doc`` of spaCy (whose white space is left out, and which may be several); give one of the latter three,
+            or an iterable of any. Heads and relations in it are not looked at. What the parser has learned from and
+            the input lacks, such as tags in lists of words, is named by one warning.
 
         Returns
         -------

@@ -26,7 +26,7 @@ from omkl.structures import Chain
 #: Rows that the features of a template are hashed to.
 ROWS = 2048
 
-#: What tells a relation: both words, their tags and morphology, and what stands beside them.
+#: What tells a relation: both words, their tags and morphology, what stands beside them, and the words between.
 RELATION_TEMPLATES = (
     "h.upos m.upos direction", "h.upos m.upos distance", "h.lemma m.upos direction", "h.upos m.lemma direction",
     "h.lemma m.lemma", "m.form", "m.lower h.upos direction", "m.upos m.feats direction", "m.feats h.upos direction",
@@ -35,11 +35,18 @@ RELATION_TEMPLATES = (
     "m-1.lower m.upos direction", "m+1.lower m.upos direction", "h.xpos m.xpos direction", "h.lemma m.xpos direction",
     "h.upos m.lemma m-1.upos direction", "h.upos m.lemma m+1.upos direction", "h.upos m.suffix3 direction",
     "h.upos between.upos m.upos direction", "m-2.upos m-1.upos m.upos direction",
+    "h.upos between.lower m.upos direction", "m.lower", "h.lemma", "m.lemma m.upos", "m.form m-1.lower",
+    "m-1.lemma m.lemma", "m.lemma m+1.lemma", "h.lemma m-1.lower", "m.lemma h.upos m.upos distance",
+    "h.xpos m.xpos distance", "m.feats", "h.feats m.upos", "h.lemma h.upos m.feats", "m.prefix3 m.upos",
+    "m.suffix2 m.upos", "m.suffix3 m.feats", "h.suffix3 m.upos direction", "h.upos m.upos m+1.upos m+2.upos",
 )  # fmt: skip
 
 
 class RelationLabeler:
     """Relations of the arcs of given trees: a support vector machine, each sentence a chain without transitions.
+
+    An arc from the root gets a relation that such arcs have in the training data, and no other arc gets one that only
+    they have: where the data are annotated as Universal Dependencies demand, that is ``root`` there and nowhere else.
 
     Parameters
     ----------
@@ -58,6 +65,8 @@ class RelationLabeler:
             [bank], Chain(len(strings)), StructuredHinge(), Ridge(), lambda_=0.0, schedule=DistanceOverGradients(),
             average=PolynomialAverage(2.0),
         )  # fmt: skip
+        # whether an arc between words (0), or from the root (1), has a relation in the training data
+        self._seen = np.zeros((2, len(strings)), dtype=bool)
 
     @classmethod
     def for_treebank(cls, treebank: Treebank, whole: bool) -> "RelationLabeler":
@@ -68,6 +77,7 @@ class RelationLabeler:
 
     def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
         """Train on gold trees."""
+        self._note(treebank.heads, treebank.deprels)
         arcs: Any = _Arcs.of(self, treebank, treebank.deprels, weights)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
@@ -78,29 +88,47 @@ class RelationLabeler:
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         if len(self.strings) > self.trainer.structure.n_labels:
             self.trainer.grow_outputs(Chain(len(self.strings)))
+            self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
+        self._note(treebank.heads, codes)
         arcs = _Arcs.of(self, treebank, codes, examples.given)
         if len(arcs):
             TrainingLoop(self.trainer, _Beside(arcs, trees), make_pass=make_pass).run(1)
 
     def predict(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Code of the relation of every word, given its head; ``tokens`` as :meth:`encode` makes them."""
-        predictor = self.trainer.predictor()
+        predictor, potentials = self.trainer.predictor(), self._bars()
         codes = np.empty(len(heads), dtype=np.int32)
         for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
-            arcs = self._hasher.tokens(tokens.sentence(s), heads[low:high])
+            own = heads[low:high]
+            arcs = self._hasher.tokens(tokens.sentence(s), own)
             # without transitions the best labels are the best of each token
-            codes[low:high] = predictor.potentials(arcs.everything()).unary.argmax(axis=1)
+            unary = predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)]
+            codes[low:high] = unary.argmax(axis=1)
         return codes
+
+    def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
+        """Remember which relations these arcs have."""
+        self._seen[(heads == 0).astype(np.int64), relations] = True
+
+    def _bars(self) -> np.ndarray:
+        """Potentials (2, number of relations) for arcs between words, and from the root: -inf for relations that such
+        arcs never have in the training data; where it has no such arcs, that no arc has."""
+        seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
+        return np.where(seen, 0.0, -np.inf)
 
     def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(manifest entry, arrays)`` that :meth:`restored` takes back, of what predicts alone if not ``training``."""
-        state = self.trainer.state() if training else condensed_state(self.trainer)
-        return {"strings": self.strings.tolist()[1:], "templates": self.templates.names}, state
+        return {
+            "strings": self.strings.tolist()[1:],
+            "templates": self.templates.names,
+            "seen": self._seen.tolist(),
+        }, self.trainer.state() if training else condensed_state(self.trainer)
 
     @classmethod
     def restored(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> "RelationLabeler":
         """The inverse of :meth:`describe`."""
         labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"]))
+        labeler._seen = np.array(manifest["seen"], dtype=bool)
         labeler.trainer.load_state(arrays)
         return labeler
 

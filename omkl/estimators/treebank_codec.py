@@ -174,7 +174,9 @@ class TreebankCodec:
             lacking = [] if warned else lacking_columns(treebank, self.empty)
             if lacking:
                 warned = True
-                message = f"There is no {', '.join(lacking)}: the parser has learned from it, and does worse without."
+                message = (
+                    f"The input has no {', '.join(lacking)}: the parser has learned from that, and does worse without."
+                )
                 warnings.warn(message, DataWarning, stacklevel=4)
             yield treebank
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data import Sentence, Stream, Treebank, read_treebank
+from omkl.data import Stream, Treebank, read_treebank
+from omkl.data.files import find_files
 from omkl.estimators.punctuation import is_punctuation
+from omkl.estimators.sentences import as_sentences
 from omkl.estimators.sources import WeightedExamples
 from omkl.estimators.token_fields import column_of, present_codes, value_of
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
 from omkl.online import Example
 
@@ -31,21 +33,28 @@ def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Tre
 
 
 def as_treebank(X: Any, trees: bool, single_root: bool = False) -> Treebank:
-    """A treebank from a path, paths, sentences, or itself; files and sentences are checked as they are read."""
+    """A treebank from a path, paths, or itself, or of what :func:`~omkl.estimators.sentences.as_sentences` takes; files
+    and sentences are checked as they are read."""
     if isinstance(X, Treebank):
         return X
     single_root = single_root and trees
-    if isinstance(X, Sentence):
-        X = [X]
-    if isinstance(X, (str, os.PathLike)):
-        return read_treebank(X, single_root=single_root, trees=trees)
-    sentences: list[Any] = list(X) if hasattr(X, "__iter__") else [X]
-    if sentences and all(isinstance(path, (str, os.PathLike)) for path in sentences):
-        return read_treebank(sentences, single_root=single_root, trees=trees)
-    for sentence in sentences:
-        if not isinstance(sentence, Sentence):
-            raise InputError(f"A parser takes paths, a Treebank or Sentence objects, not {type(sentence).__name__}.")
-    return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
+    X = list(X) if isinstance(X, Iterator) else X
+    paths = [X] if isinstance(X, (str, os.PathLike)) else X
+    if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
+        return read_treebank(_found(paths), single_root=single_root, trees=trees)
+    return Treebank.from_sentences(as_sentences(X), trees=trees, single_root=single_root)
+
+
+def _found(paths):
+    """Paths of files; where there is none, the words of a sentence may have been meant."""
+    try:
+        find_files(paths)
+    except DataFileError as error:
+        if not any(isinstance(path, str) and (len(paths) > 1 or " " in path) for path in paths):
+            raise
+        hint = 'Strings are paths: give the words of each sentence as a list of its own, [["No", "way"]].'
+        raise DataFileError(f"{error} {hint}") from None
+    return paths
 
 
 def check_trees(treebank: Treebank, single_root: bool) -> None:

@@ -11,7 +11,7 @@ from omkl.losses.pointwise import (
     Squared,
     SquaredHinge,
 )
-from omkl.losses.structured import CRF, Perceptron, StructuredHinge, StructuredLoss
+from omkl.losses.structured import CRF, Perceptron, StructuredHinge, StructuredLoss, completed, is_partial
 
 __all__ = [
     "CRF",
@@ -27,4 +27,6 @@ __all__ = [
     "SquaredHinge",
     "StructuredHinge",
     "StructuredLoss",
+    "completed",
+    "is_partial",
 ]

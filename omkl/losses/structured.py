@@ -8,8 +8,25 @@ from omkl._components import Component
 from omkl.exceptions import InputError
 
 
+def completed(structure: Any, potentials: Any, gold: Any) -> Any:
+    """A gold output whose unknown parts are the best that agree with the known ones, in the model as it is.
+
+    Learning from partial annotation takes it as gold, as the structured perceptron with hidden variables does (Sun,
+    Matsuzaki, Okanohara, Tsujii 2009). A structure whose gold outputs may be partial says so by ``is_partial(gold)``,
+    and forbids what disagrees by ``agreeing(potentials, gold)``.
+    """
+    if not is_partial(structure, gold):
+        return gold
+    return structure.decode(structure.agreeing(potentials, gold))
+
+
+def is_partial(structure: Any, gold: Any) -> bool:
+    """Whether parts of a gold output are not known."""
+    return hasattr(structure, "is_partial") and structure.is_partial(gold)
+
+
 class StructuredLoss(Component):
-    """A convex function of the potentials, given the gold output.
+    """A convex function of the potentials, given the gold output; a difference of two where that is partial.
 
     ``value_and_gradient`` returns the value and the gradient ``D`` in potentials (potentials go up, potential
     gradients come down), or ``None`` where the gradient is zero, so that a trainer can skip the step.
@@ -26,6 +43,8 @@ class StructuredLoss(Component):
         structure : omkl.structures.Structure
         potentials : Potentials
         gold : Output
+            Parts of it may be unknown where the structure has ``is_partial`` and ``agreeing``: the loss is then that
+            of the best (for the CRF, of all) outputs that agree with the known parts, and unknown parts cost nothing.
 
         Returns
         -------
@@ -56,7 +75,7 @@ class StructuredHinge(StructuredLoss):
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
-        gap, gradient = structure.difference(potentials, predicted, gold)
+        gap, gradient = structure.difference(potentials, predicted, completed(structure, potentials, gold))
         value = gap + self.cost_weight * structure.cost(gold, predicted)
         return (0.0, None) if value <= 0.0 else (value, gradient)
 
@@ -71,8 +90,13 @@ class CRF(StructuredLoss):
     uses_cost = False
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
-        gold_score = structure.score(potentials, gold)
         log_partition, gradient = structure.marginals(potentials)
+        if is_partial(structure, gold):
+            agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
+            for array, own in zip(gradient, expected):
+                array -= own
+            return max(log_partition - agreeing, 0.0), gradient
+        gold_score = structure.score(potentials, gold)
         structure.subtract_indicator(gradient, gold)
         return max(log_partition - gold_score, 0.0), gradient
 
@@ -90,6 +114,7 @@ class Perceptron(StructuredLoss):
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         predicted = structure.decode(potentials)
+        gold = completed(structure, potentials, gold)
         if np.array_equal(predicted, gold):
             return 0.0, None
         gap, gradient = structure.difference(potentials, predicted, gold)

@@ -152,7 +152,7 @@ class Predictor:
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Yield ``(block of tokens, its potentials)`` until all sequences are covered, in order."""
-        per_token = sum(array[0].size for array in self.structure.zeros(2))
+        per_token = sum(array[:1].size for array in self.structure.zeros(2))
         limit = max(1, BLOCK // per_token)
         first = 0
         while first < len(tokens):

@@ -9,6 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from omkl.exceptions import MissingDependencyError
+from omkl.losses import is_partial
 
 #: Records of ``partial_fit`` and of streams that are kept; where there are twice as many, neighbours are merged.
 RECORDS = 1000
@@ -223,7 +224,7 @@ class ProgressiveValidation:
         batch = isinstance(step.potentials, list)
         for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
-            self._size += np.size(gold)
+            self._size += np.count_nonzero(gold >= 0) if is_partial(trainer.structure, gold) else np.size(gold)
         self._take_in(trainer, step)
 
     def on_block(self, trainer: Any, block: Any) -> None:

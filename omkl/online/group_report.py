@@ -144,7 +144,7 @@ def _blocks(structure: Any, examples: Iterable[Example]) -> Iterator[tuple[Any, 
     Sequences that come one after the other in the same tokens are one block; other inputs stand alone, and all
     potentials are theirs.
     """
-    limit = max(1, BLOCK // sum(array[0].size for array in structure.zeros(2))) if hasattr(structure, "part") else 0
+    limit = max(1, BLOCK // sum(array[:1].size for array in structure.zeros(2))) if hasattr(structure, "part") else 0
     run: list[tuple[Any, Any]] = []
     x: Any
     for x, y, _ in examples:

@@ -3,9 +3,11 @@
 from omkl.structures.base import Output, PartStructure, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
+from omkl.structures.transitions import AllowedTransitions, allowed_transitions
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
 
 __all__ = [
+    "AllowedTransitions",
     "Binary",
     "Chain",
     "ChainPotentials",
@@ -18,4 +20,5 @@ __all__ = [
     "Scalar",
     "Structure",
     "UnaryPotentials",
+    "allowed_transitions",
 ]

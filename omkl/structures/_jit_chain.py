@@ -1,7 +1,8 @@
 """Dynamic programs over a chain of ``n`` positions and ``K`` labels.
 
 Every function takes ``unary`` (n, K) and ``pairwise`` (1, K, K), or (n - 1, K, K) where each position has transitions
-of its own; ``pairwise[t, i, j]`` scores label ``i`` at position ``t`` followed by ``j``.
+of its own, or (0, K, K) where there are none; ``pairwise[t, i, j]`` scores label ``i`` at position ``t`` followed by
+``j``. What is not allowed scores -inf. A gold label of -1 is not known.
 """
 
 import numpy as np
@@ -19,12 +20,26 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     """
     n, n_labels = unary.shape
     augmented = cost_weight != 0.0
+    if pairwise.shape[0] == 0:
+        total = 0.0
+        for t in range(n):
+            highest = -np.inf
+            last = 0
+            for j in range(n_labels):
+                score = unary[t, j]
+                if augmented and gold[t] >= 0:
+                    score += cost_weight * costs[gold[t], j]
+                if score > highest:
+                    highest, last = score, j
+            labels[t] = last
+            total += highest
+        return total
     best = np.empty(n_labels)
     arriving = np.empty(n_labels)
     back = np.empty((n, n_labels), np.int64)
     for j in range(n_labels):
         best[j] = unary[0, j]
-        if augmented:
+        if augmented and gold[0] >= 0:
             best[j] += cost_weight * costs[gold[0], j]
     for t in range(1, n):
         transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
@@ -40,7 +55,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
                 source[j] = i if better else source[j]
         for j in range(n_labels):
             best[j] = arriving[j] + unary[t, j]
-            if augmented:
+            if augmented and gold[t] >= 0:
                 best[j] += cost_weight * costs[gold[t], j]
     last = 0
     for j in range(1, n_labels):
@@ -56,7 +71,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
 def viterbi_many(unary, pairwise, offsets, costs, labels):
     """:func:`viterbi` for each of the sequences ``offsets[s] : offsets[s + 1]``, into ``labels``.
 
-    ``pairwise`` is (1, K, K), or (N, K, K) with the transitions that follow each token.
+    ``pairwise`` is (0, K, K), (1, K, K), or (N, K, K) with the transitions that follow each token.
     """
     for s in range(offsets.shape[0] - 1):
         low, high = offsets[s], offsets[s + 1]
@@ -71,7 +86,7 @@ def score_labels(unary, pairwise, labels):
     total = 0.0
     for t in range(labels.shape[0]):
         total += unary[t, labels[t]]
-        if t > 0:
+        if t > 0 and pairwise.shape[0] > 0:
             total += pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]]
     return total
 
@@ -81,7 +96,7 @@ def add_indicator(unary, pairwise, labels, amount):
     """Add ``amount`` to every part of the labelling."""
     for t in range(labels.shape[0]):
         unary[t, labels[t]] += amount
-        if t > 0:
+        if t > 0 and pairwise.shape[0] > 0:
             pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]] += amount
 
 
@@ -95,7 +110,7 @@ def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradie
             unary_gradient[t, predicted[t]] = 1.0
             unary_gradient[t, gold[t]] = -1.0
             gap += unary[t, predicted[t]] - unary[t, gold[t]]
-        if t > 0 and (wrong or predicted[t - 1] != gold[t - 1]):
+        if t > 0 and pairwise.shape[0] > 0 and (wrong or predicted[t - 1] != gold[t - 1]):
             position = t - 1 if pairwise.shape[0] > 1 else 0
             pairwise_gradient[position, predicted[t - 1], predicted[t]] += 1.0
             pairwise_gradient[position, gold[t - 1], gold[t]] -= 1.0
@@ -105,11 +120,46 @@ def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradie
 
 @njit(cache=True, nogil=True)
 def total_cost(costs, gold, predicted):
-    """Sum over positions of ``costs[gold, predicted]``."""
+    """Sum of ``costs[gold, predicted]`` over positions whose gold label is known."""
     total = 0.0
     for t in range(gold.shape[0]):
-        total += costs[gold[t], predicted[t]]
+        if gold[t] >= 0:
+            total += costs[gold[t], predicted[t]]
     return total
+
+
+@njit(cache=True, nogil=True)
+def keep_known(unary, gold):
+    """Set the unary potentials of all labels but the gold one to -inf, at each position where it is known."""
+    for t in range(gold.shape[0]):
+        if gold[t] >= 0:
+            for j in range(unary.shape[1]):
+                if j != gold[t]:
+                    unary[t, j] = -np.inf
+
+
+@njit(cache=True, nogil=True)
+def is_partial(gold):
+    """Whether a gold label is not known."""
+    for t in range(gold.shape[0]):  # noqa: SIM110 (numba)
+        if gold[t] < 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def softmax(unary, marginals):
+    """Marginals where positions have nothing to do with one another; returns log Z."""
+    log_partition = 0.0
+    for t in range(unary.shape[0]):
+        highest = unary[t].max()
+        total = 0.0
+        for j in range(unary.shape[1]):
+            marginals[t, j] = np.exp(unary[t, j] - highest)
+            total += marginals[t, j]
+        marginals[t] /= total
+        log_partition += highest + np.log(total)
+    return log_partition
 
 
 @njit(cache=True, nogil=True)
@@ -192,7 +242,10 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 
 @njit(cache=True, nogil=True)
 def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
-    """The same in log space: slower, and right at any magnitude of the potentials."""
+    """The same in log space: slower, and right at any magnitude of the potentials.
+
+    log Z is -inf where no labelling is allowed.
+    """
     n, n_labels = unary.shape
     forward = np.empty((n, n_labels))
     backward = np.zeros((n, n_labels))
@@ -203,6 +256,9 @@ def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginal
             highest = -np.inf
             for i in range(n_labels):
                 highest = max(highest, forward[t - 1, i] + edge[i, j])
+            if highest == -np.inf:
+                forward[t, j] = -np.inf
+                continue
             total = 0.0
             for i in range(n_labels):
                 total += np.exp(forward[t - 1, i] + edge[i, j] - highest)
@@ -213,11 +269,16 @@ def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginal
             highest = -np.inf
             for j in range(n_labels):
                 highest = max(highest, edge[i, j] + unary[t + 1, j] + backward[t + 1, j])
+            if highest == -np.inf:
+                backward[t, i] = -np.inf
+                continue
             total = 0.0
             for j in range(n_labels):
                 total += np.exp(edge[i, j] + unary[t + 1, j] + backward[t + 1, j] - highest)
             backward[t, i] = highest + np.log(total)
     highest = forward[n - 1].max()
+    if highest == -np.inf:
+        return -np.inf
     log_partition = highest + np.log(np.exp(forward[n - 1] - highest).sum())
     pairwise_marginals[:] = 0.0
     for t in range(n):

@@ -96,6 +96,26 @@ def test_relations_are_learned(grammar):
     assert set(unlabeled.parse(test)[0].deprels) == {"_"}
 
 
+@pytest.mark.parametrize("others", [[], ["obj"]])
+def test_arcs_from_the_root_have_the_relations_that_they_have_in_training(others, tmp_path):
+    rng = np.random.default_rng(0)
+    on_root, elsewhere = ["root", *others], ["dep", "obj"]
+    sentences = []
+    for _ in range(50):  # words tell their relations
+        relations = [str(rng.choice(on_root)), *(str(label) for label in rng.choice(elsewhere, rng.integers(1, 5)))]
+        heads = [0, *(int(rng.integers(1, i + 1)) for i in range(1, len(relations)))]
+        words = {"forms": relations, "lemmas": relations, "upos": relations}
+        sentences.append(Sentence(**words, heads=heads, deprels=relations))
+    test = [Sentence(forms=words, lemmas=words, upos=words) for words in (["dep"], ["root", "root"], ["obj", "dep"])]
+    model = parser(["distance"], epochs=2).fit(sentences)
+    streamed = parser(["distance"], weighting="norms").partial_fit(sentences[:5]).partial_fit(sentences[5:])
+    model.save(tmp_path / "model.npz")
+    for each in (model, streamed, omkl.load(tmp_path / "model.npz")):
+        for sentence in each.parse(test):
+            for head, relation in zip(sentence.heads, sentence.deprels):
+                assert relation in (elsewhere if head else on_root)
+
+
 def test_punctuation_counts_or_not():
     gold = [Sentence(forms=["a", ",", "$"], upos=["X", "PUNCT", "PUNCT"], xpos=["A", ",", "$"], heads=[0, 1, 2])]
     model = parser(["m.form", "distance"], single_root=False).fit(gold)
@@ -222,7 +242,7 @@ def test_sentences_of_any_length_and_words_never_seen(grammar):
     train, _ = grammar
     model = parser().fit(train[:100])
     long = Sentence(forms=[f"new{i}" for i in range(500)], upos=["NEW"] * 500)
-    with pytest.warns(DataWarning, match="There is no FEATS, LEMMA, XPOS"):
+    with pytest.warns(DataWarning, match="The input has no FEATS, LEMMA, XPOS"):
         parsed = model.parse([Sentence(forms=["one"]), long])
     assert parsed[0].heads == [0]
     assert len(parsed[1].heads) == 500

@@ -1,0 +1,125 @@
+"""Which labels may follow which: schemes of chunks, and what users say themselves."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl.exceptions import InputError
+
+#: For each scheme of chunks: the kinds of labels that may begin a sequence, those that may end one, and for each kind
+#: those that may follow it. Kinds in lower case are those of the same chunk.
+SCHEMES = {
+    "BIO": ("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
+    "BIOES": ("OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}),
+}
+ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILOU": "BIOES"}
+#: What BILOU calls the ends of chunks.
+SYNONYMS = {"L": "E", "U": "S"}
+
+
+class AllowedTransitions(NamedTuple):
+    """Which labellings are allowed.
+
+    Attributes
+    ----------
+    following : bool array of shape (K, K)
+        Whether label ``i`` may be followed by ``j``.
+    first, last : bool arrays of shape (K,)
+        Whether a sequence may begin, or end, with a label.
+    """
+
+    following: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    def first_violation(self, labels: np.ndarray, offsets: np.ndarray) -> int | None:
+        """Where a label of the sequences ``offsets[s] : offsets[s + 1]`` may not be, next to the one before it or at
+        an end; None where all may. Labels of -1 are not known."""
+        some = np.diff(offsets) > 0
+        begins, ends = offsets[:-1][some], offsets[1:][some] - 1
+        known = labels >= 0
+        wrong = np.zeros(len(labels), dtype=bool)
+        wrong[1:] = known[1:] & known[:-1] & ~self.following[labels[:-1], labels[1:]]
+        wrong[begins] = known[begins] & ~self.first[labels[begins]]
+        wrong[ends] |= known[ends] & ~self.last[labels[ends]]
+        return int(np.argmax(wrong)) if wrong.any() else None
+
+
+def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
+    """What ``spec`` allows of these labels.
+
+    Parameters
+    ----------
+    spec : str, dict or bool array of shape (K, K)
+        The name of a scheme of chunks, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on; for a
+        label those that may follow it, and for None those that may begin a sequence, where what is no key may be
+        followed by any; or a row for each label, in the order of ``labels``.
+    labels : sequence of K labels
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the scheme is unknown, a label is none of it, or labels are named that there are not.
+    """
+    if isinstance(spec, str):
+        return _of_scheme(spec, labels)
+    if isinstance(spec, Mapping):
+        return _of_mapping(spec, labels)
+    n_labels = len(labels)
+    everywhere = np.ones(n_labels, dtype=bool)
+    try:
+        following = np.array(spec)
+    except ValueError:
+        following = np.zeros(0)
+    if following.shape != (n_labels, n_labels) or not np.isin(following, (0, 1)).all():
+        raise InputError(
+            'allowed_transitions must be "BIO", "BIOES", a dict from a label to those that may follow it, or a '
+            f"({n_labels}, {n_labels}) matrix of True and False in the order of the sorted labels, not {spec!r:.60}."
+        )
+    return AllowedTransitions(following.astype(bool), everywhere, everywhere)
+
+
+def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
+    scheme = ALIASES.get(name.upper(), name.upper())
+    if scheme not in SCHEMES:
+        raise InputError(f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix.")
+    first, last, following = SCHEMES[scheme]
+    split = [_kind_and_chunk(label, name, following) for label in labels]
+    allowed = [[to in following[of] or (to.lower() in following[of] and own == other) for to, other in split]
+               for of, own in split]  # fmt: skip
+    begins, ends = ([kind in kinds for kind, _ in split] for kinds in (first, last))
+    return AllowedTransitions(np.array(allowed), np.array(begins), np.array(ends))
+
+
+def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str]) -> tuple[str, str]:
+    """``("B", "PER")`` of ``B-PER``."""
+    kind, _, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
+    kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
+    if kind not in kinds or (kind == "O") != (chunk == ""):
+        raise InputError(
+            f"The label {label!r} is none of {name}, which has O, {', '.join(f'{k}-X' for k in kinds if k != 'O')}: "
+            "correct it, or choose other transitions."
+        )
+    return kind, chunk
+
+
+def _of_mapping(spec: Mapping[Any, Iterable[Any]], labels: Sequence[Any]) -> AllowedTransitions:
+    index = {label: k for k, label in enumerate(labels)}
+    allowed = AllowedTransitions(
+        np.ones((len(labels), len(labels)), dtype=bool), *np.ones((2, len(labels)), dtype=bool)
+    )
+    for label, followers in spec.items():
+        if isinstance(followers, str) or not isinstance(followers, Iterable):
+            raise InputError(f"What may follow {label!r} is a list of labels, not {followers!r:.60}.")
+        followers = list(followers)
+        unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
+        if unknown:
+            raise InputError(
+                f"allowed_transitions names {unknown[0]!r}, which is none of the {len(labels)} labels, such as "
+                f"{', '.join(map(repr, labels[:3]))}."
+            )
+        row = allowed.first if label is None else allowed.following[index[label]]
+        row[:] = False
+        row[[index[other] for other in followers]] = True
+    return allowed
