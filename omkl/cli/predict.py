@@ -121,9 +121,9 @@ class _Progress:
 
     def tell(self, done):
         seconds, output = time.perf_counter() - self._started, self._arguments.output
-        line = f"{done} {self._n_words} words of {self._n_sentences} sentences, {self._n_words / seconds:.0f} words a second"
+        line = f"{done} {self._n_words} words of {self._n_sentences} sentences"
         metrics = {"sentences": self._n_sentences, "tokens": self._n_words, "seconds": seconds, "output": output}
-        report(self._arguments, [f"{line}: {output}"], metrics)
+        report(self._arguments, [f"{line}, {self._n_words / seconds:.0f} words a second: {output}"], metrics)
 
 
 def _label(labeler, arguments):

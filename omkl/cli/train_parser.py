@@ -16,6 +16,7 @@ from omkl.cli.common import (
     bar_chart,
     fit_options,
     peak_memory,
+    save_model,
     shuffled,
     training_parameters,
     write_json,
@@ -75,7 +76,7 @@ def run(arguments: Namespace) -> None:
     with fit_options(arguments) as options, _ending_on_interrupt(report):
         parser.fit(trees, **options)
     seconds = time.perf_counter() - started
-    parser.save(arguments.output)
+    save_model(parser, arguments)
     metrics = {
         "sentences": n_sentences,
         "words": n_words,

@@ -269,16 +269,27 @@ class Annotator(SavedEstimator):
     # ---- model files --------------------------------------------------------------------------------------------
 
     _plain_attributes = ("parts_",)
+    _rounded = SequenceLabeler._rounded
+
+    @property
+    def _predicts_only(self) -> bool:
+        return any(model._predicts_only for model in self.models().values())
 
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), **dict.fromkeys(SETTINGS), "random_state": seed}
 
     def _describe(self, packer: Packer) -> dict[str, Any]:
+        return self._describe_parts(packer, True)
+
+    def _describe_prediction(self, packer: Packer) -> dict[str, Any]:
+        return self._describe_parts(packer, False)
+
+    def _describe_parts(self, packer: Packer, training: bool) -> dict[str, Any]:
         manifests: dict[str, Any] = {}
         for number, (name, model) in enumerate(self.models().items()):
             own = Packer()
-            manifests[name] = model._manifest(own)
+            manifests[name] = model._manifest(own, training)
             packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         settings = {

@@ -45,6 +45,7 @@ class LearnedTemplates(OnlineEstimator):
         bank = self.model_.trainer.banks[0].restricted(templates)
         model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
         model.start([bank]).take(self.model_.trainer)
+        model.predicts_only = self.model_.predicts_only
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned

@@ -184,9 +184,11 @@ class TreebankCodec:
                 warnings.warn(message, DataWarning, stacklevel=4)
             yield treebank
 
-    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file."""
-        relations, arrays = (None, {}) if self.relations is None else self.relations.describe()
+    def pack(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
+        relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
         values = {
             "templates": str(self.templates).splitlines(),
             "sizes": self._sizes,
