@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> None:
     started = time.perf_counter()
     annotator.fit(treebank)
     seconds = time.perf_counter() - started
-    annotator.save(arguments.output)
+    annotator.save(arguments.output, training=False)
     weights = annotator.kernel_weights_
     metrics = {
         "sentences": len(treebank), "words": treebank.n_words, "parts": annotator.parts_, "seconds": seconds,
