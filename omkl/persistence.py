@@ -133,3 +133,75 @@ def check_labels(labels: Iterable[Any]) -> None:
             check_labels(label)
         elif not (label is None or isinstance(label, (str, int, float, bool))):
             raise InputError(f"The label {label!r} cannot be saved: use strings, numbers or tuples of them.")
+
+
+def compacted(
+    arrays: dict[str, np.ndarray], dtype: Any = None, rounded: tuple[str, ...] = ()
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays in few bytes, and JSON values that :func:`expanded` needs to have them back.
+
+    Booleans are bits, integers as short as their values, and of floating-point arrays with many zeros the others are
+    kept, with a bit for each number that tells which these are.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+    dtype : {None, "float32", "float16"}
+        Precision of the arrays whose names end with one of ``rounded``. Halves are multiplied by the power of two that
+        gives the largest of them an exponent of 15.
+
+    Returns
+    -------
+    small : dict of str to array
+    how : dict of str to dict
+        For each array its ``shape``, ``dtype`` and memory ``order``, and the ``exponent`` that it is scaled by.
+    """
+    small: dict[str, np.ndarray] = {}
+    how: dict[str, Any] = {}
+    for name, array in arrays.items():
+        order: Any = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        values, exponent = array.ravel(order), 0
+        how[name] = {"shape": list(array.shape), "dtype": array.dtype.str, "order": order, "exponent": 0}
+        if array.dtype.kind == "b":
+            small[name] = np.packbits(values)
+        elif array.dtype.kind in "iu" and array.size:
+            small[name] = values.astype(np.result_type(*map(np.min_scalar_type, (values.min(), values.max()))))
+        else:
+            if dtype is not None and name.endswith(rounded) and array.size:
+                if np.dtype(dtype) == np.float16:
+                    how[name]["exponent"] = exponent = 16 - int(np.frexp(np.abs(values).max())[1])
+                values = np.ldexp(values, exponent).astype(dtype)
+            places = values != 0
+            bits = np.packbits(places) if array.dtype.kind == "f" else values
+            sparse = bits.nbytes + np.count_nonzero(places) * values.itemsize < values.nbytes
+            small |= {name: values[places], f"{name}:places": bits} if sparse else {name: values}
+    return small, how
+
+
+def expanded(small: dict[str, np.ndarray], how: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The inverse of :func:`compacted`; arrays that ``how`` does not know are taken as they are.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other.
+    """
+    arrays = {name: array for name, array in small.items() if name.partition(":places")[0] not in how}
+    for name, about in how.items():
+        values, size = small[name], int(np.prod(about["shape"], dtype=object))
+        bits = values if about["dtype"] == "|b1" else small.get(f"{name}:places")
+        if bits is not None:
+            # what is allocated is eight times as long as what the file holds
+            if len(bits) != -(-size // 8):
+                raise ValueError(f"{name} has {8 * len(bits)} places, not {size}")
+            bits = np.unpackbits(bits, count=size).astype(bool)
+        if about["dtype"] == "|b1":
+            values = bits
+        else:
+            values = np.ldexp(values.astype(about["dtype"]), -about["exponent"]) if about["exponent"] else values
+            if bits is not None:
+                cells = np.zeros(size, about["dtype"])
+                cells[bits] = values
+                values = cells
+        arrays[name] = values.astype(about["dtype"], copy=False).reshape(about["shape"], order=about["order"])
+    return arrays

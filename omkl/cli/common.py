@@ -101,6 +101,12 @@ def add_training_options(
     else:
         parser.add_argument("--method", choices=("fobos", "rda"), default="fobos", help="online method (default fobos)")
     add_options(parser, "--stream", *CHECKPOINTS, *OUTPUT)
+    parser.add_argument(
+        "--predict-only", action="store_true", help="save only what predicts: a much smaller file, not to go on from"
+    )
+    parser.add_argument(
+        "--precision", choices=("float32", "float16"), help="with --predict-only: round the weights to this precision"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--workers", type=int, metavar="N", help="train in shards, on N processes of this machine (needs omkl[dask])"
@@ -117,9 +123,26 @@ def shuffled(stream: Any, arguments: Namespace) -> Any:
 
 
 def training_parameters(arguments: Namespace) -> dict[str, Any]:
-    """The estimator's parameters that :func:`add_training_options` asks for."""
+    """The estimator's parameters that :func:`add_training_options` asks for.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If what is to be saved does not go with them.
+    """
+    if arguments.precision and not arguments.predict_only:
+        raise InputError(f"--precision {arguments.precision} rounds what --predict-only saves: give both.")
+    if arguments.predict_only and (getattr(arguments, "budget", None) or arguments.method not in ("fobos", "rda")):
+        raise InputError(
+            "--predict-only is not for models on a --budget, nor for those that Hedge combines: leave it out."
+        )
     names = ("loss", "regularizer", "weighting", "C", "epochs", "method", "eta0", "average", "random_state")
     return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
+
+
+def save_model(model: Any, arguments: Namespace) -> None:
+    """Save a trained model where and as the options say."""
+    model.save(arguments.output, training=not arguments.predict_only, dtype=arguments.precision)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from omkl.cli.common import (
     fit_options,
     labelled_sequences,
     report,
+    save_model,
     shuffled,
     training_parameters,
 )  # fmt: skip
@@ -52,7 +53,7 @@ def run(arguments: Namespace) -> None:
     with fit_options(arguments) as options:
         learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options)
     seconds = time.perf_counter() - started
-    labeler.save(arguments.output)
+    save_model(labeler, arguments)
     metrics = {
         **learned,
         "labels": len(labeler.classes_),

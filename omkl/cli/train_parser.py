@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from omkl.cli.common import (
     bar_chart,
     fit_options,
     peak_memory,
+    save_model,
     shuffled,
     training_parameters,
     write_json,
@@ -37,6 +38,10 @@ def add_parser(kinds: Any) -> None:
         help="auto (default: of rich what suits the treebank), martins507, rich, mcdonald2005, small, or a file with a "
         "template a line",
     )  # fmt: skip
+    parser.add_argument(
+        "--lexicon", action="append", default=[], type=_lexicon, metavar="NAME=FILE",
+        help="values of words for templates, as in h.NAME: word<TAB>value in each line; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--projective", action="store_true", help="only projective trees")
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
@@ -44,6 +49,13 @@ def add_parser(kinds: Any) -> None:
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     add_options(parser, "--on-error")
     parser.set_defaults(run=run)
+
+
+def _lexicon(text):
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise ArgumentTypeError(f"a lexicon is NAME=FILE, not {text!r}")
+    return name, path
 
 
 def run(arguments: Namespace) -> None:
@@ -56,15 +68,15 @@ def run(arguments: Namespace) -> None:
     say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     report = _Report(say, n_sentences)
     parser = estimators.DependencyParser(
-        arguments.templates, projective=arguments.projective, single_root=single_root,
-        labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact, callbacks=[report],
-        n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
+        arguments.templates, lexicons=dict(arguments.lexicon) or None, projective=arguments.projective,
+        single_root=single_root, labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact,
+        callbacks=[report], n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
     with fit_options(arguments) as options, _ending_on_interrupt(report):
         parser.fit(trees, **options)
     seconds = time.perf_counter() - started
-    parser.save(arguments.output)
+    save_model(parser, arguments)
     metrics = {
         "sentences": n_sentences,
         "words": n_words,

@@ -13,6 +13,7 @@ from omkl.cli.common import (
     bar_chart,
     fit_options,
     report,
+    save_model,
     shuffled,
     training_parameters,
 )  # fmt: skip
@@ -68,7 +69,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
         "kernel_weights": model.kernel_weights_,
         "history": model.history_,
     }
-    model.save(arguments.output)
+    save_model(model, arguments)
     lines = [
         f"Trained on {n_examples} examples: {model.n_iter_} epochs in {metrics['seconds']:.1f} s, "
         f"loss {model.history_[-1]['loss']:.4g} an example at last.",

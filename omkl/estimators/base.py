@@ -288,6 +288,11 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         settings, started = self._settings(), hasattr(self, "model_")
         if getattr(self, "early_stopping", False):
             raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
+        if started and self.model_.predicts_only:
+            raise InputError(
+                "The model was saved with training=False, without what training goes on from: fit it anew, or load one "
+                "that was saved whole."
+            )
         if started and classes is not None:
             self.model_.codec.check_declared(classes)
         model = self.model_ if started else OnlineModel(codec, settings)
@@ -323,6 +328,17 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
     def _describe(self, packer: Packer) -> dict[str, Any]:
         values, arrays = self.model_.describe(packer)
         packer.arrays.update({**arrays, **self.model_.trainer.state()})
+        return values
+
+    _rounded = ("/table", "/coefficients")
+
+    @property
+    def _predicts_only(self) -> bool:
+        return self.model_.predicts_only
+
+    def _describe_prediction(self, packer: Packer) -> dict[str, Any]:
+        values, arrays = self.model_.condense(packer)
+        packer.arrays.update(arrays)
         return values
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:

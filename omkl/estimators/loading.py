@@ -13,7 +13,7 @@ from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.structured import StructuredPredictor
 from omkl.exceptions import ModelFileError
-from omkl.persistence import Unpacker
+from omkl.persistence import Unpacker, expanded
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
@@ -35,7 +35,8 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     Returns
     -------
     estimator
-        It predicts bit for bit what the saved one did, and goes on training with ``partial_fit``.
+        It predicts bit for bit what the saved one did, and goes on training with ``partial_fit`` unless it was saved
+        with ``training=False``.
 
     Raises
     ------
@@ -45,6 +46,7 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     manifest, arrays = read_archive(path)
     try:
         cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
+        arrays = expanded(arrays, manifest.get("compacted", {}))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         if isinstance(error, ModelFileError):

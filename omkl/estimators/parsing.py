@@ -6,13 +6,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from omkl._components import check_number
 from omkl.data import Strings, Treebank
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.learned_templates import LearnedTemplates
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.treebank_codec import (
     TreebankCodec,
@@ -23,12 +21,11 @@ from omkl.estimators.treebank_codec import (
     tree_rates,
 )
 from omkl.estimators.treebanks import check_trees, encode, sentences_of, treebanks_of
-from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
-from omkl.online import OnlineModel
+from omkl.persistence import Unpacker
 
 
-class DependencyParser(OnlineEstimator):
+class DependencyParser(LearnedTemplates):
     r"""Arc-factored dependency parser that learns which feature templates it needs.
 
     Each template is a group of hashed features; online proximal steps (Algorithm 1 of Martins et al. 2011) or dual
@@ -44,6 +41,11 @@ class DependencyParser(OnlineEstimator):
         empty in the training data, UPOS takes its place, and the other way round; templates that look at another field
         that no word has are left out, and equal ones merged. A line says so, for "auto" if ``verbose``. What is parsed
         later is then looked at in the same way, whatever columns it has.
+    lexicons : dict of str to path or dict, optional
+        Values of words by the name of the lexicon, such as clusters, entries of a gazetteer or bins of vectors: a file
+        with ``word<TAB>value`` in each line, or a dict. ``{"cluster": "brown.tsv"}`` makes ``h.cluster`` a field of
+        templates, and ``h.cluster:4`` its first four characters. A word is looked up as it is, then in lower case.
+        "auto" has templates for each lexicon; the model file holds them all.
     loss : {"hinge", "crf", "perceptron"} or StructuredLoss
     regularizer : str, Regularizer or None
         "mkl" by default; "l2" trains a standard support vector machine.
@@ -117,8 +119,8 @@ class DependencyParser(OnlineEstimator):
     """
 
     def __init__(
-        self, templates: Any = "auto", *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
-        C: float = 10.0,
+        self, templates: Any = "auto", *, lexicons: Any = None, loss: Any = "hinge", regularizer: Any = "mkl",
+        weighting: str = "auto", C: float = 10.0,
         epochs: int = 10, method: str = "fobos", eta0: float | str = "auto", schedule: Any = None,
         average: Any = "quadratic", projective: bool = False, single_root: bool = True, labeled: bool = True,
         ignore: Any = None, memory: float = 140.0, exact: bool = False, dtype: Any = "float32",
@@ -128,6 +130,7 @@ class DependencyParser(OnlineEstimator):
         random_state: Any = None,
     ) -> None:  # fmt: skip
         self.templates = templates
+        self.lexicons = lexicons
         self.loss = loss
         self.regularizer = regularizer
         self.weighting = weighting
@@ -291,11 +294,6 @@ class DependencyParser(OnlineEstimator):
         """Unlabeled attachment score in [0, 1]; see :meth:`evaluate`."""
         return self.evaluate(X, ignore)["uas"]
 
-    @property
-    def template_weights_(self) -> dict[str, float]:
-        """Weight of each template by name, in [0, 1], summing to one."""
-        return self.kernel_weights_
-
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """What each template costs, and how much it helps on trees that the parser has not learned from.
 
@@ -312,74 +310,14 @@ class DependencyParser(OnlineEstimator):
     def _read_known(self, block: TrainingBlock) -> TreeData:
         return read_trees(self, block, first=False)
 
-    def prune(self, keep: int, by: str = "weights") -> "DependencyParser":
-        """A smaller parser of the best templates, to use as it is or to train anew with :meth:`fit`.
-
-        Parameters
-        ----------
-        keep : int
-            How many templates stay.
-        by : {"weights", "norms"}
-            Rank by the learned weights, or by the norms of the groups, which also tell the templates of an SVM apart.
-
-        Returns
-        -------
-        DependencyParser
-        """
-        check_number("keep", keep, above=0, integer=True)
-        if keep > len(self.templates_):
-            raise InputError(f"keep={keep}, but there are {len(self.templates_)} templates.")
-        templates = self.templates_.keep(self.ranking(by)[:keep])
-        pruned = clone(self).set_params(templates=templates)
-        bank = self.model_.trainer.banks[0].restricted(templates)
-        model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
-        model.start([bank]).take(self.model_.trainer)
-        pruned._adopt(model)
-        pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
-        return pruned
-
-    def ranking(self, by: str = "weights") -> list[str]:
-        """Names of the templates, the best first; see :meth:`prune`."""
-        check_is_fitted(self)
-        if by not in ("weights", "norms"):
-            raise InputError(f'by must be "weights" or "norms", not {by!r}.')
-        norms = dict(zip(self.templates_.names, self.predictor_.norms.tolist()))
-        values = self.template_weights_ if by == "weights" else norms
-        return sorted(values, key=values.__getitem__, reverse=True)
-
-    def top_features(self, n: int = 10, group: str | None = None) -> list[dict[str, Any]]:
-        """The strongest features of the last model of :meth:`fit` (not of the averaged one, which predicts).
-
-        Only features that an arc of a training tree fires have names, and are listed.
-
-        Parameters
-        ----------
-        n : int
-        group : str, optional
-            Only features of this template.
-
-        Returns
-        -------
-        list of dict
-            ``feature``, ``group`` and ``weight``; largest magnitude first, at most :data:`TOP` a template.
-        """
-        check_is_fitted(self)
-        return self.model_.codec.top_features(self.predictor_, n, group)
-
-    def n_features(self) -> int:
-        """Number of hashed features whose weight is not zero."""
-        check_is_fitted(self)
-        return self.model_.trainer.banks[0].n_features()
-
-    def collision_rate(self) -> float:
-        """Share of the features that must share a weight with another, from how full the tables are."""
-        check_is_fitted(self)
-        return self.model_.trainer.banks[0].collision_rate()
-
     # ---- model files --------------------------------------------------------------------------------------------
 
     def _saved_parameters(self) -> dict[str, Any]:
         templates = self.templates
         if not isinstance(templates, str):
-            templates = str(TemplateSet.resolve(templates)).splitlines()
-        return {**super()._saved_parameters(), "templates": templates}
+            templates = str(TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))).splitlines()
+        return {**super()._saved_parameters(), "templates": templates, "lexicons": None}
+
+    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+        super()._restore(manifest, unpacker)
+        self.lexicons = dict(self.templates_.lexicons) or None

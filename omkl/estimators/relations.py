@@ -18,6 +18,7 @@ from omkl.online import (
     OnlineTrainer,
     PolynomialAverage,
     TrainingLoop,
+    condensed_state,
 )
 from omkl.regularizers import Ridge
 from omkl.structures import Chain
@@ -115,13 +116,13 @@ class RelationLabeler:
         seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
         return np.where(seen, 0.0, -np.inf)
 
-    def describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(manifest entry, arrays)`` that :meth:`restored` takes back."""
+    def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(manifest entry, arrays)`` that :meth:`restored` takes back, of what predicts alone if not ``training``."""
         return {
             "strings": self.strings.tolist()[1:],
             "templates": self.templates.names,
             "seen": self._seen.tolist(),
-        }, self.trainer.state()
+        }, self.trainer.state() if training else condensed_state(self.trainer)
 
     @classmethod
     def restored(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> "RelationLabeler":

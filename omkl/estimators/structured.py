@@ -227,7 +227,9 @@ class PlainCodec:
         """Features have no names here."""
         return []
 
-    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Structure and groups are parameters of the estimator."""
         return {}, {}
 

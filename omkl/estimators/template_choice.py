@@ -45,7 +45,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     omkl.exceptions.InputError
         If no template is left.
     """
-    absent = absent_fields(treebank, templates.fields, by_column=not whole)
+    absent = absent_fields(treebank, templates, by_column=not whole)
     stand_ins = _stand_ins(templates, treebank)
     lost = {field: title for field, title in absent.items() if field not in stand_ins}
     kept = [template for template in templates if template.fields.isdisjoint(lost)]
@@ -67,7 +67,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
         changes.append(f"{len(kept) - len(merged)} equal ones merged")
     reason = "for this data" if whole else f"as the first {len(treebank)} sentences ask for"
     change = f"Templates {reason}: {'; '.join(changes)}; {len(merged)} of {len(templates)} remain."
-    return TemplateSet(merged.values()), change
+    return TemplateSet(merged.values(), templates.lexicons), change
 
 
 def announce(change: str, asked: bool, verbose: bool) -> None:

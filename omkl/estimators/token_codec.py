@@ -282,11 +282,22 @@ class TokenCodec:
         """Learned attributes of the estimator, by name."""
         return {"structure_": self.structure, **self.known.learned()}
 
-    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file."""
+    def pack(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` for a model file; of a condensed one without the features that have no weight."""
         values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer), "positions": self.longest}
-        arrays = {} if self.encoder.vocabulary is None else self.encoder.vocabulary.state()
-        return values, {f"vocabulary/{key}": value for key, value in arrays.items()}
+        vocabulary = self.encoder.vocabulary
+        if vocabulary is None:
+            return values, {}
+        arrays: dict[str, np.ndarray] = {}
+        kept = None
+        if condensed is not None:
+            used: Any = condensed["bank0/table"].any(axis=1)
+            used[: vocabulary.first_id] = True  # those of kernels have places, not names
+            arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}
+            kept = used[vocabulary.first_id :]
+        return values, arrays | {f"vocabulary/{key}": value for key, value in vocabulary.state(kept).items()}
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""

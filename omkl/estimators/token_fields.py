@@ -1,28 +1,55 @@
 """Fields of tokens: what templates look at, and the columns of a treebank that it is read from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from omkl.data import Treebank
+from omkl.data.strings import MISSING
+from omkl.groups import TemplateSet
 
 #: What people call the columns of a treebank.
-TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS"}
+TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS",
+          "misc": "MISC"}  # fmt: skip
 #: Columns that are empty by chance with a smaller probability are told to be missing.
 CHANCE = 1e-6
 
 
 def column_of(field: str) -> str:
     """The column of a treebank that a field of the template language is read from."""
-    if field.startswith(("form", "lower", "prefix", "suffix")):
-        return "forms"
-    return {"lemma": "lemmas"}.get(field, field if field in ("upos", "xpos") else "feats")
+    column = field.partition(":")[0]
+    if column in ("upos", "xpos", "feats", "misc"):
+        return column
+    return "lemmas" if field == "lemma" else "feats" if field[0].isupper() else "forms"
+
+
+def is_attribute(field: str) -> bool:
+    """Whether a field is one of several attributes in its column."""
+    return field[0].isupper() or field.startswith(("feats:", "misc:"))
+
+
+def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Any]) -> list[str]:
+    """A field of tokens, from the strings in its column.
+
+    Parameters
+    ----------
+    field : str
+    strings : list of str
+    lexicons : dict of str to Lexicon
+        What lexicons there are, by name.
+    """
+    name, _, width = field.partition(":")
+    if name not in lexicons:
+        return [value_of(field, string) for string in strings]
+    values = lexicons[name].values_of(strings)
+    return [value[: int(width)] for value in values] if width else values
 
 
 def value_of(field: str, string: str) -> str:
-    """A field of a token, from the string in its column.
+    """A field of a token, of no lexicon, from the string in its column.
 
-    >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("Case", "_")
+    >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("misc:Gloss", "_")
     ('ing', 'Nom', '_')
     """
     if field == "lower":
@@ -31,9 +58,10 @@ def value_of(field: str, string: str) -> str:
         return string[: int(field[-1])]
     if field.startswith("suffix"):
         return string[-int(field[-1]) :]
-    if field[0].isupper():
+    if is_attribute(field):
+        wanted = field.rpartition(":")[2]
         attributes = (attribute.partition("=") for attribute in string.split("|"))
-        return next((value for name, _, value in attributes if name == field), "_")
+        return next((value or name for name, _, value in attributes if name == wanted), MISSING)
     return string
 
 
@@ -42,25 +70,27 @@ def present_codes(codes: np.ndarray) -> list[int]:
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
 
 
-def absent_fields(treebank: Treebank, fields: Iterable[str], by_column: bool = False) -> dict[str, str]:
+def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:
     """The fields that no word of a treebank has, and what each is called in a message: those of empty columns first.
 
     Parameters
     ----------
     treebank : omkl.data.Treebank
-    fields : iterable of str
+    templates : TemplateSet
+        For its fields.
     by_column : bool
-        Whether a morphological attribute that no word has counts as present where another attribute is.
+        Whether an attribute, or an entry in a lexicon, that no word has counts as present where its column is.
     """
     columns, attributes = {}, {}
-    for field in fields:
+    for field in templates.fields:
         column = column_of(field)
         codes = getattr(treebank, column)
         if not codes.any():
             columns[field] = TITLES[column]
-        elif field[0].isupper() and not by_column:
+        elif not by_column and (is_attribute(field) or field.partition(":")[0] in templates.lexicons):
             strings = treebank.strings[column].tolist()
-            if all(value_of(field, strings[code]) == "_" for code in present_codes(codes)):
+            own = [strings[code] for code in present_codes(codes)]
+            if all(value == MISSING for value in values_of(field, own, templates.lexicons)):
                 attributes[field] = field
     return {**columns, **attributes}
 

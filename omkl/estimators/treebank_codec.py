@@ -9,6 +9,7 @@ import numpy as np
 from omkl._components import check_number, resolve
 from omkl.data import Treebank
 from omkl.estimators.base import Run
+from omkl.estimators.lexicons import Lexicon, as_lexicons, check_use
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.sources import TrainingBlock, fingerprint
@@ -63,8 +64,8 @@ class TreebankCodec:
     Parameters
     ----------
     estimator : DependencyParser
-        For its parameters ``templates``, ``memory``, ``exact``, ``dtype``, ``projective``, ``single_root``,
-        ``labeled``, ``ignore``, ``loss``, ``average`` and ``verbose``.
+        For its parameters ``templates``, ``lexicons``, ``memory``, ``exact``, ``dtype``, ``projective``,
+        ``single_root``, ``labeled``, ``ignore``, ``loss``, ``average`` and ``verbose``.
 
     Attributes
     ----------
@@ -81,7 +82,8 @@ class TreebankCodec:
         check_number("memory", estimator.memory, above=0)
         if estimator.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {estimator.dtype!r}.')
-        self._asked, self._verbose = estimator.templates, estimator.verbose
+        self._asked, self._lexicons = estimator.templates, as_lexicons(estimator.lexicons)
+        self._verbose = estimator.verbose
         # the frozen copy that predicts takes as much as the weights
         self._memory = estimator.memory * (1 / 2 if estimator.average in (None, "last") else 2 / 3)
         self._exact, self._dtype, self._labeled = estimator.exact, np.dtype(estimator.dtype), estimator.labeled
@@ -98,7 +100,9 @@ class TreebankCodec:
 
     def start(self, data: TreeData) -> ArcExamples:
         """Choose templates and relations; the first sentences of a stream decide for all of it."""
-        self.templates, change = suited(TemplateSet.resolve(self._asked), data.treebank, data.whole)
+        asked = TemplateSet.resolve(self._asked, self._lexicons)
+        check_use(asked)
+        self.templates, change = suited(asked, data.treebank, data.whole)
         announce(change, not data.whole or self._asked != "auto", self._verbose)
         self.relations = RelationLabeler.for_treebank(data.treebank, data.whole) if self._labeled else None
         fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
@@ -180,25 +184,36 @@ class TreebankCodec:
                 warnings.warn(message, DataWarning, stacklevel=4)
             yield treebank
 
-    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file."""
-        relations, arrays = (None, {}) if self.relations is None else self.relations.describe()
+    def pack(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
+        relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
         values = {
             "templates": str(self.templates).splitlines(),
             "sizes": self._sizes,
             "relations": relations,
             "empty": self.empty,
+            "lexicons": list(self.templates.lexicons),
             "top_features": self.features,
         }
-        return values, {f"relations/{name}": array for name, array in arrays.items()}
+        arrays = {f"relations/{name}": array for name, array in arrays.items()}
+        for name, lexicon in self.templates.lexicons.items():
+            arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
+        return values, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
-        self.templates, self._sizes = TemplateSet(values["templates"]), values["sizes"]
+        lexicons = {name: Lexicon.restored(_below(f"lexicons/{name}/", arrays)) for name in values["lexicons"]}
+        self.templates, self._sizes = TemplateSet(values["templates"], lexicons), values["sizes"]
         self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
-            own = {k.removeprefix("relations/"): a for k, a in arrays.items() if k.startswith("relations/")}
-            self.relations = RelationLabeler.restored(values["relations"], own)
+            self.relations = RelationLabeler.restored(values["relations"], _below("relations/", arrays))
+
+
+def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def tree_rates(estimator: Any) -> Schedule:

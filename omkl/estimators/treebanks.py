@@ -4,7 +4,8 @@ tokens, and gold heads."""
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from omkl.data.files import find_files
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.sentences import as_sentences
 from omkl.estimators.sources import WeightedExamples
-from omkl.estimators.token_fields import column_of, present_codes, value_of
+from omkl.estimators.token_fields import column_of, present_codes, values_of
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
 from omkl.online import Example
@@ -126,8 +127,9 @@ def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
     for row, field in zip(columns, fields):
         codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
         hashes = np.zeros(len(strings), dtype=np.uint64)
-        for code in present_codes(codes):
-            hashes[code] = code_of(value_of(field, strings[code]))
+        present = present_codes(codes)
+        values = values_of(field, [strings[code] for code in present], templates.lexicons)
+        hashes[present] = [code_of(value) for value in values]
         row[indices] = hashes[codes]
     return ArcTokens(fields, columns, roots, lengths)
 
@@ -212,27 +214,32 @@ def strongest_features(
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``n`` strongest features of each template, as ``{template: [(feature, weight), ...]}``."""
     arrays = examples.tokens, examples.heads, examples.offsets
+    seen = partial(_value_at, bank.templates.lexicons, treebank)
     return {
         template.name: [
-            (_feature(template, treebank, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)
+            (_feature(template, treebank, seen, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)
         ]
         for k, template in enumerate(bank.templates)
     }  # fmt: skip
 
 
-def _feature(template: Template, treebank: Treebank, sentence: int, modifier: int, between: int) -> str:
+def _value_at(lexicons: Mapping, treebank: Treebank, sentence: int, field: str, place: int) -> str:
+    """What a template sees at a place in a sentence."""
+    if place == 0:
+        return "ROOT"
+    if not 0 < place <= treebank.lengths[sentence]:
+        return "OUTSIDE"
+    column = column_of(field)
+    code = getattr(treebank, column)[treebank.offsets[sentence] + place - 1]
+    return values_of(field, [treebank.strings[column][code]], lexicons)[0]
+
+
+def _feature(
+    template: Template, treebank: Treebank, seen_in: Callable, sentence: int, modifier: int, between: int
+) -> str:
     """What a template sees in an arc: ``h.form=dog m-1.upos=DET right 2``."""
     head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
-
-    def seen(field, place):
-        if place == 0:
-            return "ROOT"
-        if not 0 < place <= treebank.lengths[sentence]:
-            return "OUTSIDE"
-        column = column_of(field)
-        code = getattr(treebank, column)[treebank.offsets[sentence] + place - 1]
-        return value_of(field, treebank.strings[column][code])
-
+    seen = partial(seen_in, sentence)
     parts = [f"h{o:+}.{f}={seen(f, head + o)}" if o else f"h.{f}={seen(f, head)}" for o, f in template.head]
     parts += [
         f"m{o:+}.{f}={seen(f, modifier + o)}" if o else f"m.{f}={seen(f, modifier)}" for o, f in template.modifier

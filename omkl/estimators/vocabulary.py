@@ -97,15 +97,17 @@ class Vocabulary:
                 names[i - self.first_id] = (key, value)
         return names
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Keys, and every value as UTF-8 in the order of ids, as arrays."""
-        names = self.names()
+    def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Every value as UTF-8 in the order of ids, or of the ids in the mask ``kept``, and its key, as arrays."""
+        names, groups = self.names(), np.array(self.groups, dtype=np.int32)
+        if kept is not None:
+            names, groups = [names[i] for i in np.flatnonzero(kept).tolist()], groups[kept]
         encoded = [b"" if value is NUMBER else value.encode("utf-8", "surrogatepass") for _, value in names]
         return {
             "text": np.frombuffer(b"".join(encoded), dtype=np.uint8),
             "lengths": np.array([len(text) for text in encoded], dtype=np.int32),
             "is_number": np.array([value is NUMBER for _, value in names], dtype=bool),
-            "groups": np.array(self.groups, dtype=np.int32),
+            "groups": groups,
             "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
         }
 

@@ -1,7 +1,7 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
 from omkl.groups.arc_layout import ArcFeatureHasher, ArcTokens
-from omkl.groups.base import Bank, GroupBank, Growable, HasCoordinates, Mixable, Testable, check_ability
+from omkl.groups.base import Bank, Condensable, GroupBank, Growable, HasCoordinates, Mixable, Testable, check_ability
 from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.feature_maps import FeatureMapBank
@@ -19,6 +19,7 @@ __all__ = [
     "ArcTokens",
     "Bank",
     "CachedKernelBank",
+    "Condensable",
     "ExplicitBank",
     "FeatureMapBank",
     "Features",

@@ -109,6 +109,15 @@ class Testable(Protocol):
         """Make every ``v_k`` zero and forget the average; the group state has been set to that."""
 
 
+@runtime_checkable
+class Condensable(Protocol):
+    """A bank that can be saved without what only training needs."""
+
+    def condensed(self) -> dict[str, np.ndarray]:
+        """The :meth:`GroupBank.state` of an untrained bank of the same shape that keeps no average, whose parameters,
+        at a scale of 1, are the averaged ones of this bank."""
+
+
 def check_ability(banks: Iterable[GroupBank], ability: type, purpose: str, remedy: str) -> None:
     """Raise an InputError unless all banks have an ability, a protocol such as :class:`Mixable`.
 

@@ -262,6 +262,14 @@ class KernelExpansion(KernelBank):
         known = {} if self.average_squares is None else {"average_squares": self.average_squares}
         return {"coefficients": self.coefficients, "sums": self.sums, **known, **supports}
 
+    def condensed(self) -> dict[str, np.ndarray]:
+        coefficients = self.averaged_coefficients()
+        used = coefficients.any(axis=(0, 2))
+        squares = self.averaged().known_squares
+        supports = {f"support:{view}": support[used] for view, support in self.supports.items()}
+        known = {} if squares is None else {"average_squares": squares}
+        return {"coefficients": coefficients[:, used], "sums": self.sums[:, :0], **known, **supports}
+
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = _supports(state)
         p, n_support, n_outputs = state["coefficients"].shape

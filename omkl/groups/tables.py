@@ -78,6 +78,10 @@ class TableBank(Bank):
     def state(self) -> dict[str, np.ndarray]:
         return {"table": self.table, "sums": self._sums}
 
+    def condensed(self) -> dict[str, np.ndarray]:
+        state = self.state()
+        return {**state, "table": self.averaged_table().reshape(state["table"].shape), "sums": state["sums"][:0]}
+
 
 class ExplicitBank(TableBank):
     """Groups of explicit features, each feature a row of label weights; the groups partition the features.

@@ -301,6 +301,18 @@ class ArcTemplateBank(Bank):
             "keys": self._keys,
         }
 
+    def condensed(self) -> dict[str, np.ndarray]:
+        frozen = self.averaged()
+        frozen._stored[:] = False
+        for p, variant in np.argwhere(self._layout.groups >= 0).tolist():
+            k = int(frozen._groups[p, variant])
+            if k >= 0:
+                frozen._stored[k] = True
+            else:  # a template that is left out, or zero
+                first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
+                frozen.table[self._bases[p] : self._bases[p + 1], first:last] = 0.0
+        return frozen.state()
+
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         self.table[:], self._sums[:] = state["table"], state["sums"]
         self._stored[:], self._keys[:] = state["stored"], state["keys"]

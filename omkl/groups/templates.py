@@ -4,8 +4,10 @@ A template is a conjunction of atoms, separated by spaces:
 
 ``h.form``, ``m-1.upos``, ``h+2.lemma``
     A field of a token, relative to the head (``h``) or to the modifier (``m``) of an arc. Fields are ``form``,
-    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` (all morphology as one), ``prefix1`` .. ``prefix9``,
-    ``suffix1`` .. ``suffix9``, and single morphological attributes by their capitalised name: ``h.Case``.
+    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc`` (the whole column as one), ``prefix1`` ..
+    ``prefix9``, ``suffix1`` .. ``suffix9``, single attributes of FEATS by their capitalised name, ``h.Case`` or
+    ``h.Number[psor]``, single attributes of either column, ``h.misc:Gloss`` or ``h.feats:case``, and the values that
+    words have in a lexicon of one's own by its name: ``h.cluster``, and their first four characters, ``h.cluster:4``.
 ``between.upos``
     A field of each token between head and modifier: one feature for each of its distinct values.
 ``direction``, ``distance``
@@ -16,7 +18,7 @@ In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,8 +30,13 @@ from omkl.exceptions import InputError
 VARIANTS = ("arc", "direction", "distance")
 #: Smallest distance of each bin of ``distance``; at most eight.
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
-_TOKEN = re.compile(r"([hm])([+-]\d+)?\.(\w+)")
-_FIELD = re.compile(r"form|lower|lemma|upos|xpos|feats|(?:prefix|suffix)[1-9]|[A-Z]\w*")
+_TOKEN = re.compile(r"([hm])([+-]\d+)?\.([^\s.]+)")
+_FIELD = re.compile(
+    r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
+)
+_VALUE = re.compile(r"(\w+)(?::[1-9]\d?)?")
+#: Columns that are no fields: what is to be found out.
+_FOUND_OUT = ("head", "deprel", "deps")
 
 
 def distance_name(distance: int) -> str:
@@ -68,8 +75,9 @@ class Template:
     label: str = ""
 
     @classmethod
-    def parse(cls, text: str, where: str = "") -> "Template":
-        """The template that a line of text describes; ``where`` begins the message of an error."""
+    def parse(cls, text: str, where: str = "", lexicons: Collection[str] = ()) -> "Template":
+        """The template that a line of text describes; ``where`` begins the message of an error, and the names of
+        ``lexicons`` are fields."""
         label, equals, atoms = text.rpartition("=")
         tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": []}
         between: str | None = None
@@ -78,9 +86,9 @@ class Template:
             match = _TOKEN.fullmatch(atom)
             if match:
                 side, offset, field = match.groups()
-                tokens[side].append((int(offset or 0), _checked(field, where)))
+                tokens[side].append((int(offset or 0), _checked(field, where, lexicons)))
             elif atom.startswith("between.") and between is None:
-                between = _checked(atom.removeprefix("between."), where)
+                between = _checked(atom.removeprefix("between."), where, lexicons)
             elif atom in VARIANTS and not variants:
                 variants.append(atom)
             else:
@@ -138,13 +146,21 @@ class Template:
         return f"{self.label} = {self.atoms}" if self.label else self.atoms
 
 
-def _checked(field, where):
-    if not _FIELD.fullmatch(field):
-        raise InputError(
-            f"{where}there is no field {field!r}: choose form, lower, lemma, upos, xpos, feats, prefix1 to prefix9, "
-            "suffix1 to suffix9, or a capitalised morphological attribute."
-        )
-    return field
+def is_field(name: str) -> bool:
+    """Whether a name is that of a field, lexicons aside, or of a column that is to be found out."""
+    return _FIELD.fullmatch(name) is not None or name in _FOUND_OUT
+
+
+def _checked(field, where, lexicons):
+    value = _VALUE.fullmatch(field)
+    if _FIELD.fullmatch(field) or (value and value[1] in lexicons):
+        return field
+    if field in _FOUND_OUT:
+        raise InputError(f"{where}{field!r} is what a parser finds out, and no field to look at.")
+    raise InputError(
+        f"{where}there is no field {field!r}: choose form, lower, lemma, upos, xpos, feats, misc, prefix1 to prefix9, "
+        "suffix1 to suffix9, a capitalised attribute of FEATS, misc:NAME, or the name of a lexicon."
+    )
 
 
 class TemplateSet(Sequence):
@@ -153,6 +169,8 @@ class TemplateSet(Sequence):
     Parameters
     ----------
     templates : iterable of Template or str
+    lexicons : dict, optional
+        Lexicons that the templates look at, by name: objects with ``values_of(words)``.
 
     >>> small = TemplateSet(["h.upos m.upos distance", "words = h.form m.form"])
     >>> small.names
@@ -161,8 +179,12 @@ class TemplateSet(Sequence):
     h.upos m.upos distance
     """
 
-    def __init__(self, templates: Iterable[Template | str]) -> None:
-        self._templates = [t if isinstance(t, Template) else Template.parse(t) for t in templates]
+    def __init__(self, templates: Iterable[Template | str], lexicons: Mapping[str, Any] | None = None) -> None:
+        #: Lexicons by name.
+        self.lexicons: Mapping[str, Any] = lexicons or {}
+        self._templates = [
+            t if isinstance(t, Template) else Template.parse(t, lexicons=self.lexicons) for t in templates
+        ]
         if not self._templates:
             raise InputError("There is no template: give at least one.")
         for key in ("name", "atoms"):
@@ -174,36 +196,41 @@ class TemplateSet(Sequence):
                 seen.add(value)
 
     @classmethod
-    def read(cls, path: str | Path) -> "TemplateSet":
+    def read(cls, path: str | Path, lexicons: Mapping[str, Any] | None = None) -> "TemplateSet":
         """The templates in a text file, one a line; errors name file and line."""
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"The template file {path} cannot be read: {error}.") from None
         stripped = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
-        templates = [Template.parse(line, f"{path}, line {number}: ") for number, line in stripped if line]
+        templates = [
+            Template.parse(line, f"{path}, line {number}: ", lexicons or ()) for number, line in stripped if line
+        ]
         if not templates:
             raise InputError(f"{path} holds no template.")
-        return cls(templates)
+        return cls(templates, lexicons)
 
     @classmethod
-    def resolve(cls, templates: "str | Path | Iterable[Template | str]") -> "TemplateSet":
-        """A set from its name, the path of a file, or an iterable of templates."""
-        if isinstance(templates, TemplateSet):
+    def resolve(
+        cls, templates: "str | Path | Iterable[Template | str]", lexicons: Mapping[str, Any] | None = None
+    ) -> "TemplateSet":
+        """A set from its name, the path of a file, or an iterable of templates; "auto" has some for each lexicon."""
+        if isinstance(templates, TemplateSet) and not lexicons:
             return templates
         if isinstance(templates, (str, Path)):
             if templates in NAMED_SETS:
-                return cls(NAMED_SETS[templates]())
+                own = [line for name in lexicons or () for line in _of_lexicon(name)] if templates == "auto" else []
+                return cls([*NAMED_SETS[templates](), *own], lexicons)
             if Path(templates).exists():
-                return cls.read(templates)
+                return cls.read(templates, lexicons)
             raise InputError(f"templates={templates!r} is neither a file nor one of {', '.join(NAMED_SETS)}.")
-        return cls(templates)
+        return cls(templates, lexicons)
 
     def __len__(self) -> int:
         return len(self._templates)
 
     def __getitem__(self, i: int | slice) -> Any:
-        return TemplateSet(self._templates[i]) if isinstance(i, slice) else self._templates[i]
+        return TemplateSet(self._templates[i], self.lexicons) if isinstance(i, slice) else self._templates[i]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TemplateSet) and self._templates == other._templates
@@ -227,20 +254,26 @@ class TemplateSet(Sequence):
         return sorted(set().union(*(template.fields for template in self)))
 
     @property
+    def looked_up(self) -> set[str]:
+        """Names of the lexicons that the templates look at."""
+        return {field.partition(":")[0] for field in self.fields} & set(self.lexicons)
+
+    @property
     def reach(self) -> int:
         """The largest offset from a head or modifier."""
         return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)
 
     def filter(self, pattern: str) -> "TemplateSet":
         """The templates whose name or atoms match a pattern with ``*`` and ``?``."""
-        return TemplateSet([t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)])
+        found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
+        return TemplateSet(found, self.lexicons)
 
     def keep(self, names: Iterable[str]) -> "TemplateSet":
         """The templates with these names, in the order of the set."""
         missing = set(names) - set(self.names)
         if missing:
             raise InputError(f"There is no template {sorted(missing)[0]!r}.")
-        return TemplateSet([t for t in self if t.name in set(names)])
+        return TemplateSet([t for t in self if t.name in set(names)], self.lexicons)
 
 
 def _side(token, view):
@@ -300,6 +333,14 @@ def _rich():
         *(f"h.{a} m.{a} h.upos m.upos {v}" for a in ("Case", "Number", "Gender", "Person", "VerbForm")
           for v in VARIANTS[:2]),
     ]  # fmt: skip
+
+
+def _of_lexicon(name):
+    """What "auto" has for a lexicon: its values beside each other, beside tags, lemmas and forms."""
+    beside = ("upos", "lemma", "form xpos", f"{name} upos")
+    pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
+    views = [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")]
+    return [line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])]
 
 
 #: The sets that come with the library, by name; of "auto", the richest, a parser keeps what suits its treebank.

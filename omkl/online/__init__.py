@@ -11,6 +11,7 @@ from omkl.online.callbacks import (
     values_of,
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
+from omkl.online.condensing import condensed_state
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.group_report import group_report
 from omkl.online.hedge_trainer import IntervalHedge, KernelHedge
@@ -64,6 +65,7 @@ __all__ = [
     "TrainingProgress",
     "UniformAverage",
     "below",
+    "condensed_state",
     "group_report",
     "left_out_groups",
     "lipschitz_constant",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from omkl._components import check_number, family, resolve
 from omkl.exceptions import InputError
 from omkl.losses import CRF
 from omkl.online.averaging import Average, Predictor
+from omkl.online.condensing import condensed_state
 from omkl.online.hedge_trainer import ExpertTrainer, IntervalHedge, KernelHedge, rates_of
 from omkl.online.hedging import Hedge
 from omkl.online.rounds import as_method
@@ -47,8 +48,11 @@ class Codec(Protocol):
     def learned(self) -> dict[str, Any]:
         """Learned attributes of the estimator, by name."""
 
-    def pack(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` for a model file."""
+    def pack(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` for a model file; of a file that only predicts, where the ``condensed`` state of
+        the trainer is given, whose arrays may be replaced by some of the same names."""
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
@@ -178,7 +182,11 @@ class OnlineModel:
     ----------
     trainer : OnlineTrainer or None
         None until there are data.
+    predicts_only : bool
+        Whether it was loaded from a file without what training goes on from.
     """
+
+    predicts_only = False
 
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
         self.codec: Any = codec  # a face knows more of its own
@@ -252,15 +260,26 @@ class OnlineModel:
         training = sum(bank.nbytes for bank in self.trainer.banks)
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
-    def describe(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """``(JSON values, arrays)`` of all but the trainer's state."""
-        values, arrays = self.codec.pack(packer)
+    def condense(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` of what predicts, the trainer's arrays among them."""
+        state = condensed_state(self.trainer)
+        values, arrays = self.describe(packer, state)
+        return {**values, "training": False}, {**state, **arrays}
+
+    def describe(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """``(JSON values, arrays)`` of all but the trainer's state; see :meth:`Codec.pack`."""
+        values, arrays = self.codec.pack(packer) if condensed is None else self.codec.pack(packer, condensed)
         lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
         radius = packer.pack(self.trainer.radius, "radius")
         return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
         """The inverse of :meth:`describe`, for a model that has not started; arrays hold the trainer's state."""
+        self.predicts_only = not values.get("training", True)
+        if self.predicts_only:
+            self.settings = replace(self.settings, average=None)
         self.codec.unpack(values, arrays, unpacker)
         trainer = self.start()
         trainer.regroup(values["order"])

@@ -391,10 +391,11 @@ class OnlineTrainer:
             bank.load_state(below(state, f"bank{index}/"))
         if "method/weights" in state and not self.method.has_weights:
             self.hedge()
-        self.method.load_state(below(state, "method/"))
-        if self.evidence is not None:
-            self.evidence.load_state(below(state, "evidence/"))
-        counters = state["counters"].tolist()
-        self.go_on(*counters[:3])
-        self.began = int(counters[3])
-        self.schedule.load_state(counters[4:])
+        for name, part in (("method", self.method), ("evidence", self.evidence)):
+            if part is not None and (own := below(state, f"{name}/")):
+                part.load_state(own)
+        if "counters" in state:  # else it only predicts
+            counters = state["counters"].tolist()
+            self.go_on(*counters[:3])
+            self.began = int(counters[3])
+            self.schedule.load_state(counters[4:])

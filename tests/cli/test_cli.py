@@ -48,6 +48,19 @@ def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     assert "w=the" in printed
 
 
+def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
+    small, output = tmp_path / "small.npz", tmp_path / "labels.txt"
+    train = ["train", "labeler", str(corpus), "-o", str(small), "--random-state", "0", "--quiet", "--predict-only"]
+    assert main([*train, "--precision", "float16"]) == 0
+    assert small.stat().st_size < 0.7 * model.stat().st_size
+    assert main(["predict", str(small), str(corpus), "-o", str(output), "--quiet"]) == 0
+    assert output.read_text().startswith("D\nN\nV\nP\n")
+    assert main([*train, "--method", "hedge"]) == 2
+    assert "--predict-only is not for models on a --budget" in capsys.readouterr().err
+    assert main([*train[:-1], "--precision", "float16"]) == 2
+    assert "give both" in capsys.readouterr().err
+
+
 def test_entities_are_evaluated_where_labels_mark_them(tmp_path, capsys):
     corpus, model, metrics = tmp_path / "ner.txt", tmp_path / "ner.npz", tmp_path / "metrics.json"
     corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\nI-LOC\tw=Ghent\nO\tw=runs\n\n" * 8)

@@ -116,7 +116,7 @@ def test_going_on_from_a_checkpoint_ends_where_an_uninterrupted_run_does(kind, m
     np.testing.assert_array_equal(*predictions)
 
 
-def interrupted(*_):
+def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
