@@ -87,7 +87,7 @@ def _annotations(annotator, arguments):
     return annotation_scores(annotator, gold, arguments.gold)
 
 
-def annotation_scores(annotator: estimators.Annotator, gold: data.Treebank, path: str) -> tuple[list[str], dict]:
+def annotation_scores(annotator: Any, gold: Any, path: str) -> tuple[list[str], dict[str, Any]]:
     """Scores of what an annotator makes of the words of gold sentences, as lines of text and as metrics."""
     predicted = annotator.annotate(gold)
     metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}

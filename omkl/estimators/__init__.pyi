@@ -1,4 +1,4 @@
-from .annotator import PARTS, Annotator
+from .annotator import Annotator
 from .classification import OnlineMKLClassifier
 from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
@@ -12,7 +12,6 @@ from .sequence import SequenceLabeler
 from .structured import StructuredPredictor
 
 __all__ = [
-    "PARTS",
     "Annotator",
     "DependencyParser",
     "GroupLasso",
