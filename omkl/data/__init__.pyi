@@ -1,4 +1,5 @@
 from .array_files import stream_npy, stream_npz
+from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
 from .datasets import (
     HandwrittenDates,
     HandwrittenWords,
@@ -24,6 +25,7 @@ from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
 
 __all__ = [
     "Block",
+    "CRFsuiteModel",
     "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
@@ -40,6 +42,7 @@ __all__ = [
     "iter_treebank",
     "open_stream",
     "read_conllu",
+    "read_crfsuite_model",
     "read_mfeat",
     "read_ocr",
     "read_sequences",
