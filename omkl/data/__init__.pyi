@@ -1,4 +1,5 @@
 from .array_files import stream_npy, stream_npz
+from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
 from .datasets import (
     HandwrittenDates,
     HandwrittenWords,
@@ -25,6 +26,7 @@ from .words import iter_words
 
 __all__ = [
     "Block",
+    "CRFsuiteModel",
     "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
@@ -43,6 +45,7 @@ __all__ = [
     "lines",
     "open_stream",
     "read_conllu",
+    "read_crfsuite_model",
     "read_mfeat",
     "read_ocr",
     "read_sequences",
