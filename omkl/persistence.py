@@ -38,6 +38,8 @@ class Packer:
             return {"slice": [value.start, value.stop, value.step]}
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {"dict": {key: self.pack(item, what) for key, item in value.items()}}
+        if isinstance(value, dict):
+            return {"items": [[self.pack(own, what) for own in pair] for pair in value.items()]}
         if hasattr(value, "parameters"):
             return self._pack_component(value, what)
         if callable(value):
@@ -87,6 +89,8 @@ class Unpacker:
             return slice(*content)
         if kind == "dict":
             return {key: self.unpack(item) for key, item in content.items()}
+        if kind == "items":
+            return {self.unpack(key): self.unpack(item) for key, item in content}
         if kind == "user":
             return self._users_own(content)
         raise ModelFileError(f"The model file holds a value of the unknown kind {kind!r}.")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,7 +71,7 @@ CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
     "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
-    "rows": ("folds", "scheme"),
+    "rows": ("folds", "scheme"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
 }  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def fit_options(arguments: Namespace) -> Iterator[dict[str, Any]]:
 
 
 def load_model(arguments: Namespace) -> tuple[Any, str]:
-    """The saved model, and what it reads: ``"trees"``, ``"sequences"`` or ``"rows"``.
+    """The saved model, and what it is about: ``"trees"``, ``"annotations"``, ``"sequences"`` or ``"rows"``.
 
     Raises
     ------
@@ -170,10 +171,11 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
         If an option was given that a model of this kind does not read.
     """
     model = estimators.load(arguments.model)
-    is_parser, is_labeler = (
-        isinstance(model, cls) for cls in (estimators.DependencyParser, estimators.SequenceLabeler)
-    )
-    kind = "trees" if is_parser else "sequences" if is_labeler else "rows"
+    kinds = {
+        estimators.DependencyParser: "trees", estimators.Annotator: "annotations",
+        estimators.SequenceLabeler: "sequences",
+    }  # fmt: skip
+    kind = kinds.get(type(model), "rows")
     check_options(arguments, kind, f"a {type(model).__name__}")
     return model, kind
 
@@ -184,6 +186,19 @@ def check_options(arguments: Namespace, kind: str, what: str) -> None:
         if getattr(arguments, name, None) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise InputError(f"{option} does not go with {what}, which does not read it: leave it out.")
+
+
+@contextmanager
+def input_file(path: str) -> Iterator[str]:
+    """The path of a file to read: of one that holds what standard input gives, for ``-``."""
+    if path != "-":
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "standard input")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
 
 
 def labelled_sequences(path: str, arguments: Namespace) -> tuple[list, list]:

@@ -34,6 +34,9 @@ def add_parser(kinds: Any) -> None:
     )  # fmt: skip
     add_training_options(parser, epochs=20)
     parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
+    parser.add_argument(
+        "--allowed-transitions", metavar="SCHEME", help="labels mark chunks, as BIO or BIOES, and predictions must too"
+    )
     add_options(parser, "--early-stopping", "--budget")
     parser.set_defaults(run=run)
 
@@ -43,6 +46,7 @@ def run(arguments: Namespace) -> None:
     dev = labelled_sequences(arguments.dev, arguments) if arguments.dev else None
     labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
+        allowed_transitions=arguments.allowed_transitions,
         early_stopping=arguments.early_stopping, budget=arguments.budget, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
@@ -82,7 +86,7 @@ def _fit_stream(labeler, arguments, options):
     stream = data.stream_sequences(arguments.train, arguments.format)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():
-        labels.update(dict.fromkeys(label for sequence in y or () for label in sequence))
+        labels.update(dict.fromkeys(label for sequence in y or () for label in sequence if label is not None))
         n_sequences, n_tokens = n_sequences + len(y or ()), n_tokens + sum(map(len, y or ()))
     if not labels:
         raise DataFileError(f"{arguments.train} holds no labels.")

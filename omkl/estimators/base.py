@@ -319,7 +319,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    _plain_attributes = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
+    _plain_attributes: tuple[str, ...] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
 
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None

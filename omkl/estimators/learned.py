@@ -18,7 +18,8 @@ class LearnedGroups:
     @property
     def predictor_(self) -> Predictor:
         """The frozen, averaged model that predicts, a :class:`~omkl.online.Predictor`."""
-        check_is_fitted(self)
+        if "model_" not in self.__dict__:  # the check itself takes as long as a sentence
+            check_is_fitted(self)
         return self.model_.predictor()
 
     @property

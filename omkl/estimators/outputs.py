@@ -8,10 +8,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl.estimators.constraints import check_transitions
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank, TransitionBank
 from omkl.persistence import Packer, Unpacker, check_labels
-from omkl.structures import Binary, Chain, Multiclass, Scalar
+from omkl.structures import Binary, Chain, Multiclass, Scalar, allowed_transitions
 
 #: What ``classes`` is where labels are taken in as they come.
 GROWING = "growing"
@@ -89,6 +90,18 @@ class Labels:
         return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
 
 
+class PartialLabels(Labels):
+    """Labels of tokens, some of which are not known: None stands for any of them, and its code is -1."""
+
+    def __init__(self, seen: Iterable, grows: bool = False) -> None:
+        super().__init__(seen, grows)
+        self._index[None] = -1
+
+    def add(self, labels: Iterable) -> int:
+        """Take in labels that are not known yet; returns how many there are."""
+        return super().add(label for label in labels if label is not None)
+
+
 class Targets:
     """Real targets, and the level that they are counted from.
 
@@ -137,18 +150,20 @@ def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
 
 
-def flat_labels(y: Any, lengths: np.ndarray) -> list:
+def flat_labels(y: Any, lengths: np.ndarray, what: str = "y") -> list:
     """Labels of all tokens in one list, checked against the lengths of the sequences they belong to."""
     if not hasattr(y, "__len__") or isinstance(y, (str, bytes, dict)):
-        raise InputError("y must be a list of sequences of labels, one for each sequence of X.")
+        raise InputError(f"{what} must be a list of sequences of labels, one for each sequence of X.")
     if len(y) != len(lengths):
-        raise InputError(f"X has {len(lengths)} sequences but y has {len(y)}: give one label sequence for each.")
+        raise InputError(f"X has {len(lengths)} sequences but {what} has {len(y)}: give one label sequence for each.")
     flat = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
         if not hasattr(labels, "__len__"):
-            raise InputError(f"Sequence {i} of y is {labels!r}: give one label for each token, as a list or an array.")
+            raise InputError(
+                f"Sequence {i} of {what} is {labels!r}: give one label for each token, as a list or an array."
+            )
         if len(labels) != length:
-            raise InputError(f"Sequence {i} has {length} tokens in X but {len(labels)} labels in y.")
+            raise InputError(f"Sequence {i} has {length} tokens in X but {len(labels)} labels in {what}.")
         flat += labels.tolist() if isinstance(labels, np.ndarray) else labels
     return flat
 
@@ -181,8 +196,9 @@ def class_weights(
         lengths = np.diff(offsets)
         copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths).tolist()
         for label, n in zip(labels, copies):
-            counts[label] += n
-        total, present = sum(copies), sum(n > 0 for n in counts.values())
+            if label is not None:
+                counts[label] += n
+        total, present = sum(counts.values()), sum(n > 0 for n in counts.values())
         weight_of = {label: total / (present * n) for label, n in counts.items() if n > 0}
     elif isinstance(class_weight, dict):
         weight_of, classes = class_weight, set(labels)
@@ -194,7 +210,8 @@ def class_weights(
     each = np.array([weight_of.get(label, 1.0) for label in labels], dtype=np.float64)
     if not np.isfinite(each).all() or (each < 0).any():
         raise InputError("class_weight must hold finite numbers >= 0.")
-    means = np.add.reduceat(each, offsets[:-1]) / np.diff(offsets)
+    given = np.array([label is not None for label in labels])
+    means = np.add.reduceat(each * given, offsets[:-1]) / np.maximum(np.add.reduceat(given, offsets[:-1], dtype=int), 1)
     return means if sample_weight is None else means * sample_weight
 
 
@@ -235,16 +252,19 @@ class LabelOutputs:
         """The codes of training labels: all that were seen, or the declared ones."""
         classes = self._classes
         if not isinstance(classes, str):
-            return Labels(labels if classes is None else classes)
+            return self.codes(labels if classes is None else classes)
         if classes != GROWING:
             raise InputError(f'classes must be labels, or "{GROWING}" to take in what comes, not {classes!r}.')
         if self._cost is not None:
             raise InputError(f'cost= is for labels that are known: declare them, instead of classes="{GROWING}".')
-        return Labels(labels, grows=True)
+        return self.codes(labels, grows=True)
+
+    def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Raise where training outputs are none that the structure can predict."""
 
 
 class ChainOutputs(LabelOutputs):
-    """A label for every token of a sequence.
+    """A label for every token of a sequence, as far as it is known.
 
     Parameters
     ----------
@@ -252,11 +272,16 @@ class ChainOutputs(LabelOutputs):
     by_position : bool
     cost : array of shape (K, K), optional
     classes : sequence, "growing" or None
+    allowed : str, dict, array or None
+        See :func:`~omkl.structures.allowed_transitions`.
     """
 
     single = False
+    codes = PartialLabels
 
-    def __init__(self, transitions: Any, by_position: bool, cost: Any = None, classes: Any = None) -> None:
+    def __init__(
+        self, transitions: Any, by_position: bool, cost: Any = None, classes: Any = None, allowed: Any = None
+    ) -> None:
         if transitions not in ("regularized", "free", None):
             raise InputError(f'transitions must be "regularized", "free" or None, not {transitions!r}.')
         if by_position and transitions is None:
@@ -265,10 +290,25 @@ class ChainOutputs(LabelOutputs):
         self._by_position = by_position
         self._cost = cost
         self._classes = classes
+        self._allowed = allowed
+
+    def learn(self, labels: Sequence, weights: np.ndarray | None) -> PartialLabels:
+        """The codes of training labels, those that are known."""
+        given = [label for label in labels if label is not None]
+        if not given and self._classes is None:
+            raise InputError("y holds no label, only None: give at least one.")
+        return super().learn(given, weights)
 
     def structure(self, known: Labels) -> Chain:
         """The chain over these labels."""
-        return Chain(len(known), self._cost, by_position=self._by_position)
+        allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
+        return Chain(
+            len(known), self._cost, by_position=self._by_position, linked=self._transitions is not None, allowed=allowed
+        )
+
+    def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Raise where labels break the transitions that are allowed."""
+        check_transitions(structure, gold, offsets, known.members)
 
     def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
         """Banks that do not see the input: regularized ones, and free ones; ``longest`` is the longest sequence."""

@@ -1,23 +1,23 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
-from omkl.estimators.base import OnlineEstimator, needs_probabilities
-from omkl.estimators.inputs import TokenData, flatten, labeled_sequences, read_labeled
-from omkl.estimators.label_evaluation import label_scores
+from omkl.data import read_crfsuite_model
+from omkl.estimators.calibration import chain_temperature
+from omkl.estimators.foreign import adopted_crfsuite
+from omkl.estimators.inputs import read_labeled
+from omkl.estimators.labelings import PredictsLabels
 from omkl.estimators.outputs import ChainOutputs
-from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.groups import TransitionBank
 from omkl.online import Hedge
 
 
-class SequenceLabeler(OnlineEstimator):
+class SequenceLabeler(PredictsLabels):
     """First-order chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is
@@ -29,6 +29,8 @@ class SequenceLabeler(OnlineEstimator):
     * a list of n lists of attributes as CRFsuite has them, strings such as ``"w=the"``, each a feature of value 1. What
       stands before ``=`` is the group;
     * or an array of shape (n, d).
+
+    A label that is None is not known: the model learns from the others, whatever that one may be.
 
     Parameters
     ----------
@@ -77,7 +79,14 @@ class SequenceLabeler(OnlineEstimator):
         Weights of the labels, as in scikit-learn; that of a sequence is the mean over its labels. "balanced" is for
         ``fit`` on data that are all at hand.
     transitions : {"free", "regularized", None}
-        Scores of neighbouring labels: not regularized, one more group of the regularizer, or left out.
+        Scores of neighbouring labels: not regularized, one more group of the regularizer, or left out, which is much
+        faster where there are hundreds of labels.
+    allowed_transitions : {"BIO", "BIOES"}, dict, array of shape (K, K) or None
+        Which labels may follow which, in training and prediction; None allows all. The name of a scheme of chunks
+        (also "IOB2", "IOBES", "BILOU") is for labels such as ``O``, ``B-PER``, ``I-PER``: an inside must follow the
+        beginning of its own chunk. A dict gives for a label the list of those that may follow it, and for None the
+        list of those that may begin a sequence; what is no key may be followed by any. A matrix has True where the
+        label of the column may follow that of the row, in the order of ``classes_``.
     transitions_by_position : bool
         Whether each position has transitions of its own, for outputs of a fixed format such as dates.
     cost : array of shape (K, K), optional
@@ -134,6 +143,8 @@ class SequenceLabeler(OnlineEstimator):
         and more, see :meth:`omkl.online.TrainingLoop.run`; :func:`omkl.online.to_frame` makes a table of it.
     n_iter_ : int
         Epochs run.
+    temperature_ : float or None
+        What scores are divided by to make probabilities of them; None where the model is not calibrated.
 
     References
     ----------
@@ -152,7 +163,8 @@ class SequenceLabeler(OnlineEstimator):
         self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
         C: float = 1.0, epochs: int = 20,
         method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
-        class_weight: Any = None, transitions: str | None = "free", transitions_by_position: bool = False,
+        class_weight: Any = None, transitions: str | None = "free", allowed_transitions: Any = None,
+        transitions_by_position: bool = False,
         cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0,
@@ -171,6 +183,7 @@ class SequenceLabeler(OnlineEstimator):
         self.average = average
         self.class_weight = class_weight
         self.transitions = transitions
+        self.allowed_transitions = allowed_transitions
         self.transitions_by_position = transitions_by_position
         self.cost = cost
         self.radius = radius
@@ -233,7 +246,19 @@ class SequenceLabeler(OnlineEstimator):
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
-        return self._fit(self._codec(classes), partial(read_labeled, self), X, y, sample_weight, running)
+        temperatures: list[float | None] = [None]
+
+        def calibrate(model: Any, examples: Any, chosen: np.ndarray, *others: Any) -> None:
+            held_out = examples.only(np.setdiff1d(np.arange(examples.n_inputs), chosen), weighted=False)
+            if len(held_out) and not model.settings.probabilistic:
+                predictor = model.predictor()
+                pairs = ((predictor.potentials(x), gold) for x, gold, _ in held_out)
+                temperatures.append(chain_temperature(predictor.structure, pairs))
+
+        read = partial(read_labeled, self)
+        self._fit(self._codec(classes), read, X, y, sample_weight, running, finish=calibrate)
+        self.temperature_ = temperatures[-1]
+        return self
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "SequenceLabeler":
         """One round of training for each sequence, in the given order.
@@ -252,96 +277,41 @@ class SequenceLabeler(OnlineEstimator):
         -------
         self
         """
+        self.temperature_ = None
         return self._partial_fit(
             self._codec(classes), partial(read_labeled, self), X, y, sample_weight, classes=classes
         )
 
-    def predict(self, X: Any) -> list[np.ndarray]:
-        """Best labels of each sequence, also of a stream of them: a list of arrays of labels."""
-        predictor, stream = self.predictor_, as_stream(X)
-        if stream is not None:
-            return [labels for block in stream.blocks() for labels in self.predict(block.X)]
-        tokens, offsets = flatten(X, names=self._column_names)
-        labels = predictor.decode(self.model_.codec.encoder.encode(tokens, offsets))
-        return np.split(self.classes_[labels], offsets[1:-1])
-
-    def decision_function(self, X: Any) -> list[np.ndarray]:
-        """Unary potentials of each sequence: a list of arrays (n, K), the score of each label without transitions."""
-        return [potentials.unary for potentials in self._potentials(X)]
-
-    @available_if(needs_probabilities)
-    def predict_marginals(self, X: Any) -> list[np.ndarray]:
-        """Probability of each label at each token: a list of arrays (n, K) with rows that sum to 1.
-
-        Only for ``loss="crf"``.
-        """
-        return [
-            self.model_.codec.structure.marginals(potentials)[1].unary if len(potentials.unary) else potentials.unary
-            for potentials in self._potentials(X)
-        ]
-
-    def _potentials(self, X: Any) -> Iterator[Any]:
-        """Potentials of one sequence after the other."""
-        predictor, stream = self.predictor_, as_stream(X)
-        if stream is not None:
-            for part in stream.blocks():
-                yield from self._potentials(part.X)
-            return
-        tokens, offsets = flatten(X, names=self._column_names)
-        for block, potentials in predictor.blocks(self.model_.codec.encoder.encode(tokens, offsets)):
-            for low, high in zip(block.offsets[:-1], block.offsets[1:]):
-                yield predictor.structure.part(potentials, low, high)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Token accuracy in [0, 1]; of a stream, which brings its labels along, without holding it.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If ``y`` does not fit ``X``, or holds a label that was not seen in training.
-        """
-        right = total = 0.0
-        for gold, predicted, data in self._compared(X, y, sample_weight):
-            each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
-            weights = np.repeat(each, np.diff(data.offsets))
-            right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
-        return right / total
-
-    def evaluate(self, X: Any, y: Any = None, *, scheme: str | None = None) -> dict[str, Any]:
-        """Scores of tokens, of each label, and of entities where the labels mark some, as ``B-PER`` and ``O`` do.
+    @classmethod
+    def from_crfsuite(cls, path: Any, keys: Sequence[str] | None = None) -> "SequenceLabeler":
+        """A labeler that predicts what a model of CRFsuite does.
 
         Parameters
         ----------
-        X, y
-            As for :meth:`score`.
-        scheme : {None, "BIO", "BIOES"}
-            Which entities count; see :func:`omkl.estimators.evaluate_labels`.
+        path : path-like
+            A model file of CRFsuite 0.12, python-crfsuite or sklearn-crfsuite.
+        keys : sequence of str, optional
+            The keys of the dicts that the model was trained on: CRFsuite makes the attribute ``word:the`` of the entry
+            ``{"word": "the"}``, and which colon is between key and value cannot be told. Not for models that were
+            trained on lists of attributes: what stands before ``=`` is then the name of the group.
 
         Returns
         -------
-        dict
-            ``accuracy``, ``sequence_accuracy``, ``tokens``, ``sequences``, ``labels``, ``entity_precision``,
-            ``entity_recall``, ``entity_f1`` and ``entities``, as :func:`omkl.estimators.evaluate_labels` has them.
+        SequenceLabeler
+            With ``loss="crf"``; it takes the lists of attributes, or the dicts, that CRFsuite does, and has the same
+            marginals.
 
         Raises
         ------
-        omkl.exceptions.InputError
-            As for :meth:`score`; or if a scheme is asked for that the labels do not follow.
+        omkl.exceptions.DataFileError
+            If the file is no model of CRFsuite, or damaged.
         """
-        found = [(np.zeros(0, np.int64),) * 3]
-        found += [(gold, predicted, np.diff(data.offsets)) for gold, predicted, data in self._compared(X, y)]
-        gold, predicted, lengths = map(np.concatenate, zip(*found))
-        return label_scores(gold, predicted, lengths, self.model_.codec.known.members, scheme)
+        labeler = cls(loss="crf", regularizer="l2", average=None)
+        labeler._adopt(adopted_crfsuite(labeler, read_crfsuite_model(path), keys))
+        labeler.n_iter_, labeler.history_, labeler.temperature_ = 0, [], None
+        return labeler
 
-    def _compared(
-        self, X: Any, y: Any, sample_weight: Any = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, TokenData]]:
-        """Gold and predicted codes of labels, block by block, and what they are the labels of."""
-        predictor, codec = self.predictor_, self.model_.codec
-        for block in blocks_of(X, y, sample_weight):
-            data = labeled_sequences(block, self._column_names)
-            gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
-            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets)), data
+    _plain_attributes = (*PredictsLabels._plain_attributes, "temperature_")
 
     @property
     def transitions_(self) -> np.ndarray:
@@ -352,14 +322,7 @@ class SequenceLabeler(OnlineEstimator):
         table = sum(weight * bank.table for weight, bank in parts)
         return table if self.transitions_by_position else table[0]
 
-    @property
-    def _column_names(self) -> Sequence[str] | None:
-        """What the columns of data frames are called, in the model's order; None where they have no names."""
-        return getattr(self, "feature_names_in_", None)
-
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return labeled_sequences(block, self._column_names)
-
     def _codec(self, classes: Any = None) -> TokenCodec:
-        outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes)
+        allowed = self.allowed_transitions
+        outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes, allowed)
         return TokenCodec(outputs, self)

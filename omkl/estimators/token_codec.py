@@ -117,6 +117,7 @@ class TokenCodec:
         self.structure = self._outputs.structure(self.known)
         self.longest = int(np.diff(data.offsets).max())
         gold = self.known.encode(data.labels, "declare all classes, with classes=.")
+        self._outputs.check(self.structure, self.known, gold, data.offsets)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
@@ -133,6 +134,7 @@ class TokenCodec:
             trainer.grow_outputs(self.structure)
         advice = 'declare all classes at the first call, with classes=, or ask for "growing" ones.'
         gold = self.known.encode(data.labels, advice)
+        self._outputs.check(self.structure, self.known, gold, data.offsets)
         try:
             tokens = self.encoder.encode(data.inputs, data.offsets, grow=True)
         finally:

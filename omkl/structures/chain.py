@@ -1,6 +1,6 @@
 """First-order chains: sequence labeling."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,7 +65,7 @@ class Chain:
         self.by_position = bool(by_position)
         self.linked = bool(linked)
         self.allowed = allowed
-        self._forbidden = None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
+        self._forbidden: Any = None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
         self.costs = check_costs(cost, self.n_labels)
 
     def zeros(self, size: int) -> ChainPotentials:
