@@ -268,9 +268,9 @@ class PredictsLabels(OnlineEstimator):
             n_unknown, n_tokens = n_unknown + np.count_nonzero(gold >= len(codec.known)), n_tokens + len(gold)
             yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets)), data
         if n_unknown:
-            new = labels.members[len(codec.known) :]
+            new = list(map(repr, labels.members[len(codec.known) :]))
             warnings.warn(
-                f"Labels that the model does not know, {', '.join(map(repr, new[:3]))}{', ...' * (len(new) > 3)}, count "
+                f"Labels that the model does not know, {', '.join(new[:3])}{', ...' * (len(new) > 3)}, count "
                 f"as wrong: those of {n_unknown} of {n_tokens} tokens.",
                 DataWarning,
                 stacklevel=3,
