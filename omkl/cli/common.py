@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from omkl import data, estimators
+from omkl._components import check_n_jobs
 from omkl._files import PathLike, replacing
 from omkl.exceptions import DataFileError, InputError
 
@@ -45,6 +46,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
                 "help": "only these folds of the OCR data set"},
     "--on-error": {"choices": ("raise", "skip"), "default": "raise",
                    "help": "what to do with sentences that are no trees: stop (default), or leave them out"},
+    "--jobs": {"type": int, "metavar": "N", "help": "threads that predict; -1 is one for each core (default: one)"},
     "--budget": {"type": int, "metavar": "B", "help": "at most B support vectors for kernels (default: any)"},
     "--early-stopping": {"action": "store_true", "help": "stop when a held-out tenth gets no better"},
     "--stream": {"action": "store_true",
@@ -70,7 +72,7 @@ CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
     "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
-    "rows": ("folds", "scheme"),
+    "rows": ("folds", "scheme", "jobs"),
 }  # fmt: skip
 
 
@@ -175,6 +177,9 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     )
     kind = "trees" if is_parser else "sequences" if is_labeler else "rows"
     check_options(arguments, kind, f"a {type(model).__name__}")
+    if getattr(arguments, "jobs", None) is not None:
+        check_n_jobs(arguments.jobs)
+        model.set_params(n_jobs=arguments.jobs)
     return model, kind
 
 

@@ -25,7 +25,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("model", help="a saved model")
     parser.add_argument("input", help="file of sequences or rows; outputs in it are not looked at")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the predictions to")
-    add_options(parser, "--format", "--folds", *ROWS, *OUTPUT)
+    add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
 
