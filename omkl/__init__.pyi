@@ -13,6 +13,7 @@ from . import (
     structures,
 )
 from .estimators import (
+    Annotator,
     DependencyParser,
     GroupLasso,
     MKLClassifier,
@@ -30,6 +31,7 @@ from .estimators import (
 __version__: str
 
 __all__ = [
+    "Annotator",
     "DependencyParser",
     "GroupLasso",
     "MKLClassifier",

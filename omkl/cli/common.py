@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,7 +73,7 @@ CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
     "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
-    "rows": ("folds", "scheme", "jobs"),
+    "rows": ("folds", "scheme", "jobs"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
 }  # fmt: skip
 
 
@@ -164,7 +165,7 @@ def fit_options(arguments: Namespace) -> Iterator[dict[str, Any]]:
 
 
 def load_model(arguments: Namespace) -> tuple[Any, str]:
-    """The saved model, and what it reads: ``"trees"``, ``"sequences"`` or ``"rows"``.
+    """The saved model, and what it is about: ``"trees"``, ``"annotations"``, ``"sequences"`` or ``"rows"``.
 
     Raises
     ------
@@ -172,14 +173,16 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
         If an option was given that a model of this kind does not read.
     """
     model = estimators.load(arguments.model)
-    is_parser, is_labeler = (
-        isinstance(model, cls) for cls in (estimators.DependencyParser, estimators.SequenceLabeler)
-    )
-    kind = "trees" if is_parser else "sequences" if is_labeler else "rows"
+    kinds = {
+        estimators.DependencyParser: "trees", estimators.Annotator: "annotations",
+        estimators.SequenceLabeler: "sequences",
+    }  # fmt: skip
+    kind = kinds.get(type(model), "rows")
     check_options(arguments, kind, f"a {type(model).__name__}")
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
-        model.set_params(n_jobs=arguments.jobs)
+        for part in model.models().values() if kind == "annotations" else [model]:
+            part.set_params(n_jobs=arguments.jobs)
     return model, kind
 
 
@@ -189,6 +192,19 @@ def check_options(arguments: Namespace, kind: str, what: str) -> None:
         if getattr(arguments, name, None) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise InputError(f"{option} does not go with {what}, which does not read it: leave it out.")
+
+
+@contextmanager
+def input_file(path: str) -> Iterator[str]:
+    """The path of a file to read: of one that holds what standard input gives, for ``-``."""
+    if path != "-":
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "standard input")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
 
 
 def labelled_sequences(path: str, arguments: Namespace) -> tuple[list, list]:

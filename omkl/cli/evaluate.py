@@ -28,6 +28,8 @@ SCORES = {
     "LAS": "las", "CLAS": "clas", "MLAS": "mlas", "BLEX": "blex", "LAS with subtypes": "las_subtypes",
     "sentences whole": "whole",
 }  # fmt: skip
+#: The part of an annotator that a score is about, where it is not the trees.
+PART_OF = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "AllTags": "upos", "Lemmas": "lemmas"}
 #: Labels in the table that is printed.
 MOST_LABELS = 30
 
@@ -59,7 +61,7 @@ def run(arguments: Namespace) -> None:
         lines, metrics = _treebanks(arguments)
     else:
         model, kind = load_model(arguments)
-        lines, metrics = {"trees": _trees, "sequences": _labels, "rows": _rows}[kind](model, arguments)
+        lines, metrics = KINDS[kind](model, arguments)
     if metrics.get("confusions"):
         lines += table(metrics["confusions"], ("gold", "predicted", "times"))
     report(arguments, lines, metrics)
@@ -71,18 +73,31 @@ def _treebanks(arguments):
     reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
     gold, predicted = (data.read_treebank(path, **reading) for path in (arguments.model, arguments.gold))
     metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
-    return _tree_lines(metrics, arguments, list(SCORES)), metrics
+    return _tree_lines(metrics, arguments.gold, list(SCORES)), metrics
 
 
 def _trees(parser, arguments):
     gold = data.read_treebank(arguments.gold, single_root=parser.single_root, on_error=arguments.on_error)
     metrics = {name: parser.evaluate(gold, **rule) for name, rule in RULES.items()}
-    return _tree_lines(metrics, arguments, list(SCORES)[5:]), metrics
+    return _tree_lines(metrics, arguments.gold, list(SCORES)[5:]), metrics
 
 
-def _tree_lines(metrics, arguments, names):
+def _annotations(annotator, arguments):
+    gold = data.read_treebank(arguments.gold, trees="given", on_error=arguments.on_error, keep_text=False)
+    return annotation_scores(annotator, gold, arguments.gold)
+
+
+def annotation_scores(annotator: Any, gold: Any, path: str) -> tuple[list[str], dict[str, Any]]:
+    """Scores of what an annotator makes of the words of gold sentences, as lines of text and as metrics."""
+    predicted = annotator.annotate(gold)
+    metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
+    names = [name for name in SCORES if PART_OF.get(name, "trees") in annotator.parts_]
+    return _tree_lines(metrics, path, names), metrics
+
+
+def _tree_lines(metrics, path, names):
     found = metrics["all"]
-    lines = [] if found["uas"] is None else attachment_lines(metrics, arguments.gold)
+    lines = [] if found["uas"] is None else attachment_lines(metrics, path)
     known = [name for name in names if found[SCORES[name]] is not None]
     lines += ["", *table([(name, f"{found[SCORES[name]]:.2%}") for name in known], ("all words", "score"))]
     for name in ("relation", "length"):
@@ -132,3 +147,7 @@ def _confusions(pairs, n):
     """The n commonest mistakes among pairs of gold and predicted labels: ``[gold, predicted, times]``."""
     counts = Counter((gold, label) for gold, label in pairs if gold != label)
     return [[gold, label, times] for (gold, label), times in counts.most_common(n)]
+
+
+#: What evaluates a model of each kind.
+KINDS = {"trees": _trees, "annotations": _annotations, "sequences": _labels, "rows": _rows}

@@ -47,6 +47,9 @@ def size(model: Any) -> dict[str, int]:
 def run(arguments: Namespace) -> None:
     """Show a model."""
     model, kind = load_model(arguments)
+    if kind == "annotations":
+        _inspect_annotator(model, arguments)
+        return
     metrics = {"class": type(model).__name__, **size(model)}
     metrics.update({name: str(getattr(model, name)) for name in ("loss", "regularizer") if hasattr(model, name)})
     metrics.update({name: getattr(model, name) for name in ("C", "alpha") if hasattr(model, name)})
@@ -62,6 +65,21 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"--data measures the groups of models that are trained online, not of a {metrics['class']}.")
     metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
     report(arguments, _lines(metrics, size(model), arguments), metrics)
+
+
+def _inspect_annotator(annotator, arguments):
+    """The heaviest groups of every part."""
+    if arguments.data is not None or arguments.group is not None:
+        raise InputError("--data and --group look at one model, and an annotator has several: leave them out.")
+    weights = annotator.kernel_weights_
+    metrics = {"class": type(annotator).__name__, "parts": annotator.parts_, "kernel_weights": weights}
+    lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
+    for name, own in weights.items():
+        ranked = sorted(own.items(), key=lambda item: -item[1])
+        n_zero = sum(weight == 0 for weight in own.values())
+        lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero"]
+        lines += bar_chart(dict(ranked[: min(arguments.groups, arguments.top)]))
+    report(arguments, lines, metrics)
 
 
 def _group_report(model, kind, arguments):

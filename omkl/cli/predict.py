@@ -1,8 +1,10 @@
 """``omkl predict``: label the sequences of a file, parse its sentences, or predict for its rows, with a saved model."""
 
 import json
+import sys
 import time
 from argparse import Namespace
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -10,7 +12,7 @@ from tqdm import tqdm
 from omkl import data
 from omkl._files import replacing
 from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_options, load_model, report
+from omkl.cli.common import OUTPUT, ROWS, add_options, input_file, load_model, report
 
 
 def add_parser(subparsers: Any) -> None:
@@ -19,12 +21,22 @@ def add_parser(subparsers: Any) -> None:
         "predict",
         help="label the sequences of a file, parse its sentences, or predict for its rows",
         description="Label the sequences of a file: one label a line, an empty line between sequences; or JSON lines, "
-        "if the output's name ends in .jsonl. A parser writes the treebank with new heads and relations, a classifier "
-        "or regressor one prediction a line.",
+        "if the output's name ends in .jsonl. A parser writes the treebank with new heads and relations, an annotator "
+        "one with all that it has learned, for a treebank or for text with one sentence a line, words divided by "
+        "spaces; a classifier or regressor one prediction a line.",
     )
     parser.add_argument("model", help="a saved model")
-    parser.add_argument("input", help="file of sequences or rows; outputs in it are not looked at")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write the predictions to")
+    parser.add_argument(
+        "input",
+        help="file of sequences, sentences or rows, - for standard input; outputs in it are not looked at",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="FILE",
+        help="file to write to (default: standard output)",
+    )
     add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
@@ -32,31 +44,92 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: Namespace) -> None:
     """Predict and write labels, or trees."""
     model, kind = load_model(arguments)
-    {"trees": _parse, "sequences": _label, "rows": _predict}[kind](model, arguments)
+    arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
+    kinds = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}
+    with input_file(arguments.input) as arguments.input:
+        kinds[kind](model, arguments)
+
+
+@contextmanager
+def _text_output(path):
+    """A file of text to write to, or standard output for ``-``."""
+    if path == "-":
+        yield sys.stdout
+        return
+    with replacing(path) as file:
+        yield file
 
 
 def _parse(parser, arguments):
     """Parse a treebank block by block; everything but heads and relations is written as it was read."""
-    started = time.perf_counter()
-    n_words = n_sentences = 0
-    bar = tqdm(unit=" sentences", delay=1, leave=False, disable=True if arguments.quiet else None)
-    with data.treebank_writer(arguments.output) as writer, bar:
+    with _Progress(arguments) as progress, data.treebank_writer(arguments.output) as writer:
         for block in data.iter_treebank(arguments.input, trees=False):
             parsed = parser.parse(block)
             relations = (parsed.deprels, parsed.strings["deprels"]) if parser.labeled else None
             writer.write(block, parsed.heads, relations)
-            n_words, n_sentences = n_words + block.n_words, n_sentences + len(block)
-            bar.update(len(block))
-    seconds = time.perf_counter() - started
-    line = f"Parsed {n_words} words of {n_sentences} sentences, {n_words / seconds:.0f} words a second"
-    metrics = {"sentences": n_sentences, "tokens": n_words, "seconds": seconds, "output": arguments.output}
-    report(arguments, [f"{line}: {arguments.output}"], metrics)
+            progress.note(block)
+    progress.tell("Parsed")
+
+
+def _annotate(annotator, arguments):
+    """Annotate sentences block by block; all that is no annotation is written as it was read."""
+    blocks = (data.iter_treebank if _is_table(arguments.input) else data.iter_words)(arguments.input)
+    columns = annotator.columns_
+    with _Progress(arguments) as progress:
+        if arguments.output.endswith(".jsonl"):
+            with replacing(arguments.output) as file:
+                for block in annotator.annotate_blocks(blocks):
+                    for sentence in block:
+                        record = {name: getattr(sentence, name) for name in ("forms", *columns)}
+                        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    progress.note(block)
+        else:
+            with data.treebank_writer(arguments.output) as writer:
+                for block in annotator.annotate_blocks(blocks):
+                    writer.write_annotated(block, columns)
+                    progress.note(block)
+    progress.tell("Annotated")
+
+
+def _is_table(path):
+    """Whether a file is a treebank: the first line that says something has columns."""
+    for line in data.lines(path):
+        if line.strip() and not line.startswith(b"#"):
+            return b"\t" in line
+    return False
+
+
+class _Progress:
+    """A bar of the sentences that are written, and at the end how many there were."""
+
+    def __init__(self, arguments):
+        self._arguments = arguments
+        self._n_words = self._n_sentences = 0
+
+    def __enter__(self):
+        quiet = True if self._arguments.quiet else None
+        self._bar = tqdm(unit=" sentences", delay=1, leave=False, disable=quiet)
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *_):
+        self._bar.close()
+
+    def note(self, block):
+        self._n_words, self._n_sentences = self._n_words + block.n_words, self._n_sentences + len(block)
+        self._bar.update(len(block))
+
+    def tell(self, done):
+        seconds, output = time.perf_counter() - self._started, self._arguments.output
+        line = f"{done} {self._n_words} words of {self._n_sentences} sentences"
+        metrics = {"sentences": self._n_sentences, "tokens": self._n_words, "seconds": seconds, "output": output}
+        report(self._arguments, [f"{line}, {self._n_words / seconds:.0f} words a second: {output}"], metrics)
 
 
 def _label(labeler, arguments):
     X, _ = data.read_sequences(arguments.input, arguments.format, arguments.folds)
     predicted = [labels.tolist() for labels in labeler.predict(X)]
-    with replacing(arguments.output) as file:
+    with _text_output(arguments.output) as file:
         for labels in predicted:
             if arguments.output.endswith(".jsonl"):
                 file.write(json.dumps({"y": labels}, ensure_ascii=False) + "\n")
@@ -69,7 +142,7 @@ def _label(labeler, arguments):
 def _predict(model, arguments):
     """A line for each row, block by block."""
     n_rows = 0
-    with replacing(arguments.output) as file, rows.naming(arguments.input):
+    with _text_output(arguments.output) as file, rows.naming(arguments.input):
         for block in rows.open_rows(arguments.input, arguments, model, labelled=False).blocks():
             for output in model.predict(block.X).tolist():
                 file.write(f"{json.dumps({'y': output}) if arguments.output.endswith('.jsonl') else output}\n")

@@ -1,4 +1,5 @@
 from .array_files import stream_npy, stream_npz
+from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
 from .datasets import (
     HandwrittenDates,
     HandwrittenWords,
@@ -10,7 +11,7 @@ from .datasets import (
 )
 from .digit_views import digit_views
 from .file_streams import StreamFormat
-from .files import data_home
+from .files import data_home, lines
 from .formats import find_format, open_stream
 from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
@@ -21,9 +22,11 @@ from .tables import stream_csv, stream_parquet
 from .treebank import Sentence, Treebank
 from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
 from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
+from .words import iter_words
 
 __all__ = [
     "Block",
+    "CRFsuiteModel",
     "HandwrittenDates",
     "HandwrittenWords",
     "Sentence",
@@ -38,8 +41,11 @@ __all__ = [
     "find_format",
     "handwritten_dates",
     "iter_treebank",
+    "iter_words",
+    "lines",
     "open_stream",
     "read_conllu",
+    "read_crfsuite_model",
     "read_mfeat",
     "read_ocr",
     "read_sequences",

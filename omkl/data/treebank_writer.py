@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import lzma
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,8 +15,9 @@ import numpy as np
 from omkl._files import replacing
 from omkl.data._jit_treebank import splice
 from omkl.data.files import PathLike
-from omkl.data.strings import Strings
+from omkl.data.strings import MISSING, Strings
 from omkl.data.treebank import Treebank, closed, conllu_text
+from omkl.data.treebank_formats import COLUMNS
 from omkl.exceptions import DataFileError, InputError
 
 #: Bytes of text that get new heads at a time.
@@ -77,11 +79,16 @@ def treebank_writer(path: PathLike) -> Iterator["TreebankWriter"]:
     Parameters
     ----------
     path : path-like
+        ``"-"`` is standard output.
 
     Yields
     ------
     TreebankWriter
     """
+    if path == "-":
+        yield TreebankWriter(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
     path = Path(path)
     try:
         with ExitStack() as stack:
@@ -117,10 +124,7 @@ class TreebankWriter:
             return
         heads = _as_heads(heads, block)
         deprels, table = _as_codes(deprels, block.n_words)
-        if self.last is not None:
-            self.file.write(closed(self.last)[len(self.last) :])
-        elif block.bom:
-            self.file.write(codecs.BOM_UTF8)
+        self._begin(block)
         if block.text is None or block.text_offsets is None:
             self._write_made(block, heads, deprels, table)
             return
@@ -131,6 +135,31 @@ class TreebankWriter:
         for low, high in _steps(block.text_offsets):
             self.file.write(_spliced(block, low, high, heads, deprels, *table.to_bytes()))
 
+    def write_annotated(self, block: Treebank, columns: Sequence[str]) -> None:
+        """Write a block of which some columns are new, those named; all else is written as it was read.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the block was read from a file in CoNLL-2008, which has other columns.
+        """
+        if not len(block):
+            return
+        text = None if block.text is None else _annotated_text(block, columns)
+        self._begin(block)
+        if text is None:
+            self._write_made(block, (), (), Strings())
+            return
+        self.last = text
+        self.file.write(text)
+
+    def _begin(self, block):
+        """Close what was written before a block, or begin the file as that the block was read from."""
+        if self.last is not None:
+            self.file.write(closed(self.last)[len(self.last) :])
+        elif block.bom:
+            self.file.write(codecs.BOM_UTF8)
+
     def _write_made(self, block, heads, deprels, table):
         """Write sentences that have no text."""
         if len(heads):
@@ -139,6 +168,33 @@ class TreebankWriter:
             block = replace(block, deprels=deprels, strings={**block.strings, "deprels": table})
         for self.last in conllu_text(block):
             self.file.write(self.last)
+
+
+def _annotated_text(block: Treebank, columns: Sequence[str]) -> bytes:
+    """The text of a block with some of its columns in place of those it was read with."""
+    layout = ("ids", *COLUMNS[:-1], "deps", COLUMNS[-1])
+    new = [(layout.index(name), iter(_written(block, name))) for name in columns]
+    lines = block.text.decode().split("\n") if block.text else []
+    for number, line in enumerate(lines):
+        fields = line.split("\t")
+        if not fields[0].isdecimal():
+            continue  # a comment, a multiword token, an empty node, or the end of a sentence
+        if len(fields) != len(layout):
+            raise InputError("Annotations are written in CoNLL-U or CoNLL-X only, of ten columns: convert the file.")
+        last = fields[-1].removesuffix("\r")
+        end, fields[-1] = fields[-1][len(last) :], last
+        for place, values in new:
+            fields[place] = next(values)
+        lines[number] = "\t".join(fields) + end
+    return "\n".join(lines).encode()
+
+
+def _written(block: Treebank, name: str) -> list[str]:
+    """A column as it is written."""
+    if name == "heads":
+        return [MISSING if head < 0 else str(head) for head in block.heads.tolist()]
+    strings = block.strings[name].tolist()
+    return [strings[code] for code in getattr(block, name).tolist()]
 
 
 def _steps(text_offsets):

@@ -1,3 +1,4 @@
+from .annotator import Annotator
 from .classification import OnlineMKLClassifier
 from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
@@ -11,6 +12,7 @@ from .sequence import SequenceLabeler
 from .structured import StructuredPredictor
 
 __all__ = [
+    "Annotator",
     "DependencyParser",
     "GroupLasso",
     "MKLClassifier",

@@ -4,6 +4,7 @@ from os import PathLike
 from typing import Any
 
 from omkl._files import read_archive
+from omkl.estimators.annotator import Annotator
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
@@ -17,8 +18,8 @@ from omkl.persistence import Unpacker, expanded
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
-    DependencyParser, GroupLasso, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, OnlineMKLClassifier,
-    OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression, StructuredPredictor,
+    Annotator, DependencyParser, GroupLasso, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV,
+    OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression, StructuredPredictor,
 )  # fmt: skip
 
 

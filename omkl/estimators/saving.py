@@ -51,23 +51,26 @@ class SavedEstimator(BaseEstimator):
         training = training and not self._predicts_only
         self._check_precision(training, dtype)
         packer = Packer()
+        manifest, arrays = self._manifest(packer, training), packer.arrays
+        if not training:
+            arrays, manifest["compacted"] = compacted(arrays, dtype, self._rounded)
+        write_archive(path, manifest, arrays)
+
+    def _manifest(self, packer: Packer, training: bool) -> dict[str, Any]:
+        """What a model file says as JSON values; arrays go to the packer."""
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         if "history_" in attributes:  # equal models are equal files, however long they took
             records = self.history_ if training else []
             attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
         if hasattr(self, "feature_names_in_"):
             attributes["feature_names_in_"] = self.feature_names_in_.tolist()
-        manifest = {
+        return {
             "class": type(self).__name__,
             "version": version("omkl"),
             "parameters": {name: packer.pack(value, name) for name, value in self._saved_parameters().items()},
             "attributes": packer.pack(attributes, "attributes"),
             **(self._describe(packer) if training else self._describe_prediction(packer)),
         }
-        arrays = packer.arrays
-        if not training:
-            arrays, manifest["compacted"] = compacted(arrays, dtype, self._rounded)
-        write_archive(path, manifest, arrays)
 
     def _check_precision(self, training: bool, dtype: Any) -> None:
         """Raise unless the weights can be rounded as it is asked for."""

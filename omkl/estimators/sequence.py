@@ -1,11 +1,14 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from omkl.data import read_crfsuite_model
 from omkl.estimators.calibration import chain_temperature
+from omkl.estimators.foreign import adopted_crfsuite
 from omkl.estimators.inputs import read_labeled
 from omkl.estimators.labelings import PredictsLabels
 from omkl.estimators.outputs import ChainOutputs
@@ -283,6 +286,35 @@ class SequenceLabeler(PredictsLabels):
         return self._partial_fit(
             self._codec(classes), partial(read_labeled, self), X, y, sample_weight, classes=classes
         )
+
+    @classmethod
+    def from_crfsuite(cls, path: Any, keys: Sequence[str] | None = None) -> "SequenceLabeler":
+        """A labeler that predicts what a model of CRFsuite does.
+
+        Parameters
+        ----------
+        path : path-like
+            A model file of CRFsuite 0.12, python-crfsuite or sklearn-crfsuite.
+        keys : sequence of str, optional
+            The keys of the dicts that the model was trained on: CRFsuite makes the attribute ``word:the`` of the entry
+            ``{"word": "the"}``, and which colon is between key and value cannot be told. Not for models that were
+            trained on lists of attributes: what stands before ``=`` is then the name of the group.
+
+        Returns
+        -------
+        SequenceLabeler
+            With ``loss="crf"``; it takes the lists of attributes, or the dicts, that CRFsuite does, and has the same
+            marginals.
+
+        Raises
+        ------
+        omkl.exceptions.DataFileError
+            If the file is no model of CRFsuite, or damaged.
+        """
+        labeler = cls(loss="crf", regularizer="l2", average=None)
+        labeler._adopt(adopted_crfsuite(labeler, read_crfsuite_model(path), keys))
+        labeler.n_iter_, labeler.history_, labeler.temperature_ = 0, [], None
+        return labeler
 
     _plain_attributes = (*PredictsLabels._plain_attributes, "temperature_")
 

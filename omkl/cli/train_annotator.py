@@ -1,0 +1,75 @@
+"""``omkl train annotator``: train tagger, lemmatizer and parser on a treebank, together, and save them."""
+
+import time
+from argparse import Namespace
+from typing import Any
+
+from omkl import data, estimators
+from omkl.cli.common import OUTPUT, add_options, bar_chart, report
+from omkl.cli.evaluate import annotation_scores
+
+#: Groups of each part that are listed.
+MOST_GROUPS = 5
+
+
+def add_parser(kinds: Any) -> None:
+    """Add this kind of model."""
+    parser = kinds.add_parser(
+        "annotator",
+        help="tags, morphology, lemmas and trees for plain words, from one treebank",
+        description="Train an annotator on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed: from "
+        "words it makes the tags, features, lemmas and trees that the treebank has.",
+    )
+    parser.add_argument("train", help="treebank to train on")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
+    parser.add_argument("--dev", metavar="FILE", help="treebank to report the accuracy on, from words alone")
+    parser.add_argument(
+        "--parts", nargs="+", metavar="PART",
+        help="learn only these of upos, xpos, feats, lemmas and trees (default: all that the treebank has)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--folds", type=int, default=4, metavar="N",
+        help="parts of the treebank, each tagged by a model of the others to learn trees from (default 4)",
+    )  # fmt: skip
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the data, of each part (default 10)")
+    parser.add_argument("--templates", default="auto", metavar="SET",
+                        help="templates of the parser, as for omkl train parser (default auto)")  # fmt: skip
+    parser.add_argument("--projective", action="store_true", help="only projective trees")
+    parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
+    add_options(parser, "--random-state", "--on-error", *OUTPUT)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> None:
+    """Train and save an annotator."""
+    reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
+    treebank = data.read_treebank(arguments.train, **reading)
+    dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
+    annotator = estimators.Annotator(
+        arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs),
+        parser=estimators.DependencyParser(
+            arguments.templates, epochs=arguments.epochs, projective=arguments.projective,
+            single_root=not arguments.multi_root,
+        ),
+        folds=arguments.folds, verbose=not arguments.quiet, random_state=arguments.random_state,
+    )  # fmt: skip
+    started = time.perf_counter()
+    annotator.fit(treebank)
+    seconds = time.perf_counter() - started
+    annotator.save(arguments.output, training=False)
+    weights = annotator.kernel_weights_
+    metrics = {
+        "sentences": len(treebank), "words": treebank.n_words, "parts": annotator.parts_, "seconds": seconds,
+        "kernel_weights": weights,
+    }  # fmt: skip
+    lines = [
+        f"Learned {', '.join(annotator.parts_)} from {len(treebank)} sentences, {treebank.n_words} words, in "
+        f"{seconds:.1f} s."
+    ]
+    for name in (part for part in ("upos", "xpos", "trees") if part in weights):
+        ranked = sorted(weights[name].items(), key=lambda item: -item[1])[:MOST_GROUPS]
+        lines += ["", f"The heaviest groups of {name}", *bar_chart(dict(ranked))]
+    if dev is not None:
+        found, metrics["dev"] = annotation_scores(annotator, dev, arguments.dev)
+        lines += ["", *found]
+    report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)

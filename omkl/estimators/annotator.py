@@ -1,0 +1,318 @@
+"""Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from tqdm import tqdm
+
+from omkl._components import check_flags, check_number
+from omkl.data import Strings, Treebank
+from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.parsing import DependencyParser
+from omkl.estimators.saving import SavedEstimator
+from omkl.estimators.sequence import SequenceLabeler
+from omkl.estimators.tagging import COLUMNS, Tagger, strings_of, with_column
+from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of, treebanks_of
+from omkl.exceptions import InputError
+from omkl.online import below
+from omkl.persistence import Packer, Unpacker
+
+#: What an annotator can learn, in the order in which it does.
+PARTS = (*COLUMNS, "trees")
+#: The parameters that are estimators.
+SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
+#: Epochs of the labelers, where no other are given.
+EPOCHS = 10
+
+
+class Annotator(SavedEstimator):
+    """Tags, morphology, lemmas and dependency trees for sentences of words.
+
+    A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); what is left of XPOS and FEATS is
+    told given the tag, lemmas given both, and a parser works on all of these. Morphology and trees are learned beside
+    tags that models give which have not seen the sentence, by cross-fitting, so that they know the mistakes that they
+    will meet.
+
+    Parameters
+    ----------
+    parts : "auto" or sequence of {"upos", "xpos", "feats", "lemmas", "trees"}
+        What is learned and written; "auto" takes those whose columns the training data has.
+    tagger : SequenceLabeler, optional
+        An untrained labeler whose settings those of tags, morphology and lemmas take; they read words and features made
+        of them, so it has no ``kernels``. By default one of ten epochs.
+    parser : DependencyParser, optional
+        An untrained parser to take the settings of; the default one by default.
+    folds : int > 1
+        Parts of the training data, each of which is tagged by a model of the others, for morphology and trees to learn
+        from.
+    verbose : bool
+        Show a progress bar.
+    random_state : int, RandomState or None
+        The same seed gives the same model, bit for bit. It takes the place of that of ``tagger`` and ``parser``.
+
+    Attributes
+    ----------
+    parts_ : list of str
+        What is learned and written.
+    tagger_ : Tagger or None
+        Tags, morphology and lemmas by themselves.
+    parser_ : DependencyParser or None
+        The parser by itself, for sentences that have tags.
+
+    Examples
+    --------
+    >>> from omkl.data import Sentence
+    >>> dogs = [Sentence(forms=[noun, "bark"], lemmas=[noun.rstrip("s"), "bark"], upos=["NOUN", "VERB"], heads=[2, 0],
+    ...                  deprels=["nsubj", "root"]) for noun in ("dogs", "cats", "cows", "frogs")]
+    >>> annotator = Annotator(random_state=0).fit(dogs)
+    >>> sentence = annotator.annotate([Sentence(forms=["dogs", "bark"])])[0]
+    >>> sentence.upos, sentence.lemmas, sentence.heads
+    (['NOUN', 'VERB'], ['dog', 'bark'], [2, 0])
+    """
+
+    def __init__(
+        self, parts: Any = "auto", *, tagger: Any = None, parser: Any = None, folds: int = 4, verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.parts = parts
+        self.tagger = tagger
+        self.parser = parser
+        self.folds = folds
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> "Annotator":
+        """Learn from a treebank.
+
+        Parameters
+        ----------
+        X : path, list of paths, Treebank, or iterable of Sentence
+            Annotated sentences, in CoNLL-U, CoNLL-X or CoNLL-2008.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a parameter or a sentence is not as described, or the treebank lacks a column of a part that was asked
+            for; the annotator stays what it was.
+        """
+        check_flags(self)
+        check_number("folds", self.folds, above=1, integer=True)
+        make_tagger, parser, seed = self._settings()
+        asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
+        wants_trees = "given" if isinstance(self.parts, str) else "trees" in asked
+        treebank = as_treebank(sentences_of(X), trees=wants_trees, single_root=parser.single_root)
+        parts = self._parts_in(treebank, asked)
+        columns = tuple(name for name in COLUMNS if name in parts)
+        tagger, crossed = None, treebank
+        with tqdm(total=self.folds + 2, delay=1, leave=False, disable=None if self.verbose else True) as bar:
+            if len(columns) > 1 or (columns and "trees" in parts):
+                crossed = self._cross_fitted(partial(make_tagger, columns), treebank, seed, bar)
+            if columns:
+                bar.set_description("tags, morphology and lemmas")
+                tagger = make_tagger(columns)
+                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag))
+                bar.update()
+            if "trees" in parts:
+                bar.set_description("trees")
+                parser.fit(crossed)
+                bar.update()
+        self.tagger_, self.parser_, self.parts_ = tagger, parser if "trees" in parts else None, list(parts)
+        return self
+
+    def _settings(self) -> tuple[Callable[[tuple[str, ...]], Tagger], DependencyParser, int]:
+        """How to make a tagger of some columns, an untrained parser, and the seed of both."""
+        if isinstance(self.parts, str) and self.parts != "auto":
+            raise InputError(f'parts must be "auto" or a list of some of {", ".join(PARTS)}, not {self.parts!r}.')
+        for name, kind in SETTINGS.items():
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}.")
+        labeler = SequenceLabeler(epochs=EPOCHS) if self.tagger is None else clone(self.tagger)
+        if labeler.kernels is not None:
+            raise InputError("The tagger of an annotator reads words, which kernels do not: leave its kernels out.")
+        try:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        except ValueError:
+            raise InputError(
+                f"random_state must be None, an integer or a RandomState, not {self.random_state!r}."
+            ) from None
+        labeler.set_params(random_state=seed)
+        parser = DependencyParser() if self.parser is None else clone(self.parser)
+        parser.set_params(random_state=seed, verbose=self.verbose)
+        return partial(_make_tagger, labeler), parser, seed
+
+    def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """The parts to learn from a treebank, in their order."""
+        unknown = [part for part in asked if part not in PARTS]
+        if unknown or not asked:
+            raise InputError(f'parts must be "auto" or a list of some of {", ".join(PARTS)}, not {self.parts!r}.')
+        if not len(treebank):
+            raise InputError("There is no sentence: give at least one.")
+        there = {name: bool(getattr(treebank, name).any()) for name in COLUMNS}
+        there["trees"] = bool((treebank.heads >= 0).any())
+        if not any(there.values()):
+            raise InputError("The training data has words alone, and no column to learn: give an annotated treebank.")
+        missing = [] if isinstance(self.parts, str) else [part for part in asked if not there[part]]
+        if missing:
+            raise InputError(f"The training data has no {missing[0]} to learn: leave them out of parts.")
+        if there["trees"] and "trees" in asked:
+            check_trees(treebank, single_root=False)
+        return tuple(part for part in PARTS if part in asked and there[part])
+
+    def _cross_fitted(self, make_tagger: Callable[[], Tagger], treebank: Treebank, seed: int, bar: tqdm) -> Treebank:
+        """The treebank with what taggers write that have not seen the sentence."""
+        if len(treebank) < self.folds:
+            raise InputError(f"folds={self.folds}, but there are {len(treebank)} sentences: set fewer folds.")
+        found: dict[str, np.ndarray] = {}
+        sentences = np.repeat(np.arange(len(treebank)), treebank.lengths)
+        folds = KFold(self.folds, shuffle=True, random_state=seed).split(np.arange(len(treebank)))
+        for number, (others, own) in enumerate(folds, 1):
+            bar.set_description(f"fold {number} of {self.folds}")
+            tagger = make_tagger().fit(treebank[others])
+            annotated, words = tagger.annotate(treebank[own]), np.isin(sentences, own)
+            for name in tagger.columns:
+                column = found.setdefault(name, np.empty(treebank.n_words, dtype=object))
+                column[words] = strings_of(annotated, name)
+            bar.update()
+        for name, column in found.items():
+            treebank = with_column(treebank, name, column.tolist(), {name: Strings()})
+        return treebank
+
+    # ---- annotation ---------------------------------------------------------------------------------------------
+
+    def annotate(self, X: Any) -> Treebank:
+        """Annotate sentences.
+
+        Parameters
+        ----------
+        X : path, list of paths, Treebank, Sentence, iterable of Sentence or of lists of words, or Stream
+            What stands in the columns that the annotator writes is not looked at; all others are kept.
+
+        Returns
+        -------
+        Treebank
+            Iterate it for sentences, or write it with :func:`omkl.data.write_treebank`.
+        """
+        check_is_fitted(self)
+        return Treebank.concatenate(self.annotate_blocks(treebanks_of(X, trees=False)))
+
+    def annotate_blocks(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
+        """Annotate treebanks one after the other, as they come; they share their tables of strings if these do."""
+        check_is_fitted(self)
+        tables = {name: Strings() for name in COLUMNS}
+        for block in blocks:
+            if self.tagger_ is not None:
+                block = self.tagger_.annotate(block, tables)
+            yield block if self.parser_ is None else self.parser_.parse(block)
+
+    def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
+        """How well annotations are found from words alone, as the CoNLL 2018 shared task measures it.
+
+        Parameters
+        ----------
+        X, ignore
+            As for :meth:`omkl.DependencyParser.evaluate`.
+
+        Returns
+        -------
+        dict
+            As :func:`omkl.estimators.evaluate_treebanks` has them. What the annotator does not write is the gold one,
+            and always right.
+        """
+        check_is_fitted(self)
+        gold = treebanks_of(X, trees=self.parser_ is not None)
+        return evaluate_blocks(((block, next(self.annotate_blocks([block]))) for block in gold), ignore)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Labeled attachment score in [0, 1], from words alone; of an annotator without trees the share of words whose
+        tags and features are all right, or whose lemmas are where it writes nothing else; see :meth:`evaluate`."""
+        scores = self.evaluate(X)
+        if "trees" in self.parts_:
+            return scores["uas" if scores["las"] is None else "las"]
+        return scores["lemmas" if self.parts_ == ["lemmas"] else "alltags"]
+
+    @property
+    def columns_(self) -> tuple[str, ...]:
+        """The columns of a treebank that are written, by the names of :class:`~omkl.data.Sentence`."""
+        check_is_fitted(self)
+        trees = () if self.parser_ is None else ("heads", "deprels") if self.parser_.labeled else ("heads",)
+        return (*(name for name in COLUMNS if name in self.parts_), *trees)
+
+    @property
+    def kernel_weights_(self) -> dict[str, dict[str, float]]:
+        """Weights of the groups of features of each part, by its name: ``weights[part][group]``.
+
+        Parts are ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``, what is told of
+        words of one tag; and ``"trees"``, the templates of the parser. A part that has one answer only is not listed.
+        """
+        check_is_fitted(self)
+        return {name: model.kernel_weights_ for name, model in self.models().items()}
+
+    def models(self) -> dict[str, Any]:
+        """The labelers and the parser that the annotator is made of, by the names of its parts."""
+        check_is_fitted(self)
+        models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
+        return models if self.parser_ is None else {**models, "trees": self.parser_}
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    _plain_attributes = ("parts_",)
+    _rounded = SequenceLabeler._rounded
+
+    @property
+    def _predicts_only(self) -> bool:
+        return any(model._predicts_only for model in self.models().values())
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
+        return {**self.get_params(deep=False), **dict.fromkeys(SETTINGS), "random_state": seed}
+
+    def _describe(self, packer: Packer) -> dict[str, Any]:
+        return self._describe_parts(packer, True)
+
+    def _describe_prediction(self, packer: Packer) -> dict[str, Any]:
+        return self._describe_parts(packer, False)
+
+    def _describe_parts(self, packer: Packer, training: bool) -> dict[str, Any]:
+        manifests: dict[str, Any] = {}
+        for number, (name, model) in enumerate(self.models().items()):
+            own = Packer()
+            manifests[name] = model._manifest(own, training)
+            packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
+        given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        settings = {
+            name: {key: packer.pack(value, key) for key, value in estimator._saved_parameters().items()}
+            for name, estimator in given.items()
+        }
+        tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
+        return {"models": manifests, "settings": settings, "tagger": tagger}
+
+    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+        for name, packed in manifest["settings"].items():
+            setattr(self, name, SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker)))
+        make_tagger, _, _ = self._settings()
+        models = {}
+        for number, (name, own) in enumerate(manifest["models"].items()):
+            kind = SETTINGS["parser" if name == "trees" else "tagger"]
+            models[name] = kind._from_model(own, Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts))
+        self.parser_ = models.pop("trees", None)
+        self.tagger_ = None
+        if manifest["tagger"] is not None:
+            self.tagger_ = make_tagger(tuple(manifest["tagger"]["columns"]))
+            self.tagger_.restore(manifest["tagger"], unpacker.arrays, models)
+
+
+def _make_tagger(labeler: SequenceLabeler, columns: tuple[str, ...]) -> Tagger:
+    return Tagger(columns, partial(clone, labeler), lambda: clone(labeler).set_params(transitions=None))

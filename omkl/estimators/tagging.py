@@ -1,0 +1,194 @@
+"""Tags, morphology and lemmas of words: from words to the columns of a treebank."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from omkl.data import Strings, Treebank
+from omkl.data.strings import MISSING
+from omkl.estimators.by_tag import ByTag
+from omkl.estimators.lemmas import TAB, Lemmatizer, own_features
+from omkl.estimators.sequence import SequenceLabeler
+from omkl.features import BEGIN, END
+from omkl.persistence import Packer
+
+#: What a tagger can write, in the order in which it does.
+COLUMNS = ("upos", "xpos", "feats", "lemmas")
+
+
+class Tagger:
+    """Tags by a chain over the words, then morphology given the tag, then lemmas given both.
+
+    The chain is over UPOS, or over XPOS where there is no UPOS. What is left of XPOS and FEATS is one label, told apart
+    among the words of each tag by what they and the tags around them look like. Lemmas are
+    :class:`~omkl.estimators.lemmas.Lemmatizer`'s.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Which of :data:`COLUMNS` are learned and written.
+    make_chain, make_labeler : callable
+        ``make_chain()`` is an untrained labeler of sentences, ``make_labeler()`` one of words without transitions.
+
+    Attributes
+    ----------
+    chain, morphology : ByTag or None
+    lemmatizer : Lemmatizer or None
+    """
+
+    def __init__(
+        self, columns: tuple[str, ...], make_chain: Callable[[], SequenceLabeler],
+        make_labeler: Callable[[], SequenceLabeler],
+    ) -> None:  # fmt: skip
+        self.columns = columns
+        tags = [name for name in ("upos", "xpos") if name in columns]
+        self.tag = tags[0] if tags else None
+        self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
+        self.chain = ByTag(make_chain, MISSING) if self.tag else None
+        self.morphology = ByTag(make_labeler, TAB.join([MISSING] * len(self.given_tag))) if self.given_tag else None
+        self.lemmatizer = Lemmatizer(make_labeler) if "lemmas" in columns else None
+
+    def fit(self, treebank: Treebank, around: np.ndarray | None = None) -> "Tagger":
+        """Learn from the columns of a treebank.
+
+        Parameters
+        ----------
+        treebank : Treebank
+        around : list of str (n_words,), optional
+            Tags that a model would give which has not seen the sentence: morphology is learned beside these, as it
+            meets such when it predicts. The gold ones by default.
+        """
+        forms, tags = strings_of(treebank, "forms"), self._tags_of(treebank)
+        if self.chain is not None:
+            self.chain.fit({"": (by_sentence(forms, treebank.offsets), by_sentence(tags, treebank.offsets))})
+        if self.morphology is not None:
+            labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
+            features = morphology_features(forms, tags if around is None else around, treebank.offsets)
+            self.morphology.fit({
+                tag: ([[features[i] for i in run] for run in runs], [[labels[i] for i in run] for run in runs])
+                for tag, runs in runs_of(tags, treebank.offsets).items()
+            })  # fmt: skip
+        if self.lemmatizer is not None:
+            self.lemmatizer.fit(self._words(treebank, forms, tags), strings_of(treebank, "lemmas"))
+        return self
+
+    def annotate(self, treebank: Treebank, tables: dict[str, Strings] | None = None) -> Treebank:
+        """The same sentences with the columns that this tagger writes; what they have in them is not looked at.
+
+        ``tables`` are the strings of these columns, which grow by those that are new: treebanks that are to be joined
+        share them.
+        """
+        tables = {name: Strings() for name in COLUMNS} if tables is None else tables
+        forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
+        if self.chain is not None:
+            found = self.chain.predict("", by_sentence(forms, treebank.offsets))
+            tags = [tag for sentence in found for tag in sentence]
+            treebank = with_column(treebank, str(self.tag), tags, tables)
+        if self.morphology is not None:
+            features = morphology_features(forms, tags, treebank.offsets)
+            labels = np.empty(len(forms), dtype=object)
+            for tag, runs in runs_of(tags, treebank.offsets).items():
+                predicted = self.morphology.predict(tag, [[features[i] for i in run] for run in runs])
+                labels[np.concatenate(runs)] = [label for own in predicted for label in own]
+            for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
+                treebank = with_column(treebank, name, list(column), tables)
+        if self.lemmatizer is not None:
+            lemmas = self.lemmatizer.predict(self._words(treebank, forms, tags))
+            treebank = with_column(treebank, "lemmas", lemmas, tables)
+        return treebank
+
+    def _tags_of(self, treebank: Treebank) -> list[str]:
+        return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
+
+    def _words(self, treebank: Treebank, forms: list[str], tags: list[str]) -> list[tuple[str, str, str]]:
+        """What lemmas are learned of: form, tag and morphological features."""
+        feats = strings_of(treebank, "feats") if "feats" in self.given_tag else [""] * len(forms)
+        return list(zip(forms, tags, feats))
+
+    def _by_tag(self) -> dict[str, ByTag]:
+        """What is learned by classifiers, by the columns that it tells."""
+        named = {str(self.tag): self.chain, "+".join(self.given_tag): self.morphology}
+        named["lemmas"] = None if self.lemmatizer is None else self.lemmatizer.edits
+        return {name: by_tag for name, by_tag in named.items() if by_tag is not None}
+
+    def models(self) -> dict[str, SequenceLabeler]:
+        """The labelers by name: ``"upos"``, ``"xpos+feats of NOUN"``."""
+        return {
+            _name_of(what, tag): model
+            for what, by_tag in self._by_tag().items() for tag, model in by_tag.labelers.items()
+            if not isinstance(model, str)
+        }  # fmt: skip
+
+    def describe(self, packer: Packer) -> dict[str, Any]:
+        """JSON values of all but the labelers; arrays go to the packer."""
+        known = {} if self.lemmatizer is None else self.lemmatizer.known
+        text = "\n".join(f"{key}\r{lemma}" for key, lemma in known.items())
+        packer.arrays["lemmas"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        tags = {what: list(by_tag.labelers) for what, by_tag in self._by_tag().items()}
+        fixed = {
+            what: {tag: label for tag, label in by_tag.labelers.items() if isinstance(label, str)}
+            for what, by_tag in self._by_tag().items()
+        }
+        return {"columns": list(self.columns), "tags": tags, "fixed": fixed}
+
+    def restore(
+        self, values: dict[str, Any], arrays: dict[str, np.ndarray], models: dict[str, SequenceLabeler]
+    ) -> None:
+        """The inverse of :meth:`describe`, beside the :meth:`models`."""
+        for what, by_tag in self._by_tag().items():
+            fixed = values["fixed"][what]
+            by_tag.labelers = {tag: fixed[tag] if tag in fixed else models[_name_of(what, tag)]
+                               for tag in values["tags"][what]}  # fmt: skip
+        text = arrays["lemmas"].tobytes().decode("utf-8", "surrogatepass")
+        if self.lemmatizer is not None:
+            self.lemmatizer.known = dict(line.split("\r") for line in text.split("\n")) if text else {}
+
+
+def _name_of(what: str, tag: str) -> str:
+    return f"{what} of {tag}" if tag else what
+
+
+def strings_of(treebank: Treebank, name: str) -> list[str]:
+    """A column of all words as a list of strings."""
+    return np.array(treebank.strings[name].tolist(), dtype=object)[getattr(treebank, name)].tolist()
+
+
+def with_column(treebank: Treebank, name: str, values: list[str], tables: dict[str, Strings]) -> Treebank:
+    """A treebank with other strings in a column, which ``tables[name]`` takes in."""
+    codes = tables[name].codes(values, grow=True)
+    return replace(treebank, **{name: codes}, strings={**treebank.strings, name: tables[name]})
+
+
+def by_sentence(values: list[str], offsets: np.ndarray) -> list[list[str]]:
+    """A list for each sentence, of one for all words."""
+    return [values[low:high] for low, high in pairwise(offsets.tolist())]
+
+
+def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[np.ndarray]]:
+    """For each tag, the words that have it, sentence by sentence, as int arrays; sentences without it are left out."""
+    names, codes = np.unique(np.array(tags, dtype=object), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    sentences = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    runs = {}
+    for name, own in zip(names.tolist(), np.split(order, np.cumsum(np.bincount(codes))[:-1])):
+        runs[name] = np.split(own, np.flatnonzero(np.diff(sentences[own])) + 1)
+    return runs
+
+
+def morphology_features(forms: list[str], tags: list[str], offsets: np.ndarray) -> list[dict[str, Any]]:
+    """Features of every word to tell its morphology from: its own, its neighbours', and the tags around it."""
+    features: list[dict[str, Any]] = []
+    for words, own in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
+        words, own = [BEGIN, *words, END], [BEGIN, BEGIN, *own, END, END]
+        for i in range(1, len(words) - 1):
+            b2, b1, _, a1, a2 = own[i - 1 : i + 4]
+            before, after = words[i - 1].lower(), words[i + 1].lower()
+            features.append({
+                **own_features(words[i]), "lower[-1]": before, "lower[+1]": after, "suffix3[-1]": before[-3:],
+                "suffix3[+1]": after[-3:], "tag[-1]": b1, "tag[+1]": a1, "tag[-2,-1]": f"{b2}|{b1}",
+                "tag[+1,+2]": f"{a1}|{a2}", "tag[-1,+1]": f"{b1}|{a1}",
+            })  # fmt: skip
+    return features

@@ -1,0 +1,338 @@
+"""From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
+
+import json
+import sys
+from io import BytesIO, TextIOWrapper
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omkl
+from omkl.cli import main
+from omkl.data import Sentence, Treebank, iter_words, read_treebank, treebank_writer, write_treebank
+from omkl.estimators.lemmas import Lemmatizer, apply_edit, edit_of
+from omkl.estimators.tagging import strings_of
+from omkl.exceptions import DataFileError, InputError, OmklError
+
+SYLLABLES = [c + v for c in "bdfgklmnprtvz" for v in "aeiou"]
+
+
+def sentences(n, seed=0, xpos=True):
+    """Subject, verb, object: -s is a plural after a determiner, and a present tense after a noun."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(n):
+        stems = ["".join(rng.choice(SYLLABLES, 2)) for _ in range(4)]
+        plural, present, also_plural, described = (rng.random(4) < 0.5).tolist()
+        verb = 4 if described else 3
+        words = [("the", "the", "DET", "_", verb - 1, "det")]
+        if described:
+            words.append((f"{stems[0]}y", f"{stems[0]}y", "ADJ", "Degree=Pos", verb - 1, "amod"))
+        words += [
+            noun(stems[1], plural, verb, "nsubj"),
+            (stems[2] + ("s" if present else "ted"), stems[2], "VERB", f"Tense={TENSES[int(present)]}", 0, "root"),
+            ("the", "the", "DET", "_", verb + 2, "det"),
+            noun(stems[3], also_plural, verb, "obj"),
+        ]
+        forms, lemmas, upos, feats, heads, deprels = map(list, zip(*words))
+        tags = [tag[0] for tag in upos] if xpos else []
+        made.append(Sentence(forms, lemmas, upos, tags, feats, heads, deprels))
+    return made
+
+
+TENSES = ("Past", "Pres")
+
+
+def noun(stem, plural, head, relation):
+    return stem + "s" * plural, stem, "NOUN", f"Number={'Plur' if plural else 'Sing'}", head, relation
+
+
+@pytest.fixture(scope="module")
+def train():
+    return Treebank.from_sentences(sentences(150))
+
+
+@pytest.fixture(scope="module")
+def test():
+    return Treebank.from_sentences(sentences(40, seed=1))
+
+
+def untrained(**settings):
+    parser = omkl.DependencyParser("small", epochs=4, memory=10)
+    tagger = omkl.SequenceLabeler(epochs=4)
+    return omkl.Annotator(**{"parser": parser, "tagger": tagger, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def annotator(train):
+    return untrained().fit(train)
+
+
+def columns_of(treebank):
+    names = ("forms", "lemmas", "upos", "xpos", "feats", "deprels")
+    return [treebank.heads.tolist(), *(strings_of(treebank, name) for name in names)]
+
+
+LETTERS = st.text("aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1)  # among them those whose case is no pair
+
+
+@given(LETTERS, LETTERS)
+def test_an_edit_makes_the_lemma_of_its_form(form, lemma):
+    assert apply_edit(edit_of(form, lemma), form) == lemma
+
+
+def test_edits_are_shared_by_words_that_do_the_same():
+    assert edit_of("Dogs", "dog") == edit_of("Houses", "house")
+    assert apply_edit(edit_of("geschrieben", "schreiben"), "geblieben") != "geblieben"
+    assert apply_edit(edit_of("walking", "walk"), "ing") == "ing"  # nothing would be left
+
+
+def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
+    words = [(f"{a}{b}s", "NOUN", "Plur") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
+    words += [(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
+    lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
+    irregular = ("geese", "NOUN", "Plur")
+    lemmatizer = Lemmatizer(lambda: omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0))
+    lemmatizer.fit([*words, irregular], [*lemmas, "goose"])
+    unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
+    assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
+        "goose", "goose", "zuzu", "zuzu", "x",
+    ]  # fmt: skip
+
+
+def test_everything_is_learned_from_words(annotator, test):
+    assert annotator.parts_ == ["upos", "xpos", "feats", "lemmas", "trees"]
+    scores = annotator.evaluate(test)
+    assert min(scores[name] for name in ("upos", "xpos", "ufeats", "lemmas", "uas", "las")) > 0.97
+    assert annotator.score(test) == scores["las"]
+
+
+def test_what_is_in_the_columns_is_not_looked_at(annotator, test):
+    bare = [Sentence(forms=sentence.forms) for sentence in test]
+    assert columns_of(annotator.annotate(bare)) == columns_of(annotator.annotate(test))
+    assert columns_of(annotator.annotate([s.forms for s in test])) == columns_of(annotator.annotate(test))
+
+
+def test_sentences_are_annotated_alike_in_blocks_and_alone(annotator, test):
+    together = columns_of(annotator.annotate(test))
+    blocks = list(annotator.annotate_blocks([test[:7], test[7:30], test[30:]]))
+    assert columns_of(Treebank.concatenate(blocks)) == together
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_loaded_annotator_writes_the_same(annotator, test, tmp_path, training):
+    annotator.save(tmp_path / "model.npz", training=training)
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert columns_of(loaded.annotate(test)) == columns_of(annotator.annotate(test))
+    assert loaded.kernel_weights_ == annotator.kernel_weights_
+    assert loaded.parts_ == annotator.parts_
+    assert loaded.parser.templates == "small"
+    assert loaded.tagger.epochs == 4
+    loaded.save(tmp_path / "again.npz")
+    assert columns_of(omkl.load(tmp_path / "again.npz").annotate(test)) == columns_of(annotator.annotate(test))
+    if training:
+        assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+
+
+def test_the_same_seed_gives_the_same_bits(annotator, train, tmp_path):
+    untrained().fit(train).save(tmp_path / "again.npz")
+    annotator.save(tmp_path / "model.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+
+
+def test_trees_are_learned_beside_tags_of_models_that_have_not_seen_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(300)]  # each is there once: nobody can know its tag before
+    made = [
+        Sentence(forms=words[i : i + 3], upos=rng.choice(["A", "B"], 3).tolist(), heads=[2, 0, 2], deprels=["x"] * 3)
+        for i in range(0, 300, 3)
+    ]
+    treebank, seen = Treebank.from_sentences(made), []
+    monkeypatch.setattr(omkl.DependencyParser, "fit", lambda self, X: seen.append(X) or self)
+    tagger = omkl.SequenceLabeler(epochs=4, transitions=None)
+    annotator = untrained(parts=["upos", "trees"], tagger=tagger).fit(treebank)
+    gold, learned_beside = strings_of(treebank, "upos"), strings_of(seen[0], "upos")
+    by_heart = strings_of(annotator.tagger_.annotate(treebank), "upos")
+    assert np.mean(np.array(gold) == by_heart) > 0.9
+    assert 0.3 < np.mean(np.array(gold) == learned_beside) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("parts", "columns"),
+    [(["upos"], ("upos",)), (["lemmas"], ("lemmas",)), (["xpos", "feats"], ("xpos", "feats")),
+     (["trees"], ("heads", "deprels")), (["lemmas", "trees"], ("lemmas", "heads", "deprels"))],
+)  # fmt: skip
+def test_each_part_is_learned_alone(train, test, parts, columns):
+    model = untrained(parts=parts).fit(train)
+    assert model.columns_ == columns
+    assert model.score(test) > 0.9
+    found = model.annotate(test)
+    for name in ("upos", "xpos", "feats", "lemmas"):
+        if name not in columns:
+            assert strings_of(found, name) == strings_of(test, name)
+
+
+def test_auto_takes_the_columns_that_are_there():
+    model = untrained().fit(sentences(40, xpos=False))
+    assert model.parts_ == ["upos", "feats", "lemmas", "trees"]
+
+
+def test_one_tag_for_all_words_is_no_obstacle():
+    made = [
+        Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b]) for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
+    ]
+    model = untrained().fit(made)
+    found = model.annotate([["baba", "dudus"]])[0]
+    assert (found.upos, found.lemmas) == (["X", "X"], ["baba", "dudu"])
+    assert "upos" not in model.kernel_weights_
+
+
+def test_every_part_lists_its_groups_by_weight(annotator):
+    weights = annotator.kernel_weights_
+    assert {"upos", "trees"} <= set(weights)
+    for own in weights.values():
+        assert sum(own.values()) == pytest.approx(1.0)
+    assert weights["trees"] == annotator.parser_.template_weights_
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"parts": "all"}, 'parts must be "auto"'),
+        ({"parts": ["tags"]}, 'parts must be "auto"'),
+        ({"parts": []}, 'parts must be "auto"'),
+        ({"folds": 1}, "folds must be a whole number > 1"),
+        ({"folds": 1000}, "set fewer folds"),
+        ({"tagger": "crf"}, "tagger must be a SequenceLabeler"),
+        ({"parser": omkl.SequenceLabeler()}, "parser must be a DependencyParser"),
+        ({"tagger": omkl.SequenceLabeler(["linear"])}, "leave its kernels out"),
+        ({"random_state": "seven"}, "random_state must be"),
+        ({"parts": ["xpos"]}, "The training data has no xpos to learn"),
+    ],
+)
+def test_bad_settings_are_refused_in_a_sentence(settings, message):
+    with pytest.raises(InputError, match=message):
+        untrained(**settings).fit(sentences(20, xpos=False))
+
+
+def test_bad_treebanks_are_refused_and_the_annotator_stays_what_it_was(annotator, test):
+    before = columns_of(annotator.annotate(test))
+    for bad, message in (
+        ([Sentence(forms=["a", "b"])] * 9, "words alone"),
+        ([], "no sentence"),
+        ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[2, None])] * 9, "head"),
+    ):
+        with pytest.raises(InputError, match=message):
+            annotator.fit(bad)
+    assert columns_of(annotator.annotate(test)) == before
+
+
+TEXT = """# sent_id = 1
+# text = the bobas
+1-2\tthebobas\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\tthe\t?\t?\t?\t?\t9\t?\t2:det\tA=1
+2\tbobas\t?\t?\t?\t?\t_\t?\t_\tB=2|C=3
+2.1\tdid\tdo\tAUX\t_\t_\t_\t_\t0:root\t_
+
+# sent_id = 2
+1\tthe\t_\t_\t_\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_all_that_is_no_annotation_is_written_as_it_was_read(annotator, tmp_path, end):
+    (tmp_path / "in.conllu").write_bytes(TEXT.replace("\n", end).encode())
+    with treebank_writer(tmp_path / "out.conllu") as writer:
+        for block in annotator.annotate_blocks(omkl.data.iter_treebank(tmp_path / "in.conllu", trees=False)):
+            writer.write_annotated(block, annotator.columns_)
+    written, read = (tmp_path / "out.conllu").read_bytes().decode(), TEXT.replace("\n", end)
+    assert written.count(end) == read.count(end)
+    for new, old in zip(written.split(end), read.split(end), strict=True):
+        kept = [(fields[:2], fields[8:]) for fields in (new.split("\t"), old.split("\t"))]
+        assert kept[0] == kept[1]
+        if not old[:2].strip().isdigit():
+            assert new == old
+    parsed = read_treebank(tmp_path / "out.conllu")
+    assert columns_of(parsed) == columns_of(annotator.annotate([["the", "bobas"], ["the"]]))
+
+
+def test_annotations_are_not_written_into_a_format_without_their_columns(annotator, tmp_path):
+    line = "1\tthe\t_\t_\t_\tthe\t_\t_\t0\troot\tx\ty\n\n"
+    (tmp_path / "in.conll08").write_text(line)
+    block = annotator.annotate(tmp_path / "in.conll08")
+    with pytest.raises(InputError, match="CoNLL-U"), treebank_writer(tmp_path / "out.conllu") as writer:
+        writer.write_annotated(block, annotator.columns_)
+    assert not (tmp_path / "out.conllu").exists()
+
+
+def test_text_has_a_sentence_a_line(tmp_path):
+    (tmp_path / "in.txt").write_text("the bobas\n\n  the \u00e9t\u00e9 \n")
+    blocks = list(iter_words(tmp_path / "in.txt", block_size=1))
+    assert [sentence.forms for block in blocks for sentence in block] == [["the", "bobas"], ["the", "\u00e9t\u00e9"]]
+    assert len(Treebank.concatenate(blocks)) == 2
+    for content, message in ((b"\n \n", "holds no word"), (b"ok\n\xff\xfe\n", "line 2: this is not UTF-8")):
+        (tmp_path / "bad.txt").write_bytes(content)
+        with pytest.raises(DataFileError, match=message):
+            list(iter_words(tmp_path / "bad.txt"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, train, test):
+    folder = tmp_path_factory.mktemp("annotator")
+    write_treebank(folder / "train.conllu", train)
+    write_treebank(folder / "test.conllu", test)
+    arguments = ["--epochs", "3", "--templates", "small", "--random-state", "0"]
+    paths = [str(folder / "train.conllu"), "-o", str(folder / "model.npz"), "--dev", str(folder / "test.conllu")]
+    assert main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
+    return folder
+
+
+class TestCommandLine:
+    def test_training_tells_what_was_learned(self, folder):
+        metrics = json.loads((folder / "train.json").read_text())
+        assert metrics["parts"] == ["upos", "xpos", "feats", "lemmas", "trees"]
+        assert metrics["dev"]["all"]["las"] > 0.9
+        assert "upos" in metrics["kernel_weights"]
+
+    def test_what_is_written_is_what_evaluate_counts(self, folder, capsys):
+        gold, model, out = (str(folder / name) for name in ("test.conllu", "model.npz", "out.conllu"))
+        assert main(["predict", model, gold, "-o", out]) == 0
+        assert "words a second" in capsys.readouterr().out
+        assert main(["evaluate", model, gold, "--json", str(folder / "own.json"), "--quiet"]) == 0
+        assert main(["evaluate", gold, out, "--json", str(folder / "files.json"), "--quiet"]) == 0
+        own, files = (json.loads((folder / name).read_text())["all"] for name in ("own.json", "files.json"))
+        assert own == files
+
+    def test_standard_input_to_standard_output(self, folder, capfdbinary, monkeypatch):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
+        assert main(["predict", str(folder / "model.npz"), "-"]) == 0
+        lines = capfdbinary.readouterr().out.decode().splitlines()
+        assert [line.split("\t")[3] for line in lines[:5]] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
+        assert lines[5:] == [""]
+
+    def test_json_lines(self, folder):
+        (folder / "in.txt").write_text("the bobas tatated the dadas\n")
+        assert main(["predict", str(folder / "model.npz"), str(folder / "in.txt"), "-o", str(folder / "o.jsonl")]) == 0
+        record = json.loads((folder / "o.jsonl").read_text())
+        assert record["forms"] == ["the", "bobas", "tatated", "the", "dadas"]
+        assert set(record) == {"forms", "upos", "xpos", "feats", "lemmas", "heads", "deprels"}
+
+    def test_inspect_lists_every_part(self, folder, capsys):
+        assert main(["inspect", str(folder / "model.npz"), "--json", str(folder / "inspect.json")]) == 0
+        assert "upos" in capsys.readouterr().out
+        assert "trees" in json.loads((folder / "inspect.json").read_text())["kernel_weights"]
+
+    def test_bad_input_is_one_line(self, folder, capsys):
+        assert main(["predict", str(folder / "model.npz"), str(folder / "nothing.txt")]) == 2
+        assert main(["predict", str(folder / "model.npz"), str(folder / "test.conllu"), "--folds", "1"]) == 2
+        assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_damaged_files_are_refused(annotator, tmp_path):
+    annotator.save(tmp_path / "model.npz", training=False)
+    data = (tmp_path / "model.npz").read_bytes()
+    (tmp_path / "model.npz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(OmklError):
+        omkl.load(tmp_path / "model.npz")
