@@ -50,6 +50,7 @@ class PredictsLabels(OnlineEstimator):
     """
 
     temperature_: float | None
+    n_jobs: int | None
 
     def predict(self, X: Any, labels: Any = None) -> list[np.ndarray]:
         """Best labels of each sequence.
@@ -77,7 +78,7 @@ class PredictsLabels(OnlineEstimator):
         tokens, offsets = flatten(X, names=self._column_names)
         encoded, structure = self.model_.codec.encoder.encode(tokens, offsets), predictor.structure
         if labels is None:
-            forced, codes = None, predictor.decode(encoded)
+            forced, codes = None, predictor.decode(encoded, self.n_jobs)
         else:
             forced = forced_labels(labels, np.diff(offsets), self.model_.codec.known)
             found, low = [np.zeros(0, np.int64)], 0
@@ -266,7 +267,7 @@ class PredictsLabels(OnlineEstimator):
             labels.add(data.labels)
             gold = labels.encode(data.labels, "")
             n_unknown, n_tokens = n_unknown + np.count_nonzero(gold >= len(codec.known)), n_tokens + len(gold)
-            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets)), data
+            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets), self.n_jobs), data
         if n_unknown:
             new = list(map(repr, labels.members[len(codec.known) :]))
             warnings.warn(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from omkl.estimators.treebank_codec import (
 from omkl.estimators.treebanks import check_trees, encode, sentences_of, treebanks_of
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
+from omkl.online import in_threads
 from omkl.persistence import Unpacker
 
 
@@ -95,6 +97,9 @@ class DependencyParser(LearnedTemplates):
         The m of the objective; the number of sentences by default, for ``partial_fit`` of those met so far.
     batch_size, l2
         As for :class:`~omkl.SequenceLabeler`.
+    n_jobs : int or None
+        Threads that parse, each some of the sentences; None is one, -1 one for each core. Trees are the same, bit for
+        bit.
     callbacks : list of callable, optional
         As for :class:`~omkl.SequenceLabeler`.
     verbose : bool
@@ -133,7 +138,7 @@ class DependencyParser(LearnedTemplates):
         ignore: Any = None, memory: float = 140.0, exact: bool = False, dtype: Any = "float32",
         radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
-        batch_size: int = 1, l2: float = 0.0, callbacks: Any = None, verbose: bool = False,
+        batch_size: int = 1, l2: float = 0.0, n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False,
         random_state: Any = None,
     ) -> None:  # fmt: skip
         self.templates = templates
@@ -163,6 +168,7 @@ class DependencyParser(LearnedTemplates):
         self.n_examples = n_examples
         self.batch_size = batch_size
         self.l2 = l2
+        self.n_jobs = n_jobs
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
@@ -264,10 +270,12 @@ class DependencyParser(LearnedTemplates):
     def _parsed(self, treebank: Treebank, strings: Strings) -> Treebank:
         """The best tree of each sentence; ``strings`` are the relations."""
         predictor, codec = self.predictor_, self.model_.codec
-        heads = [np.zeros(0, np.int64)]
-        for sentences in encode(treebank, codec.templates).blocks():
-            heads += map(predictor.structure.decode, predictor.banks[0].potentials_of(sentences))
-        heads = np.concatenate(heads)
+
+        def trees(sentences: Any) -> list[np.ndarray]:
+            return list(map(predictor.structure.decode, predictor.banks[0].potentials_of(sentences)))
+
+        found = in_threads(trees, encode(treebank, codec.templates).blocks(), self.n_jobs)
+        heads = np.concatenate([np.zeros(0, np.int64), *chain.from_iterable(found)])
         relations = np.zeros(len(heads), np.int32)
         if codec.relations is not None:
             relations = codec.relations.predict(codec.relations.encode(treebank), heads, treebank.offsets)
