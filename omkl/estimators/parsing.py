@@ -278,7 +278,7 @@ class DependencyParser(LearnedTemplates):
         heads = np.concatenate([np.zeros(0, np.int64), *chain.from_iterable(found)])
         relations = np.zeros(len(heads), np.int32)
         if codec.relations is not None:
-            relations = codec.relations.predict(codec.relations.encode(treebank), heads, treebank.offsets)
+            relations = codec.relations.predict(codec.relations.encode(treebank), heads, treebank.offsets, self.n_jobs)
         strings = {**treebank.strings, "deprels": strings}
         return replace(treebank, heads=heads.astype(np.int32), deprels=relations, strings=strings)
 
