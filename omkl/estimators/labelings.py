@@ -49,6 +49,7 @@ class PredictsLabels(OnlineEstimator):
     """
 
     temperature_: float | None
+    n_jobs: int | None
 
     def predict(self, X: Any, labels: Any = None) -> list[np.ndarray]:
         """Best labels of each sequence.
@@ -76,7 +77,7 @@ class PredictsLabels(OnlineEstimator):
         tokens, offsets = flatten(X, names=self._column_names)
         encoded, structure = self.model_.codec.encoder.encode(tokens, offsets), predictor.structure
         if labels is None:
-            forced, codes = None, predictor.decode(encoded)
+            forced, codes = None, predictor.decode(encoded, self.n_jobs)
         else:
             forced = forced_labels(labels, np.diff(offsets), self.model_.codec.known)
             found, low = [np.zeros(0, np.int64)], 0
@@ -254,7 +255,7 @@ class PredictsLabels(OnlineEstimator):
         for block in blocks_of(X, y, sample_weight):
             data = labeled_sequences(block, self._column_names)
             gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
-            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets)), data
+            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets), self.n_jobs), data
 
     @property
     def _column_names(self) -> Sequence[str] | None:

@@ -67,6 +67,8 @@ def value_of(field: str, string: str) -> str:
 
 def present_codes(codes: np.ndarray) -> list[int]:
     """The different codes of a column, in order."""
+    if len(codes) < 1000:  # those of a sentence among the codes of a whole language
+        return np.unique(codes).tolist()
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
 
 

@@ -5,7 +5,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,7 @@ def projective_sentences(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return kept
 
 
+@lru_cache(2**16)  # the words of one sentence after the other are mostly the same
 def code_of(string: str) -> int:
     """64 bits that stand for a string, on every machine."""
     digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
