@@ -196,3 +196,9 @@ def check_number(
         bounds = f" > {above:g}" if above > -math.inf else ""
         bounds += f" and < {below:g}" if below < math.inf else ""
         raise InputError(f"{name} must be {kind}{bounds}, not {value!r}.")
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise unless this is a number of threads as scikit-learn has them: None, or a whole number other than 0."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or not n_jobs):
+        raise InputError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")

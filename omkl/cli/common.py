@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from omkl import data, estimators
+from omkl._components import check_n_jobs
 from omkl._files import PathLike, replacing
 from omkl.exceptions import DataFileError, InputError
 
@@ -46,6 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
                 "help": "only these folds of the OCR data set"},
     "--on-error": {"choices": ("raise", "skip"), "default": "raise",
                    "help": "what to do with sentences that are no trees: stop (default), or leave them out"},
+    "--jobs": {"type": int, "metavar": "N", "help": "threads that predict; -1 is one for each core (default: one)"},
     "--budget": {"type": int, "metavar": "B", "help": "at most B support vectors for kernels (default: any)"},
     "--early-stopping": {"action": "store_true", "help": "stop when a held-out tenth gets no better"},
     "--stream": {"action": "store_true",
@@ -71,7 +73,7 @@ CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
     "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
-    "rows": ("folds", "scheme"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
+    "rows": ("folds", "scheme", "jobs"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
 }  # fmt: skip
 
 
@@ -177,6 +179,10 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     }  # fmt: skip
     kind = kinds.get(type(model), "rows")
     check_options(arguments, kind, f"a {type(model).__name__}")
+    if getattr(arguments, "jobs", None) is not None:
+        check_n_jobs(arguments.jobs)
+        for part in model.models().values() if kind == "annotations" else [model]:
+            part.set_params(n_jobs=arguments.jobs)
     return model, kind
 
 

@@ -51,7 +51,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--scheme", choices=("BIO", "BIOES"), help="count only entities that are written as this scheme demands"
     )
-    add_options(parser, "--format", "--folds", *ROWS, "--on-error", *OUTPUT)
+    add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
 

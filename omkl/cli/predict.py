@@ -37,7 +37,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="FILE",
         help="file to write to (default: standard output)",
     )
-    add_options(parser, "--format", "--folds", *ROWS, *OUTPUT)
+    add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
 

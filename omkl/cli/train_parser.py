@@ -47,6 +47,10 @@ def add_parser(kinds: Any) -> None:
         "--stacked", action="store_true",
         help="train a second parser that corrects the first, with a tenth of its C: better trees, three times as slow",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep", type=_keep, metavar="N",
+        help="train anew on the N best templates; auto: on as few as sentences held out allow (default: all stay)",
+    )  # fmt: skip
     parser.add_argument("--projective", action="store_true", help="only projective trees")
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
@@ -54,6 +58,10 @@ def add_parser(kinds: Any) -> None:
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
     add_options(parser, "--on-error")
     parser.set_defaults(run=run)
+
+
+def _keep(text):
+    return text if text == "auto" else int(text)
 
 
 def _lexicon(text):
@@ -73,7 +81,8 @@ def run(arguments: Namespace) -> None:
     say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     report = _Report(say, n_sentences)
     parser = estimators.DependencyParser(
-        arguments.templates, lexicons=dict(arguments.lexicon) or None, projective=arguments.projective,
+        arguments.templates, lexicons=dict(arguments.lexicon) or None, keep=arguments.keep,
+        projective=arguments.projective,
         single_root=single_root, labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact,
         callbacks=[report], n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
     )  # fmt: skip

@@ -8,6 +8,8 @@ UNSEEN = -2
 #: What a hash is multiplied by before the next byte is added, modulo 2^64: that of two strings together follows from
 #: those of each.
 BASE = np.uint64(0x9E3779B97F4A7C15)
+#: The hash of what is between two words, "|".
+BETWEEN = np.uint64(ord("|") + 1)
 
 
 @njit(cache=True, nogil=True)
@@ -22,14 +24,43 @@ def windows(codes, offsets, reach, begin, end, out):
 
 
 @njit(cache=True, nogil=True)
-def gather(around, columns, table, out):
-    """Ids of features of single words, ``out[i, t] = table[around[i, columns[t]], t]``; returns how many are unseen."""
-    n_unseen = 0
+def gather(around, columns, table, left, right, salts, hashes, powers, keys, values, out, learning):
+    """Ids of the features of single words, ``out[i, t] = table[around[i, columns[t]], t]``, and of two together.
+
+    Those of two words are found in the open-addressing table ``keys``, ``values``; what is not there is unseen where
+    the model is ``learning``, else -1. Returns how many ids are unseen.
+    """
+    n_single = columns.shape[0]
+    mask, n_unseen = np.uint64(keys.shape[0] - 1), 0
     for i in range(around.shape[0]):
-        for t in range(columns.shape[0]):
+        for t in range(n_single):
             out[i, t] = table[around[i, columns[t]], t]
             n_unseen += out[i, t] == UNSEEN
+        for p in range(left.shape[0]):
+            a, b = around[i, left[p]], around[i, right[p]]
+            key = ((hashes[a] * BASE + BETWEEN) * powers[b] + hashes[b]) ^ salts[p]
+            at = (key ^ (key >> np.uint64(29))) & mask
+            while values[at] >= 0 and keys[at] != key:
+                at = (at + np.uint64(1)) & mask
+            out[i, n_single + p] = values[at]
+            if learning and values[at] < 0:
+                out[i, n_single + p] = UNSEEN
+                n_unseen += 1
     return n_unseen
+
+
+@njit(cache=True, nogil=True)
+def pack(ids, starts, out):
+    """The ids of each row that are not negative, one after the other; row i has ``out[starts[i] : starts[i + 1]]``."""
+    n = 0
+    for i in range(ids.shape[0]):
+        starts[i] = n
+        for t in range(ids.shape[1]):
+            if ids[i, t] >= 0:
+                out[n] = ids[i, t]
+                n += 1
+    starts[ids.shape[0]] = n
+    return n
 
 
 @njit(cache=True, nogil=True)
@@ -43,24 +74,6 @@ def hash_strings(data, ends, hashes, powers):
             power *= BASE
         hashes[i], powers[i] = total, power
         low = ends[i]
-
-
-@njit(cache=True, nogil=True)
-def look_up_pairs(around, left, right, hashes, powers, between, keys, values, out):
-    """Ids of the features of two words together, -1 where they are not in the table ``keys``, ``values``.
-
-    Returns how many are not.
-    """
-    mask, n_missing = np.uint64(keys.shape[0] - 1), 0
-    for i in range(around.shape[0]):
-        a, b = around[i, left], around[i, right]
-        key = (hashes[a] * BASE + between) * powers[b] + hashes[b]
-        at = (key ^ (key >> np.uint64(29))) & mask
-        while values[at] >= 0 and keys[at] != key:
-            at = (at + np.uint64(1)) & mask
-        out[i] = values[at]
-        n_missing += out[i] < 0
-    return n_missing
 
 
 @njit(cache=True, nogil=True)

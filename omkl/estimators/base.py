@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_number
+from omkl._components import check_flags, check_n_jobs, check_number
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
@@ -38,7 +38,7 @@ from omkl.online import (
 from omkl.persistence import Packer, Unpacker
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
-FREE = ("verbose", "callbacks")
+FREE = ("verbose", "callbacks", "n_jobs")
 
 
 def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
@@ -163,6 +163,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         check_flags(self)
         if not isinstance(self.callbacks, (list, tuple, NoneType)):
             raise InputError(f"callbacks must be a list of callbacks, not {self.callbacks!r}.")
+        check_n_jobs(getattr(self, "n_jobs", None))
         if getattr(self, "early_stopping", False):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)

@@ -7,7 +7,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -270,7 +270,9 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
         )
     names = names_in(X) if names is None else names
     X = [
-        read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
+        sequence
+        if type(sequence) is list
+        else read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
         for i, sequence in enumerate(X)
     ]
     offsets = np.zeros(len(X) + 1, dtype=np.int64)
@@ -282,8 +284,8 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
     if kind is not None:
         own, collection, noun = kind
         tokens = collection(chain.from_iterable(X))
-        wrong = next((i for i, token in enumerate(tokens) if not isinstance(token, own)), None)
-        if wrong is not None:
+        if not all(map(isinstance, tokens, repeat(own))):
+            wrong = next(i for i, token in enumerate(tokens) if not isinstance(token, own))
             s = int(np.searchsorted(offsets, wrong, side="right")) - 1
             raise InputError(
                 f"Token {wrong - offsets[s]} of sequence {s} of {what} is {tokens[wrong]!r:.40}, but others are "

@@ -1,5 +1,6 @@
 """What a trained sequence labeler does: labels, alternatives, probabilities, scores."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,9 +14,9 @@ from omkl.estimators.calibration import at_temperature, chain_temperature
 from omkl.estimators.constraints import check_feasible
 from omkl.estimators.inputs import TokenData, flatten, labeled_sequences
 from omkl.estimators.label_evaluation import label_scores
-from omkl.estimators.outputs import Labels, flat_labels
+from omkl.estimators.outputs import Labels, PartialLabels, flat_labels
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 
 
 class Labeling(NamedTuple):
@@ -49,6 +50,7 @@ class PredictsLabels(OnlineEstimator):
     """
 
     temperature_: float | None
+    n_jobs: int | None
 
     def predict(self, X: Any, labels: Any = None) -> list[np.ndarray]:
         """Best labels of each sequence.
@@ -76,7 +78,7 @@ class PredictsLabels(OnlineEstimator):
         tokens, offsets = flatten(X, names=self._column_names)
         encoded, structure = self.model_.codec.encoder.encode(tokens, offsets), predictor.structure
         if labels is None:
-            forced, codes = None, predictor.decode(encoded)
+            forced, codes = None, predictor.decode(encoded, self.n_jobs)
         else:
             forced = forced_labels(labels, np.diff(offsets), self.model_.codec.known)
             found, low = [np.zeros(0, np.int64)], 0
@@ -202,15 +204,16 @@ class PredictsLabels(OnlineEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Token accuracy in [0, 1]; of a stream, which brings its labels along, without holding it.
 
-        Tokens whose label is None do not count.
+        Tokens whose label is None do not count; those of a label that the model does not know are wrong, and one
+        warning says how many they are.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If ``y`` does not fit ``X``, or holds a label that was not seen in training.
+            If ``y`` does not fit ``X``, or holds no label.
         """
         right = total = 0.0
-        for gold, predicted, data in self._compared(X, y, sample_weight):
+        for gold, predicted, data in self._compared(X, y, sample_weight, self._all_labels()):
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets)) * (gold >= 0)
             right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
@@ -239,22 +242,40 @@ class PredictsLabels(OnlineEstimator):
         omkl.exceptions.InputError
             As for :meth:`score`; or if a scheme is asked for that the labels do not follow.
         """
-        found = [(np.zeros(0, np.int64),) * 3]
-        found += [(gold, predicted, np.diff(data.offsets)) for gold, predicted, data in self._compared(X, y)]
+        found, labels = [(np.zeros(0, np.int64),) * 3], self._all_labels()
+        compared = self._compared(X, y, None, labels)
+        found += [(gold, predicted, np.diff(data.offsets)) for gold, predicted, data in compared]
         gold, predicted, lengths = map(np.concatenate, zip(*found))
         if (gold < 0).any():
             raise InputError("y holds None: only sequences whose labels are all known can be evaluated.")
-        return label_scores(gold, predicted, lengths, self.model_.codec.known.members, scheme)
+        return label_scores(gold, predicted, lengths, labels.members, scheme)
+
+    def _all_labels(self) -> PartialLabels:
+        """The labels of the model, in their order, to which others may come."""
+        return PartialLabels(self.model_.codec.known.members, grows=True)
 
     def _compared(
-        self, X: Any, y: Any, sample_weight: Any = None
+        self, X: Any, y: Any, sample_weight: Any, labels: PartialLabels
     ) -> Iterator[tuple[np.ndarray, np.ndarray, TokenData]]:
-        """Gold and predicted codes of labels, block by block, and what they are the labels of."""
-        predictor, codec = self.predictor_, self.model_.codec
+        """Gold and predicted codes of labels, block by block, and what they are the labels of.
+
+        ``labels`` gain those that the model does not know, which a warning at the end names.
+        """
+        predictor, codec, n_unknown, n_tokens = self.predictor_, self.model_.codec, 0, 0
         for block in blocks_of(X, y, sample_weight):
             data = labeled_sequences(block, self._column_names)
-            gold = codec.known.encode(data.labels, "it can never be predicted, so drop its sequence or train with it.")
-            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets)), data
+            labels.add(data.labels)
+            gold = labels.encode(data.labels, "")
+            n_unknown, n_tokens = n_unknown + np.count_nonzero(gold >= len(codec.known)), n_tokens + len(gold)
+            yield gold, predictor.decode(codec.encoder.encode(data.inputs, data.offsets), self.n_jobs), data
+        if n_unknown:
+            new = list(map(repr, labels.members[len(codec.known) :]))
+            warnings.warn(
+                f"Labels that the model does not know, {', '.join(new[:3])}{', ...' * (len(new) > 3)}, count "
+                f"as wrong: those of {n_unknown} of {n_tokens} tokens.",
+                DataWarning,
+                stacklevel=3,
+            )
 
     @property
     def _column_names(self) -> Sequence[str] | None:

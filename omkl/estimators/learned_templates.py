@@ -36,12 +36,8 @@ class LearnedTemplates(OnlineEstimator):
         -------
         DependencyParser
         """
-        check_number("keep", keep, above=0, integer=True)
-        if keep > len(self.templates_):
-            raise InputError(f"keep={keep}, but there are {len(self.templates_)} templates.")
-        templates = self.templates_.keep(self.ranking(by)[:keep])
-        used = {name: own for name, own in templates.lexicons.items() if name in templates.looked_up}
-        pruned = clone(self).set_params(templates=templates, lexicons=used or None)
+        templates = self.best_templates(keep, by)
+        pruned = clone(self).set_params(templates=templates, keep=None)
         bank = self.model_.trainer.banks[0].restricted(templates)
         model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
         model.start([bank]).take(self.model_.trainer)
@@ -49,6 +45,14 @@ class LearnedTemplates(OnlineEstimator):
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned
+
+    def best_templates(self, keep: int, by: str = "weights") -> TemplateSet:
+        """So many of the templates, the best ones; see :meth:`prune`."""
+        check_number("keep", keep, above=0, integer=True)
+        ranking = self.ranking(by)
+        if keep > len(ranking):
+            raise InputError(f"keep={keep}, but there are {len(ranking)} templates.")
+        return self.templates_.keep(ranking[:keep])
 
     def ranking(self, by: str = "weights") -> list[str]:
         """Names of the templates, the best first; see :meth:`prune`."""

@@ -9,7 +9,7 @@ from omkl.data import Strings, Treebank
 from omkl.estimators.base import Run
 from omkl.estimators.template_choice import suited
 from omkl.estimators.treebanks import ArcExamples, encode
-from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, TemplateSet
+from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, Features, TemplateSet, Tokens
 from omkl.losses import StructuredHinge
 from omkl.online import (
     ArraySource,
@@ -19,12 +19,16 @@ from omkl.online import (
     PolynomialAverage,
     TrainingLoop,
     condensed_state,
+    in_threads,
 )
 from omkl.regularizers import Ridge
 from omkl.structures import Chain
 
 #: Rows that the features of a template are hashed to.
 ROWS = 2048
+
+#: Sentences whose relations are found together.
+TOGETHER = 64
 
 #: What tells a relation: both words, their tags and morphology, what stands beside them, and the words between.
 RELATION_TEMPLATES = (
@@ -94,17 +98,35 @@ class RelationLabeler:
         if len(arcs):
             TrainingLoop(self.trainer, _Beside(arcs, trees), make_pass=make_pass).run(1)
 
-    def predict(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def predict(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Code of the relation of every word, given its head; ``tokens`` as :meth:`encode` makes them."""
         predictor, potentials = self.trainer.predictor(), self._bars()
-        codes = np.empty(len(heads), dtype=np.int32)
-        for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
-            own = heads[low:high]
-            arcs = self._hasher.tokens(tokens.sentence(s), own)
+
+        def best(sentences: range) -> np.ndarray:
+            arcs = self._arcs(tokens, heads, offsets, sentences)
+            own = heads[offsets[sentences.start] : offsets[sentences.stop]]
             # without transitions the best labels are the best of each token
             unary = predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)]
-            codes[low:high] = unary.argmax(axis=1)
-        return codes
+            return unary.argmax(axis=1).astype(np.int32)
+
+        n = len(offsets) - 1
+        parts = [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)]
+        return np.concatenate([np.zeros(0, np.int32), *in_threads(best, parts, n_jobs)])
+
+    def _arcs(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, sentences: range) -> Tokens:
+        """The features of the arcs of some sentences, all arcs one sequence."""
+        found = [
+            self._hasher.tokens(tokens.sentence(s), heads[offsets[s] : offsets[s + 1]]).features for s in sentences
+        ]
+        features: list[Any] = [own for own in found if own is not None]
+        counts = np.concatenate([np.diff(own.starts) for own in features])
+        starts = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=starts[1:])
+        ids = np.concatenate([own.ids for own in features])
+        joined = Features(starts, ids, np.ones(len(ids)))
+        return Tokens(np.array([0, len(counts)]), joined, n_features=len(self._hasher.groups))
 
     def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
         """Remember which relations these arcs have."""

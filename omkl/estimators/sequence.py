@@ -124,6 +124,9 @@ class SequenceLabeler(PredictsLabels):
         ``partial_fit`` does, and as is done on a budget.
     dtype : {"auto", "float32", "float64"}
         Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
+    n_jobs : int or None
+        Threads that predict, each some of the sequences; None is one, -1 one for each core. What is predicted is the
+        same, bit for bit.
     callbacks : list of callable, optional
         Called after every epoch as ``callback(trainer, record)``; a true value stops training. Where one has them, so
         are ``on_round(trainer, step)`` and others, see :class:`~omkl.online.TrainingLoop`.
@@ -169,7 +172,8 @@ class SequenceLabeler(PredictsLabels):
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0,
         budget: int | None = None, budget_maintenance: str = "projection", cache_size: float = 4000,
-        dtype: Any = "auto", callbacks: Any = None, verbose: bool = False, random_state: Any = None,
+        dtype: Any = "auto", n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False,
+        random_state: Any = None,
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -198,6 +202,7 @@ class SequenceLabeler(PredictsLabels):
         self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size
         self.dtype = dtype
+        self.n_jobs = n_jobs
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state

@@ -8,16 +8,16 @@ from sklearn.base import clone
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
-from omkl.estimators.tree_prediction import labeled, potentials_of, relation_strings, with_trees
+from omkl.estimators.tree_prediction import from_potentials, labeled, relation_strings, with_trees
 from omkl.estimators.treebanks import Guide
 from omkl.exceptions import InputError
 
 
 def guide_of(parser: Any, treebank: Treebank) -> Guide:
     """What a fitted parser makes of the sentences of a treebank."""
-    scores = list(potentials_of(parser, treebank))
-    trees = labeled(parser, treebank, map(parser.predictor_.structure.decode, scores), relation_strings(parser))
-    return Guide(trees, scores)
+    scores = from_potentials(parser, treebank, lambda potentials: potentials)
+    trees = list(map(parser.predictor_.structure.decode, scores))
+    return Guide(labeled(parser, treebank, trees, relation_strings(parser)), scores)
 
 
 def cross_fit(first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int) -> tuple[Any, Guide]:

@@ -12,6 +12,7 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from omkl._components import check_n_jobs
 from omkl.batch import (
     Expansion,
     PathPoint,
@@ -23,7 +24,6 @@ from omkl.batch import (
     sampled,
 )
 from omkl.batch.mkl.problem import rounding_of_storage
-from omkl.exceptions import InputError
 from omkl.kernels import KernelStack
 from omkl.kernels.checks import packed_bytes, packed_bytes_fit
 from omkl.kernels.stack import RestrictedView, ZeroedStack
@@ -103,8 +103,7 @@ class StoredKernels:
 
     def n_threads(self, n_jobs: int | None) -> int:
         """Of how many threads a user asks, as scikit-learn counts them; one where kernels answer no two at once."""
-        if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or not n_jobs):
-            raise InputError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")
+        check_n_jobs(n_jobs)
         return effective_n_jobs(n_jobs) if self.stack.concurrent else 1
 
     def problem(self, target: np.ndarray, weights: np.ndarray, C: float = 1.0) -> Problem:

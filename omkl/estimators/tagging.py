@@ -51,7 +51,7 @@ class Tagger:
         self.morphology = ByTag(make_labeler, TAB.join([MISSING] * len(self.given_tag))) if self.given_tag else None
         self.lemmatizer = Lemmatizer(make_labeler) if "lemmas" in columns else None
 
-    def fit(self, treebank: Treebank, around: np.ndarray | None = None) -> "Tagger":
+    def fit(self, treebank: Treebank, around: list[str] | None = None) -> "Tagger":
         """Learn from the columns of a treebank.
 
         Parameters
@@ -158,8 +158,8 @@ def strings_of(treebank: Treebank, name: str) -> list[str]:
 
 def with_column(treebank: Treebank, name: str, values: list[str], tables: dict[str, Strings]) -> Treebank:
     """A treebank with other strings in a column, which ``tables[name]`` takes in."""
-    codes = tables[name].codes(values, grow=True)
-    return replace(treebank, **{name: codes}, strings={**treebank.strings, name: tables[name]})
+    changed: dict[str, Any] = {name: tables[name].codes(values, grow=True)}
+    return replace(treebank, strings={**treebank.strings, name: tables[name]}, **changed)
 
 
 def by_sentence(values: list[str], offsets: np.ndarray) -> list[list[str]]:

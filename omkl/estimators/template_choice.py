@@ -73,7 +73,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
 def announce(change: str, asked: bool, verbose: bool) -> None:
     """Say what was changed: a warning for those who asked for these very templates, else a line if ``verbose``."""
     if change and asked:
-        warnings.warn(change, DataWarning, stacklevel=6)
+        warnings.warn(change, DataWarning, stacklevel=7)
     elif change and verbose:
         tqdm.write(change)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ def value_of(field: str, string: str) -> str:
     return string
 
 
+@lru_cache(2**16)  # the words of one sentence after the other are mostly the same
 def code_of(string: str) -> int:
     """64 bits that stand for a string, on every machine."""
     digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -81,6 +83,8 @@ def code_of(string: str) -> int:
 
 def present_codes(codes: np.ndarray) -> list[int]:
     """The different codes of a column, in order."""
+    if len(codes) < 1000:  # those of a sentence among the codes of a whole language
+        return np.unique(codes).tolist()
     return np.flatnonzero(np.bincount(codes, minlength=1)).tolist()
 
 

@@ -88,7 +88,8 @@ class TreebankCodec:
         check_number("memory", estimator.memory, above=0)
         if estimator.dtype not in ("float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "float32" or "float64", not {estimator.dtype!r}.')
-        self._asked, self._lexicons = estimator.templates, as_lexicons(estimator.lexicons)
+        #: Templates as the user, or a choice among them, asks for them.
+        self.asked, self._lexicons = estimator.templates, as_lexicons(estimator.lexicons)
         self._verbose = estimator.verbose
         # the frozen copy that predicts takes as much as the weights
         self._memory = estimator.memory * (1 / 2 if estimator.average in (None, "last") else 2 / 3)
@@ -106,12 +107,18 @@ class TreebankCodec:
         self._kind, self._asked_first, self._folds = type(estimator), estimator.first, estimator.folds
         self.first: Any = None
 
+    def suited(self, data: TreeData) -> TemplateSet:
+        """The templates that are asked for as they suit the data; what is changed is said."""
+        asked = TemplateSet.resolve(self.asked, self._lexicons)
+        if not isinstance(self.asked, TemplateSet):
+            check_use(asked)
+        templates, change = suited(asked, data.treebank, data.whole)
+        announce(change, not data.whole or self.asked != "auto", self._verbose)
+        return templates
+
     def start(self, data: TreeData) -> ArcExamples:
         """Choose templates and relations; the first sentences of a stream decide for all of it."""
-        asked = TemplateSet.resolve(self._asked, self._lexicons)
-        check_use(asked)
-        self.templates, change = suited(asked, data.treebank, data.whole)
-        announce(change, not data.whole or self._asked != "auto", self._verbose)
+        self.templates = self.suited(data)
         self.relations = RelationLabeler.for_treebank(data.treebank, data.whole) if self._labeled else None
         fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
@@ -223,17 +230,18 @@ class TreebankCodec:
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
         relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
+        arrays = {f"relations/{name}": array for name, array in arrays.items()}
+        lexicons = {name: own for name, own in self.templates.lexicons.items() if name in self.templates.looked_up}
+        for name, lexicon in lexicons.items():
+            arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
         values = {
             "templates": str(self.templates).splitlines(),
             "sizes": self._sizes,
             "relations": relations,
             "empty": self.empty,
-            "lexicons": list(self.templates.lexicons),
+            "lexicons": list(lexicons),
             "top_features": self.features,
         }
-        arrays = {f"relations/{name}": array for name, array in arrays.items()}
-        for name, lexicon in self.templates.lexicons.items():
-            arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
         if self.first is not None:
             own = Packer()
             values["first"] = self.first._manifest(own, condensed is None)

@@ -34,12 +34,12 @@ def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Tre
     return (as_treebank(block, trees, single_root) for block in blocks)
 
 
-def as_treebank(X: Any, trees: bool, single_root: bool = False) -> Treebank:
+def as_treebank(X: Any, trees: bool | str, single_root: bool = False) -> Treebank:
     """A treebank from a path, paths, or itself, or of what :func:`~omkl.estimators.sentences.as_sentences` takes; files
     and sentences are checked as they are read."""
     if isinstance(X, Treebank):
         return X
-    single_root = single_root and trees
+    single_root = single_root and bool(trees)
     X = list(X) if isinstance(X, Iterator) else X
     paths = [X] if isinstance(X, (str, os.PathLike)) else X
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):

@@ -5,26 +5,27 @@ Both are short for dicts, and go to the same :class:`~omkl.estimators.vocabulary
 is the same for every occurrence of a word or an attribute is found out once and kept.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from threading import Lock
 
 import numpy as np
 
 from omkl.estimators import _jit_words as jit
-from omkl.estimators.vocabulary import CHUNK, Vocabulary
+from omkl.estimators.vocabulary import CHUNK, NUMBER, Vocabulary
 from omkl.exceptions import InputError
 from omkl.features import BEGIN, BETWEEN, END, REACH, TEMPLATES
 from omkl.groups import Features
 
 SINGLE = [template for template in TEMPLATES if len(template.offsets) == 1]
 PAIRS = [template for template in TEMPLATES if len(template.offsets) == 2]
-#: The column of a window that each template of single words looks at.
+#: The column of a window that each template of single words looks at, and those that each template of two does.
 COLUMNS = np.array([template.offsets[0] + REACH for template in SINGLE], dtype=np.int64)
+LEFT, RIGHT = (np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1))
+#: What keeps values of different templates of two words apart.
+SALTS = np.arange(1, len(PAIRS) + 1, dtype=np.uint64) * jit.BASE
 #: Different words, or attributes, that are remembered; where there are more, all are forgotten.
 MOST_REMEMBERED = 1 << 20
-#: Words encoded at a time where nothing is learned.
-LONG_CHUNK = 1 << 16
 # threads may predict with one model: only one of them at a time changes what is remembered
 _LOCK = Lock()
 
@@ -54,50 +55,56 @@ def split_attribute(attribute: str) -> tuple[str, str]:
 class _KnownWords:
     """What is remembered of each word by its code, the order in which they came; 0 and 1 are before and after all."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_up: Callable[[str], list[int]]) -> None:
         self.codes: dict[str, int] = {}
         self.words: list[str] = []
         self.ids = np.zeros((0, len(SINGLE)), np.int32)
         self.hashes = self.powers = np.zeros(0, np.uint64)
         self.has_unknown = False  # whether values were looked up that the vocabulary did not have
-        self.of([BEGIN, END])
+        self._look_up = look_up
+        self.of([BEGIN, END], True)
 
-    def of(self, words: Sequence[str]) -> np.ndarray:
-        """Codes of words; new ones are remembered."""
+    def of(self, words: Sequence[str], grow: bool) -> np.ndarray:
+        """Codes of words; of new ones all features are looked up, or, if they are to be learned, none."""
         found = list(map(self.codes.get, words))
         if None in found:
             new = [word for word in dict.fromkeys(words) if word not in self.codes]
-            self.codes.update(zip(new, range(len(self.words), len(self.words) + len(new))))
             first = len(self.words)
+            own = slice(first, first + len(new))
             self.words += new
-            if len(self.words) > len(self.ids):
-                room = ((0, len(self.words) + len(self.ids) // 2), (0, 0))
+            if own.stop > len(self.ids):
+                room = ((0, own.stop + len(self.ids) // 2), (0, 0))
                 self.ids = np.pad(self.ids, room, constant_values=jit.UNSEEN)
                 self.hashes, self.powers = np.pad(self.hashes, room[0]), np.pad(self.powers, room[0])
-            own = slice(first, len(self.words))
             self.hashes[own], self.powers[own] = _hashed([word.lower() for word in new])
+            if not grow:
+                self.ids[own] = list(map(self._look_up, new))
+            self.codes.update(zip(new, range(own.start, own.stop)))
             found = list(map(self.codes.get, words))
         return np.array(found, dtype=np.int64)
 
 
 class _Pairs:
-    """Ids of the known values of a template of two words, by their hash."""
+    """Ids of the known values of templates of two words, by a hash of both and the template."""
 
     def __init__(self) -> None:
-        self.n_known = 0
+        self.n_known = [0] * len(PAIRS)
         self.keys, self.ids = np.zeros(4, np.uint64), np.full(4, -1, np.int32)
 
-    def update(self, known: dict[str | None, int]) -> None:
+    def update(self, vocabulary: Vocabulary) -> None:
         """Take in what has come to the values of the vocabulary, which keeps them in the order in which they came."""
-        if len(known) == self.n_known:
+        columns = [vocabulary.ids.get(template.name, {}) for template in PAIRS]
+        sizes = list(map(len, columns))
+        if sizes == self.n_known:
             return
-        if 2 * len(known) > len(self.keys):
-            capacity = 1 << (4 * len(known)).bit_length()
-            self.keys, self.ids, self.n_known = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32), 0
-        new = list(known)[self.n_known :]
-        ids = np.array(list(known.values())[self.n_known :], dtype=np.int32)
-        jit.insert(_hashed(new)[0], ids, self.keys, self.ids)
-        self.n_known = len(known)
+        if 2 * sum(sizes) > len(self.keys):
+            capacity = 1 << (4 * sum(sizes)).bit_length()
+            self.keys, self.ids = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
+            self.n_known = [0] * len(PAIRS)
+        for salt, known, before in zip(SALTS, columns, self.n_known):
+            ids = np.array(list(known.values())[before:], dtype=np.int32)
+            jit.insert(_hashed(list(known)[before:])[0] ^ salt, ids, self.keys, self.ids)
+        self.n_known = sizes
 
 
 def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
@@ -119,41 +126,47 @@ class WordEncoder:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._remembered = _KnownWords()
+        self._remembered = _KnownWords(self._known_ids)
         self._n_known = len(vocabulary.groups)
-        self._pairs = {template.name: _Pairs() for template in PAIRS}
+        self._pairs = _Pairs()
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Features of the words of the sequences ``offsets[s] : offsets[s + 1]``; new ones are learned if ``grow``."""
+        around = np.empty((len(words), 2 * REACH + 1), np.int64)
+        ids = np.empty((len(words), len(TEMPLATES)), np.int32)
         with _LOCK:
             known = self._still_known(grow)
-            around = np.empty((len(words), 2 * REACH + 1), np.int64)
-            jit.windows(known.of(words), offsets, REACH, 0, 1, around)
-            chunk = CHUNK if grow else LONG_CHUNK
-            ids = np.empty((len(words), len(TEMPLATES)), np.int32)
-            for low in range(0, len(words), chunk):
-                part = slice(low, low + chunk)
-                self._single(around[part], ids[part, : len(SINGLE)], known, grow)
-                for t, template in enumerate(PAIRS, len(SINGLE)):
-                    ids[part, t] = self._pair(template, around[part], known, grow)
+            jit.windows(known.of(words, grow), offsets, REACH, 0, 1, around)
+            chunk = CHUNK if grow else len(words)
+            for low in range(0, len(words), max(chunk, 1)):
+                self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
             self._n_known = len(self.vocabulary.groups)
-        present = ids >= 0
-        starts = np.zeros(len(words) + 1, np.int64)
-        np.cumsum(present.sum(axis=1), out=starts[1:])
-        return Features(starts, ids[present], np.ones(starts[-1]))
+        starts, flat = np.empty(len(words) + 1, np.int64), np.empty(ids.size, np.int32)
+        n = jit.pack(ids, starts, flat)
+        return Features(starts, flat[:n], np.ones(n))
 
     def _still_known(self, grow):
         """What is remembered, unless values that were unknown may be known now, or are to be learned."""
         known = self._remembered
         grown = len(self.vocabulary.groups) != self._n_known
         if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
-            known = self._remembered = _KnownWords()
+            known = self._remembered = _KnownWords(self._known_ids)
         known.has_unknown |= not grow
         return known
 
-    def _single(self, around, ids, known, grow):
-        """Ids of the features of single words into ``ids``, (n, templates)."""
-        if not jit.gather(around, COLUMNS, known.ids, ids):
+    def _known_ids(self, word):
+        """Ids of the features of a word by itself, -1 where the vocabulary does not have them."""
+        ids = []
+        for name, of, _ in SINGLE:
+            value, known = of(word), self.vocabulary.ids.get(name, {})
+            ids.append(known.get(NUMBER if value is True else value, -1))
+        return ids
+
+    def _fill(self, around, ids, known, grow):
+        """Ids of all features of the words of these windows, (n, templates); -1 where there is none."""
+        self._pairs.update(self.vocabulary)
+        of_pairs = LEFT, RIGHT, SALTS, known.hashes, known.powers, self._pairs.keys, self._pairs.ids
+        if not jit.gather(around, COLUMNS, known.ids, *of_pairs, ids, grow):
             return
         for t, template in enumerate(SINGLE):
             unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
@@ -163,22 +176,12 @@ class WordEncoder:
                 values = [template.property(known.words[code]) for code in distinct]
                 known.ids[distinct, t] = self._look_up(template.name, values, grow)
                 ids[unseen, t] = known.ids[codes, t]
-
-    def _pair(self, template, around, known, grow):
-        """Ids of the features of a template of two words, (n,)."""
-        pairs, name = self._pairs[template.name], template.name
-        pairs.update(self.vocabulary.ids.get(name, {}))
-        ids = np.empty(len(around), np.int32)
-        left, right = (offset + REACH for offset in template.offsets)
-        between = np.uint64(ord(BETWEEN) + 1)
-        missing = jit.look_up_pairs(
-            around, left, right, known.hashes, known.powers, between, pairs.keys, pairs.ids, ids
-        )  # fmt: skip
-        if missing and grow:
-            where = np.flatnonzero(ids < 0)
-            words = [[template.property(known.words[code]) for code in around[where, at]] for at in (left, right)]
-            ids[where] = self._look_up(name, list(map(BETWEEN.join, zip(*words))), grow)
-        return ids
+        for t, (name, of, _) in enumerate(PAIRS, len(SINGLE)):
+            unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
+            if len(unseen):
+                sides = (around[unseen, at[t - len(SINGLE)]].tolist() for at in (LEFT, RIGHT))
+                words = [[of(known.words[code]) for code in codes] for codes in sides]
+                ids[unseen, t] = self._look_up(name, list(map(BETWEEN.join, zip(*words))), grow)
 
     def _look_up(self, name, values, grow):
         """The id of each value, -1 where it is unknown or false."""

@@ -133,10 +133,12 @@ class TemplateLayout:
 
     def bins(self, n: int) -> np.ndarray:
         """Bin of each distance 0 .. n to the left, and to the right."""
-        if self._bins.shape[1] <= n:
-            bins = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
-            self._bins = np.array([bins, bins + 8], dtype=np.uint64)
-        return self._bins
+        bins = self._bins
+        if bins.shape[1] <= n:
+            own = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
+            # another thread may set its own meanwhile
+            self._bins = bins = np.array([own, own + 8], dtype=np.uint64)
+        return bins
 
     def keys(self, x: ArcSentence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Hashes of the views of each token, as head and as modifier, and the codes of the fields between."""

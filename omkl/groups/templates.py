@@ -26,6 +26,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,7 @@ class TemplateSet(Sequence):
         """Names of the templates, in order."""
         return [template.name for template in self]
 
-    @property
+    @cached_property
     def fields(self) -> list[str]:
         """Names of all fields that the templates look at, sorted."""
         return sorted(set().union(*(template.fields for template in self)))
@@ -287,7 +288,7 @@ class TemplateSet(Sequence):
         """Names of the lexicons that the templates look at."""
         return {field.partition(":")[0] for field in self.fields} & set(self.lexicons)
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """The largest offset from a head or modifier."""
         return max((abs(offset) for t in self for offset, _ in t.head + t.modifier), default=0)

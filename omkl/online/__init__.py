@@ -28,6 +28,7 @@ from omkl.online.schedules import (
     Schedule,
 )
 from omkl.online.selection import left_out_groups
+from omkl.online.threads import in_threads
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 
@@ -67,6 +68,7 @@ __all__ = [
     "below",
     "condensed_state",
     "group_report",
+    "in_threads",
     "left_out_groups",
     "lipschitz_constant",
     "optimal_eta0",

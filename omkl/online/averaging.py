@@ -9,10 +9,11 @@ import numpy as np
 from omkl._components import Component
 from omkl.exceptions import InputError
 from omkl.groups import GroupState, Tokens
+from omkl.online.threads import in_threads
 from omkl.structures import Potentials
 
-#: Numbers in one block of potentials: what prediction holds at a time beside the input.
-BLOCK = 2**21
+#: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
+BLOCK = 2**17
 
 
 class Average(Component):
@@ -152,17 +153,30 @@ class Predictor:
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Yield ``(block of tokens, its potentials)`` until all sequences are covered, in order."""
-        per_token = sum(array[:1].size for array in self.structure.zeros(2))
-        limit = max(1, BLOCK // per_token)
+        return ((block, self.potentials(block.everything())) for block in self._parts_of(tokens))
+
+    @cached_property
+    def _limit(self) -> int:
+        """Tokens whose potentials are held at a time."""
+        return max(1, BLOCK // sum(array[:1].size for array in self.structure.zeros(2)))
+
+    def _parts_of(self, tokens: Tokens) -> Iterator[Tokens]:
+        """Blocks of whole sequences."""
+        if 0 < tokens.n_tokens <= self._limit:
+            yield tokens
+            return
         first = 0
         while first < len(tokens):
-            last = int(np.searchsorted(tokens.offsets, tokens.offsets[first] + limit, side="right")) - 1
+            last = int(np.searchsorted(tokens.offsets, tokens.offsets[first] + self._limit, side="right")) - 1
             last = min(max(last, first + 1), len(tokens))
-            block = tokens.block(first, last)
-            yield block, self.potentials(block.everything())
+            yield tokens.block(first, last)
             first = last
 
-    def decode(self, tokens: Tokens) -> np.ndarray:
-        """Best outputs of all sequences: one array with a label for each token."""
-        outputs = [self.structure.decode_many(potentials, block.offsets) for block, potentials in self.blocks(tokens)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
+    def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
+        """Best outputs of all sequences: one array with a label for each token; see :func:`in_threads`."""
+
+        def decoded(block: Tokens) -> np.ndarray:
+            return self.structure.decode_many(self.potentials(block.everything()), block.offsets)
+
+        outputs = in_threads(decoded, self._parts_of(tokens), n_jobs)
+        return outputs[0] if len(outputs) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])

@@ -120,20 +120,20 @@ def test_vectors_and_kernels_from_json_lines(tmp_path, rng):
         (["predict", "{corpus}", "{corpus}", "-o", "{out}"], "not an omkl model file"),
         (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
         (["predict", "{model}", "{empty}", "-o", "{out}"], "holds no sequence"),
-        (["evaluate", "{model}", "{unseen}"], "label 'X' is not one of the model's"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--allowed-transitions", "BI"], "Unknown transitions 'BI'"),
+        (["train", "labeler", "{corpus}", "-o", "{out}", "--allowed-transitions", "BIO"], "is none of BIO"),
         (["evaluate", "{model}", "{unlabelled}"], "holds no labels: give every line a"),
         (["inspect", "{model}", "--group", "zzz"], "No group of features is called 'zzz'"),
         (["demo", "-o", "{out_folder}", "--n-train", "0"], "at least one date"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, model, tmp_path, capsys):
-    paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty", "unseen", "out_folder")}
+    paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty", "out_folder")}
     paths |= {"corpus": corpus, "model": model, "unlabelled": tmp_path / "unlabelled.jsonl"}
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1
     paths["damaged"].write_bytes(content)
     paths["empty"].write_text("\n\n")
-    paths["unseen"].write_text("X\tw=dog\n")
     paths["unlabelled"].write_text('{"x": [{"w": "dog"}]}\n')
     paths["out"].write_text("previous")
     capsys.readouterr()
@@ -144,6 +144,21 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, mod
     assert streams.err.count("\n") == 1
     assert paths["out"].read_text() == "previous"
     assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_gold_labels_that_were_never_seen_are_a_warning(model, tmp_path, capsys):
+    path = tmp_path / "unseen"
+    path.write_text("X\tw=dog\n")
+    assert main(["evaluate", str(model), str(path)]) == 0
+    expected = "omkl: warning: Labels that the model does not know, 'X', count as wrong: those of 1 of 1 tokens.\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_chunks_keep_to_their_scheme(tmp_path):
+    path, out = tmp_path / "train", tmp_path / "m.npz"
+    path.write_text("B-X\tw=a\nI-X\tw=b\nO\tw=c\n\n" * 5)
+    assert main(["train", "labeler", str(path), "-o", str(out), "--allowed-transitions", "BIO", "--quiet"]) == 0
+    assert omkl.load(out).predict([[["w=b"], ["w=b"]]])[0][0] != "I-X"
 
 
 def test_wrong_usage_exits_with_2(capsys):

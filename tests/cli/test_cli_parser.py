@@ -113,6 +113,10 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, t
     assert json.loads(metrics.read_text()) == of_model
     assert "UPOS               100.00%" in printed
     assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
+    assert main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
+    assert json.loads(metrics.read_text()) == of_model
+    assert main(["evaluate", str(model), gold, "--jobs", "0"]) == 2
+    assert "n_jobs must be a whole number" in capsys.readouterr().err
     assert main(["evaluate", gold, system, "--folds", "1"]) == 2
     assert "--folds does not go with two treebanks" in capsys.readouterr().err
     assert main(["evaluate", gold, str(treebanks / "train.conllu")]) == 2

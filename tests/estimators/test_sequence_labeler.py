@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import omkl
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Average, Gaussian, Polynomial
 from omkl.online import Constant, RegretMonitor, values_of
 from omkl.regularizers import L1, L21, SparseGroup
@@ -416,7 +416,7 @@ def test_a_failed_call_leaves_the_model_as_it_was(data):
         lambda: labeler.partial_fit([X[0]], [["z"] * len(X[0])]),
         lambda: labeler.partial_fit([np.full((2, 5), np.inf)], [["a", "b"]]),
         lambda: labeler.predict([np.ones((2, 4))]),
-        lambda: labeler.score([X[0]], [["z"] * len(X[0])]),
+        lambda: labeler.score([X[0]], [[None] * len(X[0])]),
         lambda: labeler.set_params(C=-1).fit(X, y),
     ):
         with pytest.raises(InputError):
@@ -425,11 +425,16 @@ def test_a_failed_call_leaves_the_model_as_it_was(data):
     assert_array_equal(before, np.concatenate(labeler.decision_function(X)))
 
 
-def test_unseen_gold_labels_are_named(data):
+def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):
     X, y = data
     labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
-    with pytest.raises(InputError, match="label 'q' is not one of the model's"):
-        labeler.score(X[:1], [["q"] * len(X[0])])
+    strange = [["q", *labels[1:]] for labels in y]
+    right = sum(int((own == gold).sum()) for own, gold in zip(labeler.predict(X), map(np.array, strange)))
+    with pytest.warns(DataWarning, match=f"does not know, 'q', count as wrong: those of {len(X)} of "):
+        assert labeler.score(X, strange) == pytest.approx(right / sum(map(len, y)))
+    with pytest.warns(DataWarning, match="'q'"):
+        rows = labeler.evaluate(X, strange)["labels"]
+    assert next((row["gold"], row["correct"]) for row in rows if row["label"] == "q") == (len(X), 0)
 
 
 def test_real_handwriting_reaches_what_the_paper_reports(ocr):

@@ -1,0 +1,127 @@
+"""From words to trees: an annotator trained with one call, beside UDPipe trained on the same file.
+
+    python examples/annotator.py                                   Vietnamese and Danish below OMKL_DATA: minutes
+    python examples/annotator.py --treebanks english --no-udpipe
+    python examples/annotator.py --train TRAIN.conllu --test TEST.conllu
+
+Both learn from the same sentences, with their defaults, without word vectors or anything else from outside, and both
+are scored as the CoNLL 2018 shared task scores (gold words): with the gold tags of the test file, and from its words
+alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install ufal.udpipe``), of version 1.
+"""
+
+import argparse
+import csv
+import tempfile
+import time
+from pathlib import Path
+
+import omkl
+from omkl.data import data_home, read_treebank, write_treebank
+from omkl.estimators import evaluate_treebanks
+
+#: Files to train and test on. The Danish test file trains, as the training file is not among the data.
+TREEBANKS = {
+    "english": ("ud/UD_English-EWT/en_ewt-ud-train.conllu.gz", "ud/UD_English-EWT/en_ewt-ud-test.conllu.gz"),
+    "vietnamese": ("ud/UD_Vietnamese-VTB/vi_vtb-ud-train.conllu.gz", "ud/UD_Vietnamese-VTB/vi_vtb-ud-test.conllu.gz"),
+    "danish": ("ud/UD_Danish-DDT/da_ddt-ud-dev.conllu.gz", "ud/UD_Danish-DDT/da_ddt-ud-test.conllu.gz"),
+}  # fmt: skip
+SCORES = ("upos", "xpos", "ufeats", "lemmas", "uas", "las", "mlas", "blex")
+
+
+def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]:
+    """What UDPipe makes of the test file, with its tags and without; seconds of training, and of annotation."""
+    from ufal.udpipe import InputFormat, Model, Pipeline, ProcessingError, Sentence, Sentences, Trainer
+
+    sentences, error = Sentences(), ProcessingError()
+    reader = InputFormat.newConlluInputFormat()
+    reader.setText(train.read_text(encoding="utf-8"))
+    sentence = Sentence()
+    while reader.nextSentence(sentence, error):
+        sentences.append(sentence)
+        sentence = Sentence()
+    started = time.perf_counter()
+    model = Trainer.train(
+        "morphodita_parsito", sentences, Sentences(), Trainer.NONE, Trainer.DEFAULT, Trainer.DEFAULT, error
+    )
+    if error.occurred():
+        raise RuntimeError(error.message)
+    training = time.perf_counter() - started
+    file = train.with_name("udpipe.model")
+    file.write_bytes(model)
+    loaded, written = Model.load(str(file)), {}
+    for name, tagging in (("gold tags", Pipeline.NONE), ("words", Pipeline.DEFAULT)):
+        started = time.perf_counter()
+        pipeline = Pipeline(loaded, "conllu", tagging, Pipeline.DEFAULT, "conllu")
+        text = pipeline.process(test.read_text(encoding="utf-8"), error)
+        seconds = time.perf_counter() - started
+        written[name] = train.with_name(f"udpipe {name}.conllu")
+        written[name].write_text(text, encoding="utf-8")
+    return written, training, seconds
+
+
+def rows_of(title: str, name: str, found: dict, seconds: float, speed: float) -> dict:
+    """A row of the table: scores in per cent."""
+    scores = {key: "" if found[key] is None else round(100 * found[key], 1) for key in SCORES}
+    return {"treebank": title, "program": name, **scores, "training s": round(seconds), "words/s": round(speed)}
+
+
+def compare(title: str, train, test, arguments) -> list[dict]:
+    """A row for each program and input."""
+    rows = []
+    annotator = omkl.Annotator(random_state=arguments.seed)
+    started = time.perf_counter()
+    annotator.fit(train)
+    seconds = time.perf_counter() - started
+    annotator.annotate(test[:1])  # compiles
+    started = time.perf_counter()
+    found = annotator.annotate(test)
+    speed = test.n_words / (time.perf_counter() - started)
+    rows.append(rows_of(title, "omkl, words", evaluate_treebanks(test, found), seconds, speed))
+    parser = omkl.DependencyParser(random_state=arguments.seed)
+    started = time.perf_counter()
+    parser.fit(train)
+    seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    found = parser.parse(test)
+    speed = test.n_words / (time.perf_counter() - started)
+    rows.append(rows_of(title, "omkl, gold tags", evaluate_treebanks(test, found), seconds, speed))
+    if arguments.udpipe:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / name for name in ("train.conllu", "test.conllu")]
+            for path, treebank in zip(paths, (train, test)):
+                write_treebank(path, treebank)
+            written, seconds, took = with_udpipe(*paths)
+            for name, path in written.items():
+                scores = evaluate_treebanks(test, read_treebank(path, trees="given"))
+                rows.append(rows_of(title, f"UDPipe, {name}", scores, seconds, test.n_words / took))
+    return rows
+
+
+def main() -> None:
+    """Write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--treebanks", nargs="+", default=["vietnamese", "danish"], choices=TREEBANKS)
+    parser.add_argument("--train", help="a treebank of your own, to train on")
+    parser.add_argument("--test", help="and one to test on")
+    parser.add_argument("--sentences", type=int, help="only so many of the training sentences, the first")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-udpipe", dest="udpipe", action="store_false")
+    parser.add_argument("-o", "--output", default=".", help="directory for annotator.csv")
+    arguments = parser.parse_args()
+    files = {"own": (arguments.train, arguments.test)} if arguments.train else {
+        name: [data_home() / path for path in TREEBANKS[name]] for name in arguments.treebanks
+    }  # fmt: skip
+    rows: list[dict] = []
+    for title, paths in files.items():
+        train, test = (read_treebank(path) for path in paths)
+        rows += compare(title, train[: arguments.sentences], test, arguments)
+        for row in rows[-4 if arguments.udpipe else -2 :]:
+            print(*(f"{key} {value};" if key not in ("treebank", "program") else value for key, value in row.items()))
+    with open(Path(arguments.output) / "annotator.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

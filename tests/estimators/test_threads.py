@@ -1,0 +1,81 @@
+"""Predictions in threads, and one sentence at a time: the same bits as all together on one thread."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+import omkl
+from omkl.data import synthetic_treebank
+from omkl.estimators import vocabulary
+from omkl.exceptions import InputError
+from omkl.features import token_features
+from omkl.online import averaging, in_threads
+
+VALUE = st.one_of(st.sampled_from(["a", "b", "ß", ""]), st.booleans(), st.just(2.5), st.none(), st.just(["x", "y"]))
+TOKENS = st.lists(st.dictionaries(st.sampled_from("uvwx"), VALUE, max_size=4), min_size=1, max_size=5)
+
+
+@given(TOKENS, TOKENS, st.booleans())
+def test_a_few_tokens_have_the_features_that_many_have(learned, tokens, plain):
+    if plain:  # what most tokens are: strings and booleans, the same keys in each
+        tokens = [{"u": token.get("u", "a"), "v": bool(token)} for token in tokens]
+    known = vocabulary.Vocabulary(first_id=3)
+    known.encode(learned, grow=True)
+    few = known.encode(tokens, grow=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "FEW", 0)
+        many = known.encode(tokens, grow=False)
+    for own, other in zip(few, many):
+        assert_array_equal(own, other)
+        assert own.dtype == other.dtype
+
+
+def sentences(rng, n):
+    X = [[f"{rng.choice(list('abc'))}{rng.integers(20)}" for _ in range(rng.integers(1, 9))] for _ in range(n)]
+    return X, [[word[0] for word in x] for x in X]
+
+
+@pytest.mark.parametrize("kind", ["words", "dicts", "kernels"])
+def test_labels_do_not_depend_on_threads_nor_on_the_other_sentences(kind, rng, monkeypatch):
+    X, y = sentences(rng, 120)
+    if kind == "dicts":
+        X = [token_features(x) for x in X]
+    if kind == "kernels":
+        X = [rng.normal(size=(len(x), 3)) for x in X]
+    labeler = omkl.SequenceLabeler(epochs=2, random_state=0).fit(X[:60], y[:60])
+    together = labeler.predict(X)
+    monkeypatch.setattr(averaging, "BLOCK", 200)  # dozens of blocks
+    alone = omkl.SequenceLabeler(epochs=2, random_state=0).fit(X[:60], y[:60])
+    for n_jobs in (None, 1, 2, 5, -1):
+        threaded = alone.set_params(n_jobs=n_jobs).predict(X)
+        assert [labels.tolist() for labels in threaded] == [labels.tolist() for labels in together]
+        assert alone.score(X, y) == labeler.score(X, y)
+    assert [alone.predict([x])[0].tolist() for x in X] == [labels.tolist() for labels in together]
+
+
+def test_trees_do_not_depend_on_threads():
+    treebank = synthetic_treebank(900, vocabulary=10, random_state=0)
+    parser = omkl.DependencyParser("small", epochs=1, memory=10, random_state=0).fit(treebank[:60])
+    together = parser.parse(treebank)
+    for n_jobs in (2, -1):
+        threaded = parser.set_params(n_jobs=n_jobs).parse(treebank)
+        assert_array_equal(threaded.heads, together.heads)
+        assert_array_equal(threaded.deprels, together.deprels)
+    alone = [parser.parse(sentence)[0].heads for sentence in treebank[:20]]
+    assert alone == [sentence.heads for sentence in together[:20]]
+
+
+def test_parts_come_back_in_their_order_and_errors_come_out():
+    assert in_threads(lambda part: part**2, range(20), 4) == [part**2 for part in range(20)]
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda part: 1 / part, range(3), 2)
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "all", True])
+def test_numbers_of_threads_are_checked(n_jobs, rng):
+    X, y = sentences(rng, 5)
+    with pytest.raises(InputError, match="n_jobs must be a whole number"):
+        omkl.SequenceLabeler(n_jobs=n_jobs).fit(X, y)
+    with pytest.raises(InputError, match="n_jobs must be a whole number"):
+        omkl.DependencyParser(n_jobs=n_jobs).fit(synthetic_treebank(3, random_state=0))
