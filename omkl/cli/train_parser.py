@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError, Namespace
 from contextlib import contextmanager
 from typing import Any
 
+from sklearn.base import clone
 from tqdm import tqdm
 
 from omkl import data, estimators
@@ -41,6 +42,10 @@ def add_parser(kinds: Any) -> None:
     parser.add_argument(
         "--lexicon", action="append", default=[], type=_lexicon, metavar="NAME=FILE",
         help="values of words for templates, as in h.NAME: word<TAB>value in each line; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--stacked", action="store_true",
+        help="train a second parser that corrects the first, with a tenth of its C: better trees, three times as slow",
     )  # fmt: skip
     parser.add_argument(
         "--keep", type=_keep, metavar="N",
@@ -81,6 +86,9 @@ def run(arguments: Namespace) -> None:
         single_root=single_root, labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact,
         callbacks=[report], n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
     )  # fmt: skip
+    if arguments.stacked:
+        first = clone(parser).set_params(callbacks=None)
+        parser.set_params(templates="stacked", lexicons=None, C=arguments.C / 10, first=first)
     started = time.perf_counter()
     with fit_options(arguments) as options, _ending_on_interrupt(report):
         parser.fit(trees, **options)

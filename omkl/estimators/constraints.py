@@ -41,8 +41,6 @@ def check_feasible(
 
 def check_transitions(structure: Any, codes: np.ndarray, offsets: np.ndarray, members: Sequence[Any]) -> None:
     """Raise where training labels break the transitions that are allowed, or leave no labelling that does not."""
-    if structure.allowed is None:
-        return
     at = structure.allowed.first_violation(codes, offsets)
     if at is not None:
         s = int(np.searchsorted(offsets, at, side="right")) - 1

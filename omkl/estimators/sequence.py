@@ -255,13 +255,14 @@ class SequenceLabeler(PredictsLabels):
 
         def calibrate(model: Any, examples: Any, chosen: np.ndarray, *others: Any) -> None:
             held_out = examples.only(np.setdiff1d(np.arange(examples.n_inputs), chosen), weighted=False)
-            if len(held_out) and not model.settings.probabilistic:
+            if not model.settings.probabilistic:
                 predictor = model.predictor()
                 pairs = ((predictor.potentials(x), gold) for x, gold, _ in held_out)
                 temperatures.append(chain_temperature(predictor.structure, pairs))
 
         read = partial(read_labeled, self)
-        self._fit(self._codec(classes), read, X, y, sample_weight, running, finish=calibrate)
+        finish = calibrate if self.early_stopping else None  # without it nothing is held out
+        self._fit(self._codec(classes), read, X, y, sample_weight, running, finish=finish)
         self.temperature_ = temperatures[-1]
         return self
 

@@ -1,6 +1,8 @@
 """Fields of tokens: what templates look at, and the columns of a treebank that it is read from."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,10 @@ import numpy as np
 from omkl.data import Treebank
 from omkl.data.strings import MISSING
 from omkl.groups import TemplateSet
+from omkl.groups.templates import KINSHIP, TREE_FIELDS, own_field
+
+#: Strings that no field has: what templates see at the root, and outside of the sentence.
+ROOT, OUTSIDE = "\troot", "\toutside"
 
 #: What people call the columns of a treebank.
 TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS",
@@ -18,6 +24,9 @@ CHANCE = 1e-6
 
 def column_of(field: str) -> str:
     """The column of a treebank that a field of the template language is read from."""
+    field = own_field(field)
+    if field in (*TREE_FIELDS, KINSHIP):
+        return "forms"  # trees are there wherever words are
     column = field.partition(":")[0]
     if column in ("upos", "xpos", "feats", "misc"):
         return column
@@ -63,6 +72,13 @@ def value_of(field: str, string: str) -> str:
         attributes = (attribute.partition("=") for attribute in string.split("|"))
         return next((value or name for name, _, value in attributes if name == wanted), MISSING)
     return string
+
+
+@lru_cache(2**16)  # the words of one sentence after the other are mostly the same
+def code_of(string: str) -> int:
+    """64 bits that stand for a string, on every machine."""
+    digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def present_codes(codes: np.ndarray) -> list[int]:

@@ -13,18 +13,22 @@ from omkl.estimators.lexicons import Lexicon, as_lexicons, check_use
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.sources import TrainingBlock, fingerprint
+from omkl.estimators.stacking import cross_fit, guide_of
 from omkl.estimators.template_choice import announce, suited
 from omkl.estimators.token_fields import empty_shares, lacking_columns
 from omkl.estimators.treebanks import (
     ArcExamples,
+    Guide,
     arc_costs,
     as_treebank,
     check_trees,
+    encode,
     only_projective,
     strongest_features,
 )
 from omkl.exceptions import DataWarning, InputError
-from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.groups import ArcTemplateBank, ArcTokens, TemplateSet
+from omkl.groups.templates import sees_trees
 from omkl.losses import CRF, StructuredLoss
 from omkl.online import DistanceOverGradients, MeanPolyak, OnlineModel, OnlineTrainer, Predictor, Schedule
 from omkl.persistence import Packer, Unpacker
@@ -65,7 +69,7 @@ class TreebankCodec:
     ----------
     estimator : DependencyParser
         For its parameters ``templates``, ``lexicons``, ``memory``, ``exact``, ``dtype``, ``projective``,
-        ``single_root``, ``labeled``, ``ignore``, ``loss``, ``average`` and ``verbose``.
+        ``single_root``, ``labeled``, ``ignore``, ``loss``, ``average``, ``first``, ``folds`` and ``verbose``.
 
     Attributes
     ----------
@@ -74,6 +78,8 @@ class TreebankCodec:
     relations : RelationLabeler or None
     features : dict of str to list
         The strongest features of each template by name, with their weights.
+    first : DependencyParser or None
+        The fitted parser that comes before this one.
     empty : dict of str to float
         The share of training words, in [0, 1], for which each column that is looked at was empty.
     """
@@ -98,6 +104,8 @@ class TreebankCodec:
         self.relations: RelationLabeler | None = None
         self.features: dict[str, list] = {}
         self.empty: dict[str, float] = {}
+        self._kind, self._asked_first, self._folds = type(estimator), estimator.first, estimator.folds
+        self.first: Any = None
 
     def suited(self, data: TreeData) -> TemplateSet:
         """The templates that are asked for as they suit the data; what is changed is said."""
@@ -115,15 +123,40 @@ class TreebankCodec:
         fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
         self.features = {name: [] for name in self.templates.names}
-        return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore)
+        guide = self._learn_first(data)
+        return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore, guide)
+
+    def _learn_first(self, data: TreeData) -> Guide | None:
+        """Train the first parser, if there is one; returns what parsers that have not seen them make of sentences."""
+        if self._asked_first is None:
+            looked_at = sorted(field for field in self.templates.fields if sees_trees(field))
+            if looked_at:
+                raise InputError(f"Templates look at {looked_at[0]!r} in the trees of a first parser: set first=.")
+            return None
+        if not isinstance(self._asked_first, self._kind):
+            raise InputError(f"first must be a {self._kind.__name__} or None, not {self._asked_first!r}.")
+        if not data.whole:
+            raise InputError("A first parser is trained on all sentences before the second begins: fit on arrays.")
+        self.first, guide = cross_fit(self._asked_first, data.treebank, data.weights, self._folds)
+        return guide
+
+    def guide(self, treebank: Treebank) -> Guide | None:
+        """What the first parser makes of sentences that are not for training, if there is one."""
+        return None if self.first is None else guide_of(self.first, treebank)
+
+    def tokens(self, treebank: Treebank) -> ArcTokens:
+        """Sentences to parse as the templates look at them."""
+        return encode(treebank, self.templates, self.guide(treebank))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Later sentences; nothing grows with them but the relations, when they are learned."""
+        if self.first is not None:
+            raise InputError("What a first parser makes of sentences that it learns from is found by fit alone.")
         return ArcExamples.of(data.treebank, self.templates, data.weights, self._ignore)
 
     def encode_known(self, data: TreeData) -> ArcExamples:
         """Sentences to measure the trees of the model on."""
-        return ArcExamples.of(data.treebank, self.templates, None, self._ignore)
+        return ArcExamples.of(data.treebank, self.templates, None, self._ignore, self.guide(data.treebank))
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """What a checkpoint notes of the data, the plainest first."""
@@ -131,6 +164,7 @@ class TreebankCodec:
         relations = "\n".join(treebank.strings["deprels"].tolist())
         names = np.frombuffer(relations.encode("utf-8", "surrogatepass"), np.uint8)
         arrays = [treebank.offsets, treebank.heads, treebank.deprels, names, examples.given]
+        arrays += [] if examples.guide is None else examples.guide.scores
         return {
             "number of sentences": len(treebank),
             "number of words": treebank.n_words,
@@ -158,7 +192,7 @@ class TreebankCodec:
 
     def learned(self) -> dict[str, Any]:
         """Learned attributes of the parser, by name."""
-        return {"templates_": self.templates}
+        return {"templates_": self.templates, **({} if self.first is None else {"first_": self.first})}
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
         """The strongest features; see :meth:`omkl.DependencyParser.top_features`."""
@@ -175,7 +209,7 @@ class TreebankCodec:
         codec = TreebankCodec(estimator)
         codec.templates, codec.relations, codec._sizes = estimator.templates, self.relations, bank.sizes.tolist()
         codec.features = {name: self.features[name] for name in codec.templates.names}
-        codec.empty = self.empty
+        codec.empty, codec.first = self.empty, self.first
         return codec
 
     def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
@@ -208,6 +242,10 @@ class TreebankCodec:
             "lexicons": list(lexicons),
             "top_features": self.features,
         }
+        if self.first is not None:
+            own = Packer()
+            values["first"] = self.first._manifest(own, condensed is None)
+            arrays |= {f"first/{name}": array for name, array in own.arrays.items()}
         return values, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
@@ -217,6 +255,8 @@ class TreebankCodec:
         self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
             self.relations = RelationLabeler.restored(values["relations"], _below("relations/", arrays))
+        if "first" in values:
+            self.first = self._kind._from_model(values["first"], Unpacker(_below("first/", arrays), unpacker.parts))
 
 
 def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

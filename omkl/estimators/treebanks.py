@@ -1,12 +1,11 @@
 """From treebanks to what a parser trains on: sentences and templates that fit each other, codes of the fields of
 tokens, and gold heads."""
 
-import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +14,11 @@ from omkl.data.files import find_files
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.sentences import as_sentences
 from omkl.estimators.sources import WeightedExamples
-from omkl.estimators.token_fields import column_of, present_codes, values_of
+from omkl.estimators.token_fields import OUTSIDE, ROOT, code_of, column_of, present_codes, values_of
+from omkl.estimators.tree_fields import TreeFields
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
+from omkl.groups.templates import KINSHIP
 from omkl.online import Example
 
 
@@ -94,24 +95,15 @@ def projective_sentences(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return kept
 
 
-@lru_cache(2**16)  # the words of one sentence after the other are mostly the same
-def code_of(string: str) -> int:
-    """64 bits that stand for a string, on every machine."""
-    digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-#: Strings that no field has: what templates see at the root, and outside of the sentence.
-ROOT, OUTSIDE = "\troot", "\toutside"
-
-
-def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
+def encode(treebank: Treebank, templates: TemplateSet, guide: "Guide | None" = None) -> ArcTokens:
     """The sentences of a treebank as the templates look at them.
 
     Parameters
     ----------
     treebank : omkl.data.Treebank
     templates : TemplateSet
+    guide : Guide, optional
+        What a first parser makes of the sentences: trees to look at, and potentials to correct.
 
     Returns
     -------
@@ -125,14 +117,21 @@ def encode(treebank: Treebank, templates: TemplateSet) -> ArcTokens:
         (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
     )
     columns[:, roots] = code_of(ROOT)
+    own = partial(_codes, treebank, templates.lexicons)
+    codes = own if guide is None else partial(TreeFields(guide.trees).codes, own=own)
     for row, field in zip(columns, fields):
-        codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
-        hashes = np.zeros(len(strings), dtype=np.uint64)
-        present = present_codes(codes)
-        values = values_of(field, [strings[code] for code in present], templates.lexicons)
-        hashes[present] = [code_of(value) for value in values]
-        row[indices] = hashes[codes]
-    return ArcTokens(fields, columns, roots, lengths)
+        row[indices] = codes(field)
+    return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.scores)
+
+
+def _codes(treebank: Treebank, lexicons: Mapping, field: str) -> np.ndarray:
+    """The code of a field of each word."""
+    codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
+    hashes = np.zeros(len(strings), dtype=np.uint64)
+    present = present_codes(codes)
+    values = values_of(field, [strings[code] for code in present], lexicons)
+    hashes[present] = [code_of(value) for value in values]
+    return hashes[codes]
 
 
 class CostedHeads(np.ndarray):
@@ -146,6 +145,13 @@ def arc_costs(gold: CostedHeads) -> np.ndarray:
     costs = np.tile(np.append(0.0, gold.costs), (len(gold) + 1, 1))
     costs[gold, np.arange(1, len(gold) + 1)] = 0.0
     return costs
+
+
+class Guide(NamedTuple):
+    """What a first parser makes of the sentences of a treebank: trees, and the potentials of each, (n + 1, n + 1)."""
+
+    trees: Treebank
+    scores: list[np.ndarray]
 
 
 class ArcExamples(WeightedExamples):
@@ -162,11 +168,14 @@ class ArcExamples(WeightedExamples):
         Where the sentences come from.
     costs : array (number of tokens,), optional
         What wrong heads cost, where it is not 1 each: outputs are then :class:`CostedHeads`.
+    guide : Guide, optional
+        What a first parser makes of the sentences.
     """
 
     def __init__(
         self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, chosen: np.ndarray,
         weights: np.ndarray | None = None, treebank: Treebank | None = None, costs: np.ndarray | None = None,
+        guide: Guide | None = None,
     ) -> None:  # fmt: skip
         super().__init__(chosen, weights)
         self.tokens = tokens
@@ -174,15 +183,18 @@ class ArcExamples(WeightedExamples):
         self.offsets = offsets
         self.treebank: Any = treebank
         self.costs = costs
+        self.guide = guide
 
     @classmethod
     def of(
-        cls, treebank: Treebank, templates: TemplateSet, weights: np.ndarray | None = None, ignore: Any = None
-    ) -> "ArcExamples":
+        cls, treebank: Treebank, templates: TemplateSet, weights: np.ndarray | None = None, ignore: Any = None,
+        guide: Guide | None = None,
+    ) -> "ArcExamples":  # fmt: skip
         """All sentences of a treebank; a wrong head costs nothing where the rule ``ignore`` leaves a word out."""
-        tokens, everything = encode(treebank, templates), np.arange(len(treebank))
+        tokens, everything = encode(treebank, templates, guide), np.arange(len(treebank))
         costs = None if ignore is None else np.where(is_punctuation(treebank, ignore), 0.0, 1.0)
-        return cls(tokens, treebank.heads.astype(np.int64), treebank.offsets, everything, weights, treebank, costs)
+        heads = treebank.heads.astype(np.int64)
+        return cls(tokens, heads, treebank.offsets, everything, weights, treebank, costs, guide)
 
     def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]
@@ -200,7 +212,8 @@ class ArcExamples(WeightedExamples):
         return len(self.tokens)
 
     def _over(self, chosen: np.ndarray, weights: np.ndarray | None) -> "ArcExamples":
-        return ArcExamples(self.tokens, self.heads, self.offsets, chosen, weights, self.treebank, self.costs)
+        arrays = self.tokens, self.heads, self.offsets, chosen, weights
+        return ArcExamples(*arrays, self.treebank, self.costs, self.guide)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
         lengths = self.tokens.lengths[inputs]
@@ -215,7 +228,8 @@ def strongest_features(
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``n`` strongest features of each template, as ``{template: [(feature, weight), ...]}``."""
     arrays = examples.tokens, examples.heads, examples.offsets
-    seen = partial(_value_at, bank.templates.lexicons, treebank)
+    trees = None if examples.guide is None else TreeFields(examples.guide.trees)
+    seen = partial(_value_at, bank.templates.lexicons, treebank, trees)
     return {
         template.name: [
             (_feature(template, treebank, seen, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)
@@ -224,15 +238,24 @@ def strongest_features(
     }  # fmt: skip
 
 
-def _value_at(lexicons: Mapping, treebank: Treebank, sentence: int, field: str, place: int) -> str:
-    """What a template sees at a place in a sentence."""
+def _value_at(
+    lexicons: Mapping, treebank: Treebank, trees: TreeFields | None, sentence: int, field: str, place: int,
+    head: int = 0,
+) -> str:  # fmt: skip
+    """What a template sees at a place in a sentence, or of a head and the modifier there."""
+
+    def own(field: str, word: int) -> str:
+        column = column_of(field)
+        return values_of(field, [treebank.strings[column][getattr(treebank, column)[word]]], lexicons)[0]
+
     if place == 0:
         return "ROOT"
     if not 0 < place <= treebank.lengths[sentence]:
         return "OUTSIDE"
-    column = column_of(field)
-    code = getattr(treebank, column)[treebank.offsets[sentence] + place - 1]
-    return values_of(field, [treebank.strings[column][code]], lexicons)[0]
+    first = int(treebank.offsets[sentence])
+    if field == KINSHIP and trees is not None:
+        return trees.kinship(first, head, place)
+    return own(field, first + place - 1) if trees is None else trees.value(field, first + place - 1, own)
 
 
 def _feature(
@@ -245,7 +268,9 @@ def _feature(
     parts += [
         f"m{o:+}.{f}={seen(f, modifier + o)}" if o else f"m.{f}={seen(f, modifier)}" for o, f in template.modifier
     ]
-    if template.between:
+    if template.between == KINSHIP:
+        parts.append(f"{KINSHIP}={seen(KINSHIP, modifier, head)}")
+    elif template.between:
         parts.append(f"between.{template.between}={seen(template.between, between)}")
     if template.variant != "arc":
         parts.append("left" if modifier < head else "right")

@@ -50,13 +50,29 @@ def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bas
 
 
 @njit(cache=True, nogil=True)
+def kinship(heads, h, m):
+    """As in the loops over hashed templates."""
+    n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
+    if above == np.uint64(h):
+        return np.uint64(1)
+    if below == np.uint64(m):
+        return np.uint64(2)
+    if above < n and heads[above] == np.uint64(h):
+        return np.uint64(3)
+    if below < n and heads[below] == np.uint64(m):
+        return np.uint64(4)
+    return np.uint64(5) if above == below else np.uint64(6)
+
+
+@njit(cache=True, nogil=True)
 def find_examples(columns, roots, offsets, heads, first_view, second_view, between, own_keys, bins, variant, wanted,
                   found):  # fmt: skip
     """For each bucket of one pair's table that is wanted, a gold arc that fires it.
 
     ``wanted`` (lines, buckets) holds the row of the bucket in ``found``, or -1; ``found`` (rows, 3) takes the number of
     the sentence, the modifier, and the token between (0 for none), and is -1 where there is no such arc. A view is
-    ``(offsets, fields)``; ``between`` is a field, or -1; ``own_keys`` are the pair's exact keys, if it has some.
+    ``(offsets, fields)``; ``between`` is a field, -1 for none, or -2 less the field of heads that tell kinship;
+    ``own_keys`` are the pair's exact keys, if it has some.
     """
     size = np.uint64(wanted.shape[0])
     for s in range(roots.shape[0]):
@@ -69,7 +85,10 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
             key += other ^ (other >> _HALF)
             first, last = (0, 1) if between < 0 else (min(h, m) + 1, max(h, m))
             for j in range(first, last):
-                code = np.uint64(0) if between < 0 else columns[between, root + j]
+                if between < -1:
+                    code = kinship(columns[-2 - between, root : root + 1 + offsets[s + 1] - low], h, m)
+                else:
+                    code = np.uint64(0) if between < 0 else columns[between, root + j]
                 mixed = (key + code) * _MIX
                 bucket = mixed & np.uint64(7)
                 if variant == 1:

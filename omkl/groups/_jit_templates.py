@@ -95,13 +95,14 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
             heads = head_keys[pairs[p, 0], low:high]
             modifiers = modifier_keys[pairs[p, 1], low:high]
             own = scores[cells[s] : cells[s + 1]].reshape(high - low, high - low)
-            if between[p] < 0:
+            if between[p] == -1:
                 if s == 0:
                     _fetch_lines(heads, modifiers, lines)
                 _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
             else:
-                own_codes = codes[between[p], low:high]
-                _add_pair_between(heads, modifiers, own_codes, bare, directed, distant, lines, own_keys, bins, own)
+                row = between[p] if between[p] >= 0 else -2 - between[p]
+                own_codes, kin = codes[row, low:high], between[p] < 0
+                _add_pair_between(heads, modifiers, own_codes, kin, bare, directed, distant, lines, own_keys, bins, own)
 
 
 @njit(cache=True, nogil=True)
@@ -154,8 +155,8 @@ def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, 
 
 
 @njit(cache=True, nogil=True)
-def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, own_keys, bins, scores):
-    """The same where each distinct value of a field between the two tokens has a line of its own."""
+def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, own_keys, bins, scores):
+    """The same where each distinct value of a field between the two tokens, or their kinship, has its own line."""
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
     seen = np.empty(n_nodes, np.uint64)
@@ -164,9 +165,12 @@ def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, o
             turn = np.uint64(side)
             sign = 2 * side - 1
             n_seen = 0
-            m = h + 2 * sign
+            m = h + sign if kin else h + 2 * sign
             while 1 <= m < n_nodes:
-                n_seen = _with_value(seen, n_seen, codes[m - sign])
+                if kin:
+                    seen[0], n_seen = kinship(codes, h, m), 1
+                else:
+                    n_seen = _with_value(seen, n_seen, codes[m - sign])
                 key = heads[h] + modifiers[m]
                 total = 0.0
                 for q in range(n_seen):
@@ -210,7 +214,9 @@ def _products_of_pair(heads, modifiers, codes, between, lines, own_keys, bins, g
             n_seen = 1 if between < 0 else 0
             m = h + sign
             while 1 <= m < n_nodes:
-                if between >= 0 and m != h + sign:
+                if between < -1:
+                    seen[0] = kinship(codes[-2 - between], h, m)
+                elif between >= 0 and m != h + sign:
                     n_seen = _with_value(seen, n_seen, codes[between, m - sign])
                 for q in range(n_seen):
                     mixed = (heads[h] + modifiers[m] + seen[q]) * _MIX
@@ -220,6 +226,22 @@ def _products_of_pair(heads, modifiers, codes, between, lines, own_keys, bins, g
                     distant += gradient[h, m] * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
                 m += sign
     return bare, directed, distant
+
+
+@njit(cache=True, nogil=True)
+def kinship(heads, h, m):
+    """What h is to m in the tree in which each node has the head ``heads[node]`` (the root a number that no node has):
+    its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
+    n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
+    if above == np.uint64(h):
+        return np.uint64(1)
+    if below == np.uint64(m):
+        return np.uint64(2)
+    if above < n and heads[above] == np.uint64(h):
+        return np.uint64(3)
+    if below < n and heads[below] == np.uint64(m):
+        return np.uint64(4)
+    return np.uint64(5) if above == below else np.uint64(6)
 
 
 @njit(cache=True, nogil=True)
@@ -247,7 +269,7 @@ def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, o
         side = 1 if m > h else 0
         turn = np.uint64(side)
         n_seen = 1
-        seen[0] = np.uint64(0)
+        seen[0] = kinship(codes[-2 - between], h, m) if between < -1 else np.uint64(0)
         if between >= 0:
             n_seen = 0
             for i in range(min(h, m) + 1, max(h, m)):

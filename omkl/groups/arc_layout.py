@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.groups import _jit_templates as jit
 from omkl.groups._jit_arcs import list_features
-from omkl.groups.templates import DISTANCE_BINS, VARIANTS, TemplateSet
+from omkl.groups.templates import DISTANCE_BINS, KINSHIP, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens
 
 #: Arcs that are scored at a time when nothing is learned in between.
@@ -33,19 +33,23 @@ class ArcTokens:
         Where in ``columns`` each sentence's root is.
     lengths : int64 array of shape (number of sentences,)
         Tokens of each sentence, without the root.
+    scores : list of array (n + 1, n + 1), optional
+        Potentials of each sentence that those of the templates are added to: what another model says of its arcs.
     """
 
     fields: list[str]
     columns: np.ndarray
     roots: np.ndarray
     lengths: np.ndarray
+    scores: list[np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.roots)
 
     def sentence(self, i: int) -> "ArcSentence":
         """One sentence, as the trainer and the bank take it."""
-        return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]))
+        scores = None if self.scores is None else self.scores[i]
+        return ArcSentence(self, int(self.roots[i]), int(self.lengths[i]), scores)
 
     def only(self, sentences: np.ndarray) -> "ArcTokens":
         """Some of the sentences as tokens of their own, which share no memory with these."""
@@ -53,7 +57,8 @@ class ArcTokens:
         starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
         old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(reach, starts[-1])
         columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
-        return ArcTokens(self.fields, columns, starts[:-1], lengths)
+        scores = None if self.scores is None else [self.scores[i] for i in sentences]
+        return ArcTokens(self.fields, columns, starts[:-1], lengths, scores)
 
     def blocks(self) -> "Iterator[list[ArcSentence]]":
         """Lists of sentences, all in order, each list with about :data:`BLOCK` arcs."""
@@ -68,11 +73,12 @@ class ArcTokens:
 
 @dataclass(slots=True, eq=False)
 class ArcSentence:
-    """The sentence whose root is at ``root``; its length is its number of tokens."""
+    """The sentence whose root is at ``root``; its length is its number of tokens, ``scores`` as of its tokens."""
 
     tokens: ArcTokens
     root: int
     length: int
+    scores: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -95,7 +101,11 @@ class TemplateLayout:
         self.pairs = np.array([pair[:2] for pair in pairs], dtype=np.int64)
         self.groups = np.array(list(pairs.values()), dtype=np.int64)
         self._looked_at = sorted({pair[2] for pair in pairs if pair[2]})
-        self.between = np.array([self._looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs], dtype=np.int64)
+        rows = [self._looked_at.index(pair[2]) if pair[2] else -1 for pair in pairs]
+        #: Row of the field between that a pair looks at, -1 for none; -2 - row for the heads that tell kinship.
+        self.between = np.array(
+            [-2 - row if pair[2] == KINSHIP else row for row, pair in zip(rows, pairs)], dtype=np.int64
+        )
         self._between_fields = np.array([self.fields.index(field) for field in self._looked_at], dtype=np.int64)
         self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
         atoms = [atom for view in views for atom in view]
@@ -110,8 +120,11 @@ class TemplateLayout:
         return self._offsets[atoms], self._fields[atoms]
 
     def between_field(self, p: int) -> int:
-        """Row of the field that a pair looks at between its tokens, or -1."""
-        return -1 if self.between[p] < 0 else int(self._between_fields[self.between[p]])
+        """Row of the field that a pair looks at between its tokens, or -1; -2 - row of that of heads for kinship."""
+        row = int(self.between[p])
+        if row == -1:
+            return row
+        return int(self._between_fields[row]) if row >= 0 else -2 - int(self._between_fields[-2 - row])
 
     def pair_of(self, k: int) -> tuple[int, int]:
         """The pair and the variant of a template."""

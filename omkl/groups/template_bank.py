@@ -131,6 +131,8 @@ class ArcTemplateBank(Bank):
         n_nodes = len(x) + 1
         nodes, cells = np.array([0, n_nodes]), np.array([0, n_nodes**2])
         self._add_scores(self._layout.keys(x), nodes, len(x), potentials.reshape(-1), cells)
+        if x.scores is not None:
+            potentials += x.scores
 
     def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[np.ndarray]:
         """Potentials of several sentences: a list of arrays (n + 1, n + 1). Faster than one at a time."""
@@ -139,6 +141,9 @@ class ArcTemplateBank(Bank):
         nodes, cells = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
         keys = [np.concatenate(parts, axis=1) for parts in zip(*map(layout.keys, sentences))]
         scores = np.zeros(cells[-1])
+        for x, low, high in zip(sentences, cells[:-1], cells[1:]):
+            if x.scores is not None:
+                scores[low:high] = x.scores.ravel()
         self._add_scores(keys, nodes, int(sizes.max()), scores, cells)
         return [scores[low:high].reshape(n, n) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
 

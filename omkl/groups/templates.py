@@ -10,6 +10,11 @@ A template is a conjunction of atoms, separated by spaces:
     words have in a lexicon of one's own by its name: ``h.cluster``, and their first four characters, ``h.cluster:4``.
 ``between.upos``
     A field of each token between head and modifier: one feature for each of its distinct values.
+``kinship``
+    What the head is to the modifier in the tree of a first parser: its head, child, grandparent, grandchild, sibling,
+    or none of these. Fields of words in that tree are ``relation``, ``valency`` (how many children on either side, up
+    to three), and what the other fields are of relatives: ``parent_upos``, ``leftmost_lower`` and ``rightmost_lower``
+    (of the outermost children), ``before_relation`` and ``after_relation`` (of the siblings next to it).
 ``direction``, ``distance``
     Whether the modifier is left or right of its head; that and how far, in bins. ``arc`` stands for neither.
 
@@ -26,15 +31,19 @@ from pathlib import Path
 from typing import Any
 
 from omkl.exceptions import InputError
+from omkl.groups.template_sets import KINSHIP, NAMED_SETS, VARIANTS, of_lexicon
 
-#: What a template adds to the tokens it looks at: nothing, the direction of the arc, or direction and distance.
-VARIANTS = ("arc", "direction", "distance")
 #: Smallest distance of each bin of ``distance``; at most eight.
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
 _TOKEN = re.compile(r"([hm])([+-]\d+)?\.([^\s.]+)")
 _FIELD = re.compile(
     r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
 )
+#: Words around a word in the tree of a first parser, whose fields are ``parent_upos`` and so on.
+RELATIVES = ("parent", "leftmost", "rightmost", "before", "after")
+_RELATIVE = re.compile(f"(?:(?:{'|'.join(RELATIVES)})_)+")
+#: Fields of a word in that tree itself.
+TREE_FIELDS = ("relation", "valency")
 _VALUE = re.compile(r"(\w+)(?::[1-9]\d?)?")
 #: Columns that are no fields: what is to be found out.
 _FOUND_OUT = ("head", "deprel", "deps")
@@ -90,6 +99,8 @@ class Template:
                 tokens[side].append((int(offset or 0), _checked(field, where, lexicons)))
             elif atom.startswith("between.") and between is None:
                 between = _checked(atom.removeprefix("between."), where, lexicons)
+            elif atom == KINSHIP and between is None:
+                between = KINSHIP
             elif atom in VARIANTS and not variants:
                 variants.append(atom)
             else:
@@ -110,7 +121,8 @@ class Template:
             f"{side}{offset:+}.{field}" if offset else f"{side}.{field}"
             for side, tokens in sides for offset, field in tokens
         ]  # fmt: skip
-        parts += [f"between.{self.between}"] if self.between else []
+        if self.between:
+            parts.append(KINSHIP if self.between == KINSHIP else f"between.{self.between}")
         return " ".join(parts + [self.variant] * (self.variant != "arc")) or "arc"
 
     @property
@@ -149,14 +161,31 @@ class Template:
 
 def is_field(name: str) -> bool:
     """Whether a name is that of a field, lexicons aside, or of a column that is to be found out."""
-    return _FIELD.fullmatch(name) is not None or name in _FOUND_OUT
+    return _FIELD.fullmatch(name) is not None or name in _FOUND_OUT or sees_trees(name)
+
+
+def sees_trees(field: str) -> bool:
+    """Whether a field is one of words in the tree of a first parser."""
+    return own_field(field) != field or field in (*TREE_FIELDS, KINSHIP)
+
+
+def own_field(field: str) -> str:
+    """The field of the relative that a field is of.
+
+    >>> own_field("parent_leftmost_lower"), own_field("lower")
+    ('lower', 'lower')
+    """
+    return _RELATIVE.sub("", field, count=1)
 
 
 def _checked(field, where, lexicons):
-    value = _VALUE.fullmatch(field)
-    if _FIELD.fullmatch(field) or (value and value[1] in lexicons):
+    own = own_field(field)
+    value = _VALUE.fullmatch(own)
+    if own in TREE_FIELDS:
         return field
-    if field in _FOUND_OUT:
+    if _FIELD.fullmatch(own) or (value and value[1] in lexicons):
+        return field
+    if own in _FOUND_OUT:
         raise InputError(f"{where}{field!r} is what a parser finds out, and no field to look at.")
     raise InputError(
         f"{where}there is no field {field!r}: choose form, lower, lemma, upos, xpos, feats, misc, prefix1 to prefix9, "
@@ -220,7 +249,7 @@ class TemplateSet(Sequence):
             return templates
         if isinstance(templates, (str, Path)):
             if templates in NAMED_SETS:
-                own = [line for name in lexicons or () for line in _of_lexicon(name)] if templates == "auto" else []
+                own = [line for name in lexicons or () for line in of_lexicon(name)] if templates == "auto" else []
                 return cls([*NAMED_SETS[templates](), *own], lexicons)
             if Path(templates).exists():
                 return cls.read(templates, lexicons)
@@ -275,74 +304,3 @@ class TemplateSet(Sequence):
         if missing:
             raise InputError(f"There is no template {sorted(missing)[0]!r}.")
         return TemplateSet([t for t in self if t.name in set(names)], self.lexicons)
-
-
-def _side(token, view):
-    """A view of a token, ``"upos-1 upos"``, as atoms of the head or the modifier: ``"h-1.upos h.upos"``."""
-    return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
-
-
-def _crossed(heads, modifiers, variants=VARIANTS):
-    """Every view of the head with every view of the modifier, in each variant."""
-    return [
-        f"{_side('h', head)} {_side('m', modifier)} {variant}"
-        for head in heads for modifier in modifiers for variant in variants
-    ]  # fmt: skip
-
-
-_MARTINS_VIEWS = (
-    "", "form", "lemma", "xpos", "upos", "form xpos", "lemma xpos", "xpos-1 xpos", "xpos xpos+1",
-    "xpos-1 xpos xpos+1", "xpos-2 xpos-1 xpos", "xpos xpos+1 xpos+2", "lemma upos-1 upos+1",
-)  # fmt: skip
-
-
-def _martins507():
-    """13 views of the head x 13 of the modifier x 3 variants: a set of the size of Martins et al. (2011)."""
-    return _crossed(_MARTINS_VIEWS, _MARTINS_VIEWS)
-
-
-def _mcdonald2005():
-    """The arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
-    word, tag, both = "form", "xpos", "form xpos"
-    views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
-    views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
-    around = [("xpos xpos+1", "xpos-1 xpos"), ("xpos-1 xpos", "xpos-1 xpos"), ("xpos xpos+1", "xpos xpos+1"),
-              ("xpos-1 xpos", "xpos xpos+1")]  # fmt: skip
-    return [
-        *(line for head, modifier in views + around for line in _crossed([head], [modifier], VARIANTS[1:])),
-        *(f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]),
-    ]
-
-
-def _small():
-    """Tags, words and neighbouring tags: trains in a fraction of the time of the large sets."""
-    views = ("upos", "lemma", "xpos-1 xpos xpos+1")
-    return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]),
-            "distance", "h.upos between.upos m.upos direction"]  # fmt: skip
-
-
-def _rich():
-    """The 507, and what arc-factored parsers gain from beside them: morphology, affixes, tags between."""
-    shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
-    tags = ("upos", "xpos", "lemma")
-    return [
-        *_martins507(),
-        *_crossed(shapes, (*shapes, *tags)),
-        *_crossed(tags, shapes),
-        *(f"h.{a} between.{b} m.{a} {v}" for a, b in (("upos", "upos"), ("xpos", "xpos"), ("upos", "lemma"))
-          for v in VARIANTS),
-        *(f"h.{a} m.{a} h.upos m.upos {v}" for a in ("Case", "Number", "Gender", "Person", "VerbForm")
-          for v in VARIANTS[:2]),
-    ]  # fmt: skip
-
-
-def _of_lexicon(name):
-    """What "auto" has for a lexicon: its values beside each other, beside tags, lemmas and forms."""
-    beside = ("upos", "lemma", "form xpos", f"{name} upos")
-    pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
-    views = [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")]
-    return [line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])]
-
-
-#: The sets that come with the library, by name; of "auto", the richest, a parser keeps what suits its treebank.
-NAMED_SETS = {"martins507": _martins507, "mcdonald2005": _mcdonald2005, "small": _small, "rich": _rich, "auto": _rich}

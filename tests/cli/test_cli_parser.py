@@ -52,6 +52,15 @@ def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys)
     assert found["features"] > 1000
 
 
+def test_a_stacked_parser_is_trained_by_one_option(treebanks, tmp_path):
+    out = tmp_path / "stacked.npz"
+    train, templates = str(treebanks / "train.conllu"), str(treebanks / "templates.txt")
+    options = ["--templates", templates, "--epochs", "2", "--memory", "20", "--quiet", "--C", "5"]
+    assert main(["train", "parser", train, "-o", str(out), "--stacked", *options]) == 0
+    parser = omkl.load(out)
+    assert (parser.templates, parser.C, parser.first_.C, len(parser.first_.templates_)) == ("stacked", 0.5, 5.0, 4)
+
+
 def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, capsys):
     gold = read_treebank(treebanks / "test.conllu")
     out = tmp_path / "parsed.conllu"

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from omkl.data import Sentence, Treebank
-from omkl.estimators.treebanks import encode
+from omkl.estimators.treebanks import Guide, encode
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
 from omkl.losses import CRF, StructuredHinge
@@ -19,6 +19,8 @@ TEMPLATES = TemplateSet([
     "h.upos m.upos", "h.upos m.upos direction", "h.upos m.upos distance", "h-1.upos h.form m.form direction",
     "distance", "m.suffix1 m+2.upos", "h.upos between.upos m.upos direction", "h.Case m.Case between.form",
 ])  # fmt: skip
+#: What looks at the tree of a first parser, too.
+STACKED = TemplateSet([*TEMPLATES, "kinship", "h.upos m.upos kinship direction", "m.parent_upos kinship distance"])
 BINS = (1, 2, 3, 5, 8, 16)
 
 
@@ -32,7 +34,27 @@ def sentences(n_sentences=8, seed=0):
         heads = tree.decode(rng.normal(size=(n + 1, n + 1))).tolist()
         feats = rng.choice(["_", "Case=Nom", "Case=Acc|Number=Sing"], n).tolist()
         made.append(Sentence(forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads))
+    for sentence in made:  # what a first parser makes of it
+        first = rng.normal(size=(len(sentence) + 1,) * 2).astype(np.float32)
+        sentence.first_scores, sentence.first_heads = first, tree.decode(first.astype(float)).tolist()
     return made
+
+
+def guide(corpus):
+    trees = Treebank.from_sentences(Sentence(forms=s.forms, heads=s.first_heads) for s in corpus)
+    return Guide(trees, [sentence.first_scores for sentence in corpus])
+
+
+def kinship(sentence, h, m):
+    """What the head is to the modifier in the tree of the first parser, spelled out."""
+    above = dict(enumerate([None, *sentence.first_heads]))
+    kin = {
+        "head": above[m] == h, "child": above[h] == m, "grandparent": above.get(above[m]) == h,
+        "grandchild": above.get(above[h]) == m, "sibling": above[h] == above[m],
+    }  # fmt: skip
+    if h == 0:
+        kin["grandchild"] = kin["child"] = False
+    return next((name for name, holds in kin.items() if holds), "none")
 
 
 def field(sentence, name, place):
@@ -41,6 +63,8 @@ def field(sentence, name, place):
         return "ROOT"
     if not 0 < place <= len(sentence):
         return "OUTSIDE"
+    if name == "parent_upos":
+        return field(sentence, "upos", sentence.first_heads[place - 1])
     form, feats = sentence.forms[place - 1], sentence.feats[place - 1]
     if name == "Case":
         return dict(pair.split("=") for pair in feats.split("|") if "=" in pair).get("Case", "_")
@@ -57,6 +81,8 @@ def features(sentence, template, h, m):
         parts.append(sum(abs(h - m) >= low for low in BINS))
     if template.between is None:
         return [tuple(parts)]
+    if template.between == "kinship":
+        return [(*parts, kinship(sentence, h, m))]
     between = {field(sentence, template.between, i) for i in range(min(h, m) + 1, max(h, m))}
     return [(*parts, value) for value in sorted(between)]
 
@@ -70,11 +96,12 @@ class NaiveParser:
         self.theta = [defaultdict(float) for _ in templates]
         self.gradients = [defaultdict(float) for _ in templates]
         self.sums = [defaultdict(float) for _ in templates]
+        self.stacked = len(templates) == len(STACKED)
         self.structure, self.round, self.weight = NonProjectiveTree(), 0, 0.0
 
     def potentials(self, sentence, theta=None):
         n = len(sentence)
-        scores = np.zeros((n + 1, n + 1))
+        scores = sentence.first_scores.astype(float) if self.stacked else np.zeros((n + 1, n + 1))
         for template, weights in zip(self.templates, theta or self.theta):
             for h in range(n + 1):
                 for m in range(1, n + 1):
@@ -132,18 +159,29 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize(("dtype", "exact"), [(np.float64, False), (np.float64, True), (np.float32, False)])
 def test_training_is_algorithm_1_over_named_features(name, dtype, exact):
+    check_training(name, dtype, exact, TEMPLATES)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("name", ["mkl", "groups die and come back", "crf", "dual averaging"])
+def test_templates_of_a_first_tree_are_no_exception(name, exact):
+    check_training(name, np.float64, exact, STACKED)
+
+
+def check_training(name, dtype, exact, templates):
     settings = {"loss": StructuredHinge(), "method": "fobos", **SETTINGS[name]}
     # the bank leaves out arcs with a gradient below 1e-5, the literal algorithm does not
     tolerance = 1e-3 if name == "crf" else 1e-9 if dtype == np.float64 else 2e-4
     corpus = sentences()
-    tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
+    tokens = encode(Treebank.from_sentences(corpus), templates, guide(corpus) if templates is STACKED else None)
     # exact keys find their line in tables so small that hashed ones would collide
-    bank = ArcTemplateBank(TEMPLATES, averaging=True, dtype=dtype, sizes=[400 if exact else 1 << 14] * 6, exact=exact)
+    sizes = [400 if exact else 1 << 14] * (9 if templates is STACKED else 6)
+    bank = ArcTemplateBank(templates, averaging=True, dtype=dtype, sizes=sizes, exact=exact)
     common = {"lambda_": settings["lambda_"], "method": settings["method"], "average": PolynomialAverage(2.0)}
     trainer = OnlineTrainer(
         [bank], NonProjectiveTree(), settings["loss"], settings["regularizer"], schedule=InverseSqrt(0.3), **common
     )
-    naive = NaiveParser(TEMPLATES, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common)
+    naive = NaiveParser(templates, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common)
     rng = np.random.default_rng(1)
     alive = []
     for s in rng.integers(0, len(corpus), size=50).tolist():

@@ -1,0 +1,48 @@
+"""What a fitted parser says of sentences: potentials of arcs, and trees with relations."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from omkl.data import Strings, Treebank
+from omkl.online import in_threads
+
+
+def from_potentials(parser: Any, treebank: Treebank, function: Callable[[np.ndarray], Any]) -> list[Any]:
+    """``function`` of the potentials (n + 1, n + 1) of each sentence, in threads where the parser has some."""
+    bank = parser.predictor_.banks[0]
+
+    def of_block(sentences: Any) -> list[Any]:
+        return list(map(function, bank.potentials_of(sentences)))
+
+    blocks = parser.model_.codec.tokens(treebank).blocks()
+    return list(chain.from_iterable(in_threads(of_block, blocks, parser.n_jobs)))
+
+
+def relation_strings(parser: Any) -> Strings:
+    """The relations of a parser, those that :func:`labeled` trees have."""
+    relations = parser.model_.codec.relations
+    return Strings() if relations is None else relations.strings
+
+
+def parse_block(parser: Any, treebank: Treebank, strings: Strings) -> Treebank:
+    """A treebank with the best trees in the place of its own."""
+    return labeled(parser, treebank, from_potentials(parser, treebank, parser.predictor_.structure.decode), strings)
+
+
+def labeled(parser: Any, treebank: Treebank, trees: list[np.ndarray], strings: Strings) -> Treebank:
+    """A treebank with these heads in the place of its own, an array for each sentence, and their relations."""
+    heads = np.concatenate([np.zeros(0, np.int64), *trees])
+    relations, labeler = np.zeros(len(heads), np.int32), parser.model_.codec.relations
+    if labeler is not None:
+        relations = labeler.predict(labeler.encode(treebank), heads, treebank.offsets, parser.n_jobs)
+    return with_trees(treebank, heads, relations, strings)
+
+
+def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
+    """A treebank with these heads and relations in the place of its own."""
+    strings = {**treebank.strings, "deprels": strings}
+    return replace(treebank, heads=heads.astype(np.int32), deprels=relations.astype(np.int32), strings=strings)
