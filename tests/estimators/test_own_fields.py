@@ -105,6 +105,16 @@ def test_a_lexicon_tells_what_words_do_not_and_goes_with_the_model(tmp_path):
     assert words_only.looked_up == set()
 
 
+def test_a_second_parser_looks_at_lexicons_of_relatives(tmp_path):
+    sentences, clusters = clustered(np.random.default_rng(3), 80)
+    first = parser(["m.form distance"])
+    model = parser(["m.parent_cluster m.cluster"], lexicons={"cluster": clusters}, first=first).fit(sentences)
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load(tmp_path / "m.npz")
+    assert set(loaded.lexicons) == {"cluster"}
+    assert [s.heads for s in loaded.parse(sentences)] == [s.heads for s in model.parse(sentences)]
+
+
 def test_auto_has_templates_for_each_lexicon():
     sentences, clusters = clustered(np.random.default_rng(1), 120)
     model = parser("auto", lexicons={"cluster": clusters}, epochs=2).fit(sentences[:100])
@@ -131,6 +141,8 @@ def test_a_lexicon_from_the_command_line(tmp_path):
     ("lexicons", "message"),
     [
         ({"upos": ANIMALS}, "There is a field 'upos' already"),
+        ({"valency": ANIMALS}, "There is a field 'valency' already"),
+        ({"parent_cluster": ANIMALS}, "There is a field 'parent_cluster' already"),
         ({"deprel": ANIMALS}, "There is a field 'deprel' already"),
         ({"Cluster": ANIMALS}, "begins with a small one"),
         ({"a b": ANIMALS}, "begins with a small one"),
