@@ -11,7 +11,7 @@ ages then count alike, in whatever units they are.
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -148,14 +148,17 @@ class Vocabulary:
         vocabulary = cls(first_id)
         vocabulary.keys = list(keys)
         vocabulary.ids = {key: defaultdict(vocabulary._next_id) for key in keys}
-        text = state["text"].tobytes()
+        text, groups = state["text"].tobytes(), state["groups"]
         ends = np.cumsum(state["lengths"], dtype=np.int64).tolist()
-        starts = [0, *ends[:-1]]
-        vocabulary.groups.extend(state["groups"].tolist())
+        values: list[Any] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise([0, *ends])]
+        for i in np.flatnonzero(state["is_number"]).tolist():
+            values[i] = NUMBER
+        vocabulary.groups.extend(groups.tolist())
         vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}
-        for number, key, low, high in zip(state["is_number"].tolist(), vocabulary.groups, starts, ends):
-            value = NUMBER if number else text[low:high].decode("utf-8", "surrogatepass")
-            vocabulary.ids[keys[key]][value] = vocabulary._next_id()
+        for k, key in enumerate(keys):
+            own = np.flatnonzero(groups == k)
+            vocabulary.ids[key].update(zip([values[i] for i in own.tolist()], (first_id + own).tolist()))
+        vocabulary._ids_given = len(values)
         return vocabulary
 
 
