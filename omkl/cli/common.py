@@ -181,8 +181,7 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     check_options(arguments, kind, f"a {type(model).__name__}")
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
-        for part in model.models().values() if kind == "annotations" else [model]:
-            part.set_params(n_jobs=arguments.jobs)
+        model.set_params(n_jobs=arguments.jobs)
     return model, kind
 
 

@@ -5,6 +5,7 @@ import sys
 import time
 from argparse import Namespace
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tqdm import tqdm
@@ -22,7 +23,8 @@ def add_parser(subparsers: Any) -> None:
         "predict",
         help="label the sequences of a file, parse its sentences, or predict for its rows",
         description="Label the sequences of a file: one label a line, an empty line between sequences; or JSON lines, "
-        "if the output's name ends in .jsonl. A parser writes the treebank with new heads and relations, an annotator "
+        "if the output's name ends in .jsonl; or the words of a treebank or of text with their UPOS, if it ends in "
+        ".conllu. A parser writes the treebank with new heads and relations, an annotator "
         "one with all that it has learned, for a treebank or for text with one sentence a line, words divided by "
         "spaces; a classifier or regressor one prediction a line.",
     )
@@ -137,6 +139,9 @@ class _Progress:
 
 
 def _label(labeler, arguments):
+    if arguments.output.endswith(".conllu"):
+        _tag(labeler, arguments)
+        return
     X, _ = data.read_sequences(arguments.input, arguments.format, arguments.folds)
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     with _text_output(arguments.output) as file:
@@ -147,6 +152,20 @@ def _label(labeler, arguments):
                 file.write("".join(f"{label}\n" for label in labels) + "\n")
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": arguments.output}
     report(arguments, [f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}"], metrics)
+
+
+def _tag(labeler, arguments):
+    """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
+    blocks = (data.iter_treebank if _is_table(arguments.input) else data.iter_words)(arguments.input)
+    with _Progress(arguments) as progress, data.treebank_writer(arguments.output) as writer:
+        for block in blocks:
+            labels = data.Strings()
+            found = labeler.predict([sentence.forms for sentence in block])
+            codes = labels.codes((str(label) for own in found for label in own), grow=True)
+            tagged = replace(block, upos=codes, strings={**block.strings, "upos": labels})
+            writer.write_annotated(tagged, ["upos"])
+            progress.note(block)
+    progress.tell("Tagged")
 
 
 def _predict(model, arguments):

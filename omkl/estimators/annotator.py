@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from omkl._components import check_flags, check_number
+from omkl._components import check_flags, check_n_jobs, check_number
 from omkl.data import Strings, Treebank
 from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.parsing import DependencyParser
@@ -51,6 +51,9 @@ class Annotator(SavedEstimator):
     folds : int > 1
         Parts of the training data, each of which is tagged by a model of the others, for morphology and trees to learn
         from.
+    n_jobs : int or None
+        Threads that tag and parse, each some of the sentences; None is one, -1 one for each core. What is written is
+        the same, bit for bit.
     verbose : bool
         Show a progress bar.
     random_state : int, RandomState or None
@@ -77,13 +80,14 @@ class Annotator(SavedEstimator):
     """
 
     def __init__(
-        self, parts: Any = "auto", *, tagger: Any = None, parser: Any = None, folds: int = 4, verbose: bool = False,
-        random_state: Any = None,
+        self, parts: Any = "auto", *, tagger: Any = None, parser: Any = None, folds: int = 4,
+        n_jobs: int | None = None, verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.parts = parts
         self.tagger = tagger
         self.parser = parser
         self.folds = folds
+        self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
@@ -110,6 +114,7 @@ class Annotator(SavedEstimator):
         """
         check_flags(self)
         check_number("folds", self.folds, above=1, integer=True)
+        check_n_jobs(self.n_jobs)
         make_tagger, parser, seed = self._settings()
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
         wants_trees = "given" if isinstance(self.parts, str) else "trees" in asked
@@ -211,6 +216,8 @@ class Annotator(SavedEstimator):
     def annotate_blocks(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
         """Annotate treebanks one after the other, as they come; they share their tables of strings if these do."""
         check_is_fitted(self)
+        check_n_jobs(self.n_jobs)
+        self.models()  # which take as many threads
         tables = {name: Strings() for name in COLUMNS}
         for block in blocks:
             if self.tagger_ is not None:
@@ -264,7 +271,10 @@ class Annotator(SavedEstimator):
         """The labelers and the parser that the annotator is made of, by the names of its parts."""
         check_is_fitted(self)
         models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
-        return models if self.parser_ is None else {**models, "trees": self.parser_}
+        models |= {} if self.parser_ is None else {"trees": self.parser_}
+        for model in models.values():
+            model.n_jobs = self.n_jobs
+        return models
 
     # ---- model files --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -268,6 +268,12 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
             f"{what} must be a list of sequences, but it is one of {'words' if isinstance(only, str) else 'dicts'}: "
             f"give [{what}] for a single sequence."
         )
+    if isinstance(only, list) and set(map(type, X)) == {list}:
+        # what most sequences are, in a fraction of the time
+        found = list(chain.from_iterable(X))
+        kinds = set(map(type, found))
+        if kinds in ({dict}, {str}):
+            return found if kinds == {dict} else Words(found), np.array([0, *accumulate(map(len, X))], dtype=np.int64)
     names = names_in(X) if names is None else names
     X = [
         sequence

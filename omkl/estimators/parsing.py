@@ -226,7 +226,7 @@ class DependencyParser(PredictsTrees):
         running |= {"client": client, "shards": shards}
         read, codec, X = partial(read_trees, self), self._codec(), sentences_of(X)
         if self.keep is not None:
-            check_keep(self.keep)
+            check_keep(self.keep, self.first)
             if isinstance(X, Stream):
                 raise InputError(
                     "keep= trains several times, which takes sentences at hand: a stream goes with keep=None."

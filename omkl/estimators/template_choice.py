@@ -11,6 +11,7 @@ from omkl.data import Treebank
 from omkl.estimators.token_fields import absent_fields, are_copies
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Template, TemplateSet
+from omkl.groups.templates import own_field
 
 #: What is looked at in place of a column of tags that is as good as empty.
 STAND_INS = {"xpos": "upos", "upos": "xpos"}
@@ -47,7 +48,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     """
     absent = absent_fields(treebank, templates, by_column=not whole)
     stand_ins = _stand_ins(templates, treebank)
-    lost = {field: title for field, title in absent.items() if field not in stand_ins}
+    lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
     kept = [template for template in templates if template.fields.isdisjoint(lost)]
     if not kept:
         raise InputError(f"Every template needs a field that the data lacks: {_listed(lost.values())}.")
@@ -85,7 +86,8 @@ def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
     found = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
     if not found and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
         found = {"xpos": "upos"}
-    return {field: other for field, other in found.items() if field in templates.fields}
+    looked_at = set(map(own_field, templates.fields))
+    return {field: other for field, other in found.items() if field in looked_at}
 
 
 def _listed(names: Iterable[str]) -> str:

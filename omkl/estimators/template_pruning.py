@@ -19,8 +19,10 @@ from omkl.groups import TemplateSet
 PERIOD = 5
 
 
-def check_keep(keep: Any) -> None:
-    """Raise unless this is a number of templates or "auto"."""
+def check_keep(keep: Any, first: Any) -> None:
+    """Raise unless this is a number of templates or "auto", of a parser that none goes before."""
+    if first is not None:
+        raise InputError("keep= trains several times, each time first= too: set keep of the first parser instead.")
     if not isinstance(keep, str) or keep != "auto":
         check_number('keep (or "auto")', keep, above=0, integer=True)
 
@@ -39,11 +41,11 @@ def kept_templates(parser: Any, templates: TemplateSet, data: TreeData, running:
         Further arguments of ``fit``; each training has a folder of its own in that of the checkpoints.
     """
 
-    def trained(stage: str, templates: TemplateSet, chosen: np.ndarray) -> Any:
+    def trained(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: Any) -> Any:
         folder = running["checkpoint"]
         options = running if folder is None else {**running, "checkpoint": Path(folder) / stage}
         weights = None if data.weights is None else data.weights[chosen]
-        unlabeled = clone(parser).set_params(templates=templates, keep=None, labeled=False)
+        unlabeled = clone(parser).set_params(templates=templates, keep=None, labeled=False, **settings)
         with warnings.catch_warnings():  # what some of the sentences lack is said of all of them
             warnings.simplefilter("ignore", DataWarning)
             return unlabeled.fit(data.treebank[chosen], sample_weight=weights, **options)
@@ -71,9 +73,9 @@ def _as_few_as_do(
     held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
     chosen, gold = np.flatnonzero(~held_out), treebank[held_out]
 
-    def measured(templates: TemplateSet) -> tuple[Any, np.ndarray]:
+    def measured(templates: TemplateSet, **settings: Any) -> tuple[Any, np.ndarray]:
         """A parser on some templates, and how many heads of each sentence held out it has right."""
-        parser = trained(f"selection-{len(templates)}", templates, chosen)
+        parser = trained(f"selection-{len(templates)}", templates, chosen, **settings)
         right = (parser.parse(gold).heads == gold.heads).astype(np.float64)
         return parser, np.add.reduceat(right, gold.offsets[:-1])
 
@@ -81,7 +83,8 @@ def _as_few_as_do(
     ranking = _ranking(parser)
     size, found, best = len(ranking), first, first
     while size > 1:
-        fewer = measured(parser.templates_.keep(ranking[: size // 2]))[1]
+        # the first parser has found out which templates help on new sentences: it need not be tested again
+        fewer = measured(parser.templates_.keep(ranking[: size // 2]), weighting="norms")[1]
         lost = best - fewer
         if lost.sum() > np.sqrt(len(lost) * lost.var(ddof=1)):
             break

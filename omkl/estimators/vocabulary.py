@@ -11,7 +11,7 @@ ages then count alike, in whatever units they are.
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -60,41 +60,43 @@ class Vocabulary:
 
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
+        if not grow and 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens)) is not None:
+            return _joined([rows])
         chunks = []
         for low in range(0, len(tokens), CHUNK):
             chunk = tokens[low : low + CHUNK]
-            columns = _columns(chunk, None if grow else self.ids)
-            rows = None if grow or len(chunk) > FEW else self._known_rows(columns, len(chunk))
-            if rows is None:
-                rows = _to_rows(
-                    [part for key, column in columns for part in self.look_up(key, column, grow)], len(chunk)
-                )
-            chunks.append(rows)
+            parts = []
+            for key, column in _columns(chunk, None if grow else self.ids):
+                parts += self.look_up(key, column, grow)
+            chunks.append(_to_rows(parts, len(chunk)))
         return _joined(chunks)
 
-    def _known_rows(self, columns: list[tuple[str, list[Any]]], n_tokens: int) -> tuple | None:
-        """CSR rows of a few tokens, the same as by the columns, in a fraction of the calls; None where a value is no
-        string and no boolean."""
+    def _known_rows(self, tokens: list[dict[str, Any]]) -> tuple | None:
+        """CSR rows of a few tokens, the same as key by key, at a fraction of the calls; None unless all have the same
+        keys in the same order, and strings and booleans alone."""
+        keys, nothing = tuple(tokens[0]), dict[str | None, int]()
+        known = [self.ids.get(key, nothing) for key in keys]
         ids: list[int] = []
-        units, strings = [], []
-        for key, column in columns:
-            known = self.ids[key]
-            if type(column[0]) is str:
-                strings += column
-                ids += map(known.get, column, repeat(-1))
-                units.append(1.0)
-            elif set(map(type, column)) == {bool}:
-                number = known.get(NUMBER, -1)
-                ids += [number if value else -1 for value in column]
-                units.append(self.units.get(key, 1.0))
-            else:
+        lengths, scaled = [], []
+        for token in tokens:
+            if tuple(token) != keys:
                 return None
-        if not set(map(type, strings)) <= {str}:
-            return None
-        table = np.fromiter(ids, np.int32, len(ids)).reshape(-1, n_tokens).T
-        kept = table >= 0
-        values = np.broadcast_to(1.0 / np.array(units), table.shape)[kept]
-        return kept.sum(axis=1), table[kept], values
+            before = len(ids)
+            for own, value, key in zip(known, token.values(), keys):
+                if type(value) is str:
+                    if (i := own.get(value)) is not None:
+                        ids.append(i)
+                elif value is True:
+                    if (i := own.get(NUMBER)) is not None:
+                        scaled.append((len(ids), key))
+                        ids.append(i)
+                elif value is not False:
+                    return None
+            lengths.append(len(ids) - before)
+        values = np.ones(len(ids))
+        for place, key in scaled:
+            values[place] /= self.units.get(key, 1.0)
+        return np.array(lengths), np.array(ids, np.int32), values
 
     def look_up(self, key: str, column: list[Any], grow: bool) -> list[tuple[Any, np.ndarray, Any]]:
         """Parts ``(tokens, ids, values)`` of the values of one key, a known one if not ``grow``; ``tokens`` None means
@@ -146,14 +148,17 @@ class Vocabulary:
         vocabulary = cls(first_id)
         vocabulary.keys = list(keys)
         vocabulary.ids = {key: defaultdict(vocabulary._next_id) for key in keys}
-        text = state["text"].tobytes()
+        text, groups = state["text"].tobytes(), state["groups"]
         ends = np.cumsum(state["lengths"], dtype=np.int64).tolist()
-        starts = [0, *ends[:-1]]
-        vocabulary.groups.extend(state["groups"].tolist())
+        values: list[Any] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise([0, *ends])]
+        for i in np.flatnonzero(state["is_number"]).tolist():
+            values[i] = NUMBER
+        vocabulary.groups.extend(groups.tolist())
         vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}
-        for number, key, low, high in zip(state["is_number"].tolist(), vocabulary.groups, starts, ends):
-            value = NUMBER if number else text[low:high].decode("utf-8", "surrogatepass")
-            vocabulary.ids[keys[key]][value] = vocabulary._next_id()
+        for k, key in enumerate(keys):
+            own = np.flatnonzero(groups == k)
+            vocabulary.ids[key].update(zip([values[i] for i in own.tolist()], (first_id + own).tolist()))
+        vocabulary._ids_given = len(values)
         return vocabulary
 
 

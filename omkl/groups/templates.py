@@ -141,18 +141,18 @@ class Template:
         return frozenset(self.head), frozenset(self.modifier), self.between, self.variant
 
     def replacing(self, fields: Mapping[str, str]) -> "Template":
-        """The template that looks at other fields, and at each once.
+        """The template that looks at other fields, of relatives too, and at each once.
 
-        >>> str(Template.parse("h.upos h.xpos m+1.xpos").replacing({"xpos": "upos"}))
-        'h.upos m+1.upos'
+        >>> str(Template.parse("h.upos h.xpos m+1.parent_xpos").replacing({"xpos": "upos"}))
+        'h.upos m+1.parent_upos'
         """
-        if self.fields.isdisjoint(fields):
+        new = {field: _replaced(field, fields) for field in self.fields}
+        if all(field == other for field, other in new.items()):
             return self
         head, modifier = (
-            tuple(dict.fromkeys((offset, fields.get(field, field)) for offset, field in side))
-            for side in (self.head, self.modifier)
+            tuple(dict.fromkeys((offset, new[field]) for offset, field in side)) for side in (self.head, self.modifier)
         )
-        between = self.between and fields.get(self.between, self.between)
+        between = self.between and new[self.between]
         return replace(self, head=head, modifier=modifier, between=between)
 
     def __str__(self):
@@ -176,6 +176,11 @@ def own_field(field: str) -> str:
     ('lower', 'lower')
     """
     return _RELATIVE.sub("", field, count=1)
+
+
+def _replaced(field, fields):
+    own = own_field(field)
+    return field.removesuffix(own) + fields.get(own, own)
 
 
 def _checked(field, where, lexicons):
@@ -286,7 +291,7 @@ class TemplateSet(Sequence):
     @property
     def looked_up(self) -> set[str]:
         """Names of the lexicons that the templates look at."""
-        return {field.partition(":")[0] for field in self.fields} & set(self.lexicons)
+        return {own_field(field).partition(":")[0] for field in self.fields} & set(self.lexicons)
 
     @cached_property
     def reach(self) -> int:

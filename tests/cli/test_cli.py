@@ -194,3 +194,23 @@ def test_charts_and_tables_line_up():
     assert len({line.index("%") for line in lines}) == 1
     assert bar_chart({}) == []
     assert len({len(line) for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))}) == 1
+
+
+def test_a_labeler_tags_treebanks_and_text(tmp_path):
+    """What it writes is CoNLL-U again: its labels are UPOS, and all else is as it was."""
+    train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
+    lines = ["# sent_id = 1", *(f"{i}\t{w}\t_\t{t}\t_\t_\t{i - 1}\tx\t_\tA=b" for i, (w, t) in enumerate(
+        [("the", "DET"), ("dog", "NOUN")], 1
+    ))]  # fmt: skip
+    train.write_text("\n".join([*lines, "", *lines, ""]) + "\n")
+    model = str(tmp_path / "model.npz")
+    assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--quiet"]) == 0
+    blank = tmp_path / "blank.conllu"
+    blank.write_text(train.read_text().replace("DET", "_").replace("NOUN", "_"))
+    assert main(["predict", model, str(blank), "-o", str(out), "--quiet"]) == 0
+    assert out.read_text() == train.read_text()
+    text.write_text("the dog\n")
+    assert main(["predict", model, str(text), "-o", str(out), "--quiet"]) == 0
+    assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [
+        ["the", "_", "DET"], ["dog", "_", "NOUN"]
+    ]  # fmt: skip

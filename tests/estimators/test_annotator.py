@@ -136,6 +136,14 @@ def test_a_loaded_annotator_writes_the_same(annotator, test, tmp_path, training)
         assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
 
 
+def test_threads_write_the_same(annotator, test):
+    alone = columns_of(annotator.annotate(test))
+    try:
+        assert columns_of(annotator.set_params(n_jobs=2).annotate(test)) == alone
+    finally:
+        annotator.set_params(n_jobs=None)
+
+
 def test_the_same_seed_gives_the_same_bits(annotator, train, tmp_path):
     untrained().fit(train).save(tmp_path / "again.npz")
     annotator.save(tmp_path / "model.npz")
@@ -203,6 +211,7 @@ def test_every_part_lists_its_groups_by_weight(annotator):
         ({"parts": "all"}, 'parts must be "auto"'),
         ({"parts": ["tags"]}, 'parts must be "auto"'),
         ({"parts": []}, 'parts must be "auto"'),
+        ({"n_jobs": 0}, "n_jobs must be"),
         ({"folds": 1}, "folds must be a whole number > 1"),
         ({"folds": 1000}, "set fewer folds"),
         ({"tagger": "crf"}, "tagger must be a SequenceLabeler"),

@@ -80,6 +80,14 @@ def test_templates_that_become_equal_are_merged_and_keep_the_name_of_the_first(t
     assert "2 equal ones merged; 2 of 4 remain" in change
 
 
+def test_fields_of_relatives_are_replaced_and_left_out_alike(treebank):
+    templates = TemplateSet(["m.parent_xpos h.xpos", "m.parent_parent_upos", "m.parent_lemma", "kinship"])
+    chosen, _ = suited(templates, without(treebank, "xpos", "lemmas"))
+    assert chosen.names == ["h.upos m.parent_upos", "m.parent_parent_upos", "kinship"]
+    few = replace(treebank, xpos=treebank.xpos * (np.arange(treebank.n_words) % 50 == 0))
+    assert suited(templates[:1], few)[0].names == chosen.names[:1]
+
+
 def test_tags_of_one_kind_serve_for_both(treebank):
     swapped, _ = suited(TemplateSet(TEMPLATES[:2]), without(treebank, "upos"))
     assert swapped.names == ["h.xpos m.xpos direction"]

@@ -92,7 +92,8 @@ def test_halving_ends_where_it_is_worse_than_the_best_so_far(grammar, right, kep
     templates = TemplateSet([f"h.form m+{k}.form" for k in range(16)])
     asked = []
 
-    def trained(stage, templates, chosen):
+    def trained(stage, templates, chosen, **settings):
+        assert not settings or len(templates) < 16
         asked.append((stage, len(templates)))
         assert not np.any(chosen % PERIOD == PERIOD - 1)
         return Scripted(templates, train, right[len(templates)])
@@ -117,6 +118,8 @@ def test_what_is_not_at_hand_is_not_trained_on_several_times(grammar):
     train, _ = grammar
     with pytest.raises(InputError, match="a stream goes with keep=None"):
         parser(keep=3).fit(Stream.from_iterable(iter(train)))
+    with pytest.raises(InputError, match="set keep of the first parser instead"):
+        parser(keep=3, first=parser()).fit(train)
     with pytest.raises(InputError, match="partial_fit does not"):
         parser(keep="auto").partial_fit(train)
     with pytest.raises(InputError, match="holds out one sentence in 5, and there are 9"):
