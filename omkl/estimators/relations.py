@@ -1,6 +1,6 @@
 """The relation of each arc, once the tree is known: a linear classifier on templates of the arc."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from omkl.estimators.base import Run
 from omkl.estimators.template_choice import suited
 from omkl.estimators.treebanks import ArcExamples, encode
 from omkl.groups import ArcFeatureHasher, ArcTokens, ExplicitBank, Features, TemplateSet, Tokens
+from omkl.groups.template_sets import of_lexicon
 from omkl.losses import StructuredHinge
 from omkl.online import (
     ArraySource,
@@ -73,10 +74,11 @@ class RelationLabeler:
         self._seen = np.zeros((2, len(strings)), dtype=bool)
 
     @classmethod
-    def for_treebank(cls, treebank: Treebank, whole: bool) -> "RelationLabeler":
-        """An untrained labeler with templates that suit a treebank: for its relations, or where it is not the
-        ``whole`` of the data, one that knows no relation yet."""
-        templates, _ = suited(TemplateSet(RELATION_TEMPLATES), treebank, whole)
+    def for_treebank(cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Any]) -> "RelationLabeler":
+        """An untrained labeler with templates that suit a treebank, and some for each lexicon: for its relations, or
+        where it is not the ``whole`` of the data, one that knows no relation yet."""
+        own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
+        templates, _ = suited(TemplateSet([*RELATION_TEMPLATES, *own], lexicons), treebank, whole)
         return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
 
     def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
@@ -147,9 +149,11 @@ class RelationLabeler:
         }, self.trainer.state() if training else condensed_state(self.trainer)
 
     @classmethod
-    def restored(cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> "RelationLabeler":
-        """The inverse of :meth:`describe`."""
-        labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"]))
+    def restored(
+        cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], lexicons: Mapping[str, Any]
+    ) -> "RelationLabeler":
+        """The inverse of :meth:`describe`, with the lexicons that the templates may look at."""
+        labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"], lexicons))
         labeler._seen = np.array(manifest["seen"], dtype=bool)
         labeler.trainer.load_state(arrays)
         return labeler

@@ -119,7 +119,8 @@ class TreebankCodec:
     def start(self, data: TreeData) -> ArcExamples:
         """Choose templates and relations; the first sentences of a stream decide for all of it."""
         self.templates = self.suited(data)
-        self.relations = RelationLabeler.for_treebank(data.treebank, data.whole) if self._labeled else None
+        known = data.treebank, data.whole, self.templates.lexicons
+        self.relations = RelationLabeler.for_treebank(*known) if self._labeled else None
         fields = self.templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
         self.features = {name: [] for name in self.templates.names}
@@ -231,7 +232,8 @@ class TreebankCodec:
         """``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
         relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
         arrays = {f"relations/{name}": array for name, array in arrays.items()}
-        lexicons = {name: own for name, own in self.templates.lexicons.items() if name in self.templates.looked_up}
+        looked_up = self.templates.looked_up | (set() if self.relations is None else self.relations.templates.looked_up)
+        lexicons = {name: own for name, own in self.templates.lexicons.items() if name in looked_up}
         for name, lexicon in lexicons.items():
             arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
         values = {
@@ -254,7 +256,7 @@ class TreebankCodec:
         self.templates, self._sizes = TemplateSet(values["templates"], lexicons), values["sizes"]
         self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
-            self.relations = RelationLabeler.restored(values["relations"], _below("relations/", arrays))
+            self.relations = RelationLabeler.restored(values["relations"], _below("relations/", arrays), lexicons)
         if "first" in values:
             self.first = self._kind._from_model(values["first"], Unpacker(_below("first/", arrays), unpacker.parts))
 
