@@ -123,13 +123,16 @@ def _labels(labeler, arguments):
     metrics["confusions"] = _confusions(pairs, arguments.mistakes)
     lines = ["Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
              "({tokens} tokens, {sequences} sequences)".format(**metrics)]  # fmt: skip
-    lines += ["", *score_table(metrics["labels"][:MOST_LABELS], "label")]
-    if len(metrics["labels"]) > MOST_LABELS:
-        lines.append(f"and {len(metrics['labels']) - MOST_LABELS} more: --json has all")
+    lines += _label_lines(metrics["labels"])
     if metrics["entities"] is not None:
         line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
         lines += ["", line.format(**metrics), *score_table(metrics["entities"], "type")]
     return [*lines, ""], metrics
+
+
+def _label_lines(records):
+    more = [f"and {len(records) - MOST_LABELS} more: --json has all"] if len(records) > MOST_LABELS else []
+    return ["", *score_table(records[:MOST_LABELS], "label"), *more]
 
 
 def _rows(model, arguments):
@@ -137,10 +140,12 @@ def _rows(model, arguments):
     metrics: dict[str, Any] = {"examples": len(gold), **rows.scores(model, gold, predicted)}
     if "accuracy" not in metrics:
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
-    else:
-        line = "Accuracy {accuracy:.2%} ({examples} examples)"
-        metrics["confusions"] = _confusions(zip(gold.tolist(), predicted.tolist()), arguments.mistakes)
-    return [line.format(**metrics)], metrics
+        return [line.format(**metrics)], metrics
+    labels = gold.tolist(), predicted.tolist()
+    metrics["labels"] = estimators.evaluate_labels(labels[:1], labels[1:])["labels"]
+    metrics["confusions"] = _confusions(zip(*labels), arguments.mistakes)
+    line = "Accuracy {accuracy:.2%} ({examples} examples)"
+    return [line.format(**metrics), *_label_lines(metrics["labels"]), ""], metrics
 
 
 def _confusions(pairs, n):

@@ -67,6 +67,7 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
     if kind == "classifier":
         assert scores["accuracy"] == trained["dev_accuracy"] == pytest.approx(ours.score(X, y))
         assert sum(times for _, _, times in scores["confusions"]) == np.sum(ours.predict(X) != y)
+        assert sum(row["gold"] for row in scores["labels"]) == len(y)
     else:
         assert scores["r2"] == trained["dev"]["r2"] == pytest.approx(r2_score(y, predicted))
         assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))

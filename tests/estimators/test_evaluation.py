@@ -1,5 +1,7 @@
 """Scores of annotated sentences: equal to their definitions, counted word by word, and refusals of other words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,13 +14,22 @@ from omkl.exceptions import InputError
 
 RELATIONS = ("nsubj", "nsubj:pass", "obl:tmod", "det", "case", "case:gen", "punct", "aux", "root", "_")
 FEATS = ("_", "Number=Sing", "Typo=Yes", "Case=Nom|Number=Sing", "Number=Sing|Case=Nom", "Typo=Yes|Number=Sing")
-CONTENT = {"nsubj", "obl", "root"}
-FUNCTION = {"det", "case", "aux"}
+#: What Universal Dependencies call relations of content words and of function words, and universal features.
+CONTENT = {
+    "acl", "advcl", "advmod", "amod", "appos", "ccomp", "compound", "conj", "csubj", "dep", "discourse", "dislocated",
+    "expl", "fixed", "flat", "goeswith", "iobj", "list", "nmod", "nsubj", "nummod", "obj", "obl", "orphan",
+    "parataxis", "reparandum", "root", "vocative", "xcomp",
+}  # fmt: skip
+FUNCTION = {"aux", "case", "cc", "clf", "cop", "det", "mark"}
+UNIVERSAL = {
+    "Abbr", "Animacy", "Aspect", "Case", "Definite", "Degree", "Evident", "Foreign", "Gender", "Mood", "NumType",
+    "Number", "Person", "Polarity", "Polite", "Poss", "PronType", "Reflex", "Tense", "VerbForm", "Voice",
+}  # fmt: skip
 
 
 def of_one_word(sentence, i):
     """What the shared task compares of word ``i``, by its description: tags, universal features and relation."""
-    feats = {f for f in sentence.feats[i].split("|") if f.split("=")[0] in ("Number", "Case")}
+    feats = {f for f in sentence.feats[i].split("|") if f.split("=")[0] in UNIVERSAL}
     return sentence.upos[i], feats, sentence.deprels[i].split(":")[0]
 
 
@@ -89,6 +100,22 @@ def test_scores_are_what_the_shared_task_defines(pairs):
         expected = by_definition(pairs, lambda sentence, i: sentence.forms[i] != ",")
         if without["las"] is not None:
             assert {name: without[name] for name in expected} == pytest.approx(expected)
+
+
+def test_scores_of_a_parser_on_real_text_are_those_defined(real_data):
+    train, test = (read_treebank(real_data(f"ud/UD_Danish-DDT/da_ddt-ud-{part}.conllu.gz")) for part in ("dev", "test"))
+    parser = omkl.DependencyParser(["h.upos m.upos distance", "h.upos m.form"], epochs=1, memory=20, random_state=0)
+    parser.fit(train[:300])
+    parsed = parser.parse(test)
+    # tags and lemmas that are wrong here and there: each word has those of the word 20 before it, where it is a noun
+    swapped = {name: getattr(parsed, name).copy() for name in ("upos", "feats", "lemmas")}
+    nouns = np.flatnonzero(parsed.upos == parsed.strings["upos"].code("NOUN"))
+    for column in swapped.values():
+        column[nouns] = column[nouns - 20]
+    system = replace(parsed, **swapped)
+    found, expected = evaluate_treebanks(test, system), by_definition(list(zip(test, system)))
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    assert found["mlas"] < found["blex"] < found["clas"] < found["las"] < found["uas"] < 0.9
 
 
 @settings(max_examples=50, deadline=None)
