@@ -174,7 +174,7 @@ OF_LINES = {
 
 
 def _missing_head(heads, word):
-    return f"word {word} has no head: read sentences that are yet to be parsed with trees=False."
+    return f"word {word} has no head, as words of trees do: read sentences that are yet to be parsed with trees=False."
 
 
 def _head_outside(heads, word):

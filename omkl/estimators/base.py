@@ -46,7 +46,7 @@ def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
     right = total = 0
     for x, y, _ in examples:
         right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-        total += np.count_nonzero(y >= 0) if is_partial(predictor.structure, y) else len(x)
+        total += int(np.count_nonzero(y >= 0)) if is_partial(predictor.structure, y) else len(x)
     return right / total
 
 

@@ -157,7 +157,8 @@ class TreebankCodec:
 
     def encode_known(self, data: TreeData) -> ArcExamples:
         """Sentences to measure the trees of the model on."""
-        return ArcExamples.of(data.treebank, self.templates, None, self._ignore, self.guide(data.treebank))
+        (treebank,) = self.complete([data.treebank])
+        return ArcExamples.of(treebank, self.templates, None, self._ignore, self.guide(treebank))
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """What a checkpoint notes of the data, the plainest first."""

@@ -224,7 +224,7 @@ class ProgressiveValidation:
         batch = isinstance(step.potentials, list)
         for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
-            self._size += np.count_nonzero(gold >= 0) if is_partial(trainer.structure, gold) else np.size(gold)
+            self._size += int(np.count_nonzero(gold >= 0)) if is_partial(trainer.structure, gold) else np.size(gold)
         self._take_in(trainer, step)
 
     def on_block(self, trainer: Any, block: Any) -> None:

@@ -145,6 +145,8 @@ def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, tmp_pat
     model.save(tmp_path / "m.npz")
     for candidate in (model, omkl.load(tmp_path / "m.npz"), model.prune(4)):
         silently(lambda candidate=candidate: candidate.parse(test))
+        with pytest.warns(DataWarning, match="The input has no UPOS, XPOS"):
+            candidate.group_report(without(test, "upos", "xpos"))
         with pytest.warns(DataWarning, match=r"The input has no UPOS, XPOS: the parser") as caught:
             candidate.parse(without(test, "upos", "xpos"))
         assert len(caught) == 1
