@@ -7,7 +7,6 @@ from argparse import ArgumentTypeError, Namespace
 from contextlib import contextmanager
 from typing import Any
 
-from sklearn.base import clone
 from tqdm import tqdm
 
 from omkl import data, estimators
@@ -87,7 +86,7 @@ def run(arguments: Namespace) -> None:
         callbacks=[report], n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
     )  # fmt: skip
     if arguments.stacked:
-        first = clone(parser).set_params(callbacks=None)
+        first = estimators.DependencyParser(**{**parser.get_params(deep=False), "callbacks": None})
         parser.set_params(templates="stacked", lexicons=None, C=arguments.C / 10, first=first)
     started = time.perf_counter()
     with fit_options(arguments) as options, _ending_on_interrupt(report):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
 #: Temperatures that are looked at: from this to its inverse.
 COLDEST = 1e-3
@@ -64,3 +65,36 @@ def chain_temperature(structure: Any, examples: Iterable[tuple[Any, np.ndarray]]
         return total / n
 
     return fit_temperature(log_loss) if held_out else None
+
+
+def tree_temperature(structure: Any, examples: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """The temperature at which the right heads of held-out sentences are likeliest, word by word.
+
+    Parameters
+    ----------
+    structure : ArcFactored
+    examples : sequence of (array (n + 1, n + 1), int array (n,))
+        Potentials and heads of each sentence.
+    """
+
+    def log_loss(temperature):
+        total = n = 0.0
+        for potentials, heads in examples:
+            right = structure.marginals(potentials / temperature)[1][heads, np.arange(1, len(heads) + 1)]
+            total -= np.log(np.maximum(right, LEAST)).sum()
+            n += len(heads)
+        return total / n
+
+    return fit_temperature(log_loss)
+
+
+def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
+    """The temperature at which the right relations are likeliest, whose codes are ``right``, 0 for one that is not
+    known; ``scores`` are (number of words, number of relations). None where none is known."""
+    known = np.flatnonzero((right > 0) & (scores[np.arange(len(right)), right] > -np.inf))
+
+    def log_loss(temperature):
+        scaled = scores[known] / temperature
+        return np.mean(logsumexp(scaled, axis=1) - scaled[np.arange(len(known)), right[known]])
+
+    return fit_temperature(log_loss) if len(known) else None

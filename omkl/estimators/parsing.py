@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from omkl.data import Stream, Treebank
 from omkl.estimators.evaluation import evaluate_blocks
-from omkl.estimators.learned_templates import LearnedTemplates
+from omkl.estimators.parses import PredictsTrees
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.template_pruning import check_keep, kept_templates
-from omkl.estimators.tree_prediction import parse_block, relation_strings
 from omkl.estimators.treebank_codec import (
     TreebankCodec,
     TreeData,
@@ -25,10 +23,11 @@ from omkl.estimators.treebank_codec import (
 from omkl.estimators.treebanks import check_trees, sentences_of, treebanks_of
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
+from omkl.online import OnlineModel
 from omkl.persistence import Unpacker
 
 
-class DependencyParser(LearnedTemplates):
+class DependencyParser(PredictsTrees):
     r"""Arc-factored dependency parser that learns which feature templates it needs.
 
     Each template is a group of hashed features; online proximal steps (Algorithm 1 of Martins et al. 2011) or dual
@@ -112,6 +111,10 @@ class DependencyParser(LearnedTemplates):
         ``DependencyParser("stacked", C=1, first=DependencyParser())``. Not for streams.
     folds : int
         How many parts the training data are divided into for that, at least 2.
+    decode : {"map", "marginal"}
+        Which tree is predicted: the most probable one, or that whose arcs have the largest sum of probabilities, which
+        has the most right heads in expectation (minimum risk). The latter needs probabilities, as
+        :meth:`predict_marginals` does, and takes O(n^3) for n words.
     random_state : int, RandomState or None
 
     Attributes
@@ -122,6 +125,9 @@ class DependencyParser(LearnedTemplates):
         The templates in use, as they suit the training data.
     first_ : DependencyParser
         With ``first``: that parser, trained on all sentences.
+    temperature_, relation_temperature_ : float or None
+        What potentials of arcs, and scores of relations, are divided by to make probabilities of them; None where the
+        model is not calibrated, see :meth:`calibrate`.
     history_ : list of dict
         One flat record an epoch; see :meth:`omkl.online.TrainingLoop.run`.
 
@@ -149,7 +155,7 @@ class DependencyParser(LearnedTemplates):
         radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0, n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False,
-        first: Any = None, folds: int = 3, random_state: Any = None,
+        first: Any = None, folds: int = 3, decode: str = "map", random_state: Any = None,
     ) -> None:  # fmt: skip
         self.templates = templates
         self.lexicons = lexicons
@@ -183,6 +189,7 @@ class DependencyParser(LearnedTemplates):
         self.verbose = verbose
         self.first = first
         self.folds = folds
+        self.decode = decode
         self.random_state = random_state
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -217,7 +224,6 @@ class DependencyParser(LearnedTemplates):
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
-        beyond: dict[str, Any] = {"companions": relations_beside, "finish": learn_relations}
         read, codec, X = partial(read_trees, self), self._codec(), sentences_of(X)
         if self.keep is not None:
             check_keep(self.keep, self.first)
@@ -227,7 +233,16 @@ class DependencyParser(LearnedTemplates):
                 )
             data = read(TrainingBlock(X, None, sample_weight), True, True)
             codec.asked = kept_templates(self, codec.suited(data), data, running)
-        return self._fit(codec, read, X, None, sample_weight, running, **beyond)
+        held_out: list[Treebank] = []
+
+        def finish(model: OnlineModel, examples: Any, chosen: np.ndarray, *others: Any) -> None:
+            learn_relations(model, examples, chosen, *others)
+            if self.early_stopping and model.codec.first is None:
+                held_out.append(examples.treebank[np.setdiff1d(np.arange(examples.n_inputs), chosen)])
+
+        self._fit(codec, read, X, None, sample_weight, running, companions=relations_beside, finish=finish)
+        self.temperature_ = self.relation_temperature_ = None
+        return self.calibrate(held_out[0]) if held_out else self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DependencyParser":
         """One round of training for each sentence, in the given order.
@@ -246,7 +261,7 @@ class DependencyParser(LearnedTemplates):
         """
         if self.keep is not None:
             raise InputError("keep= trains several times, which partial_fit does not: set it to None, and prune later.")
-        read = partial(read_trees, self)
+        read, self.temperature_, self.relation_temperature_ = partial(read_trees, self), None, None
         return self._partial_fit(self._codec(), read, sentences_of(X), None, sample_weight, companions=relations_beside)
 
     _automatic_schedule = staticmethod(tree_rates)
@@ -255,32 +270,6 @@ class DependencyParser(LearnedTemplates):
         return TreebankCodec(self)
 
     # ---- parsing ------------------------------------------------------------------------------------------------
-
-    def parse(self, X: Any) -> Treebank:
-        """Parse sentences.
-
-        Parameters
-        ----------
-        X : path, list of paths, Treebank, Stream, or sentences
-            A sentence is a list of words, a :class:`~omkl.data.Sentence`, a ``TokenList`` of the library conllu or a
-            ``Doc`` of spaCy (whose white space is left out, and which may be several); give one of the latter three,
-            or an iterable of any. Heads and relations in it are not looked at. What the parser has learned from and
-            the input lacks, such as tags in lists of words, is named by one warning.
-
-        Returns
-        -------
-        Treebank
-            The same sentences with the best tree of each, and the relations if the parser is labeled. Iterate it for
-            sentences, or write it with :func:`omkl.data.write_treebank`.
-        """
-        check_is_fitted(self)
-        blocks, strings = self.model_.codec.complete(treebanks_of(X, trees=False)), relation_strings(self)
-        return Treebank.concatenate([parse_block(self, block, strings) for block in blocks])
-
-    def predict(self, X: Any) -> list[np.ndarray]:
-        """Heads of each sentence: a list of int arrays; 0 is the root."""
-        parsed = self.parse(X)
-        return np.split(parsed.heads, parsed.offsets[1:-1])
 
     def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
         """How well trees and relations are found on gold trees, as the CoNLL 2018 shared task measures it.
@@ -332,6 +321,8 @@ class DependencyParser(LearnedTemplates):
         return read_trees(self, block, first=False)
 
     # ---- model files --------------------------------------------------------------------------------------------
+
+    _plain_attributes = (*PredictsTrees._plain_attributes, "temperature_", "relation_temperature_")
 
     def _saved_parameters(self) -> dict[str, Any]:
         templates = self.templates

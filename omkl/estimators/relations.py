@@ -104,18 +104,33 @@ class RelationLabeler:
         self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
     ) -> np.ndarray:
         """Code of the relation of every word, given its head; ``tokens`` as :meth:`encode` makes them."""
+
+        def best(scores: np.ndarray) -> np.ndarray:
+            # without transitions the best labels are the best of each token
+            return scores.argmax(axis=1).astype(np.int32)
+
+        return np.concatenate([np.zeros(0, np.int32), *self._scored(tokens, heads, offsets, n_jobs, best)])
+
+    def scores(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Scores (number of words, number of relations) of the relations of every word, given its head."""
+        none = np.zeros((0, len(self.strings)))
+        return np.concatenate([none, *self._scored(tokens, heads, offsets, n_jobs, lambda scores: scores)])
+
+    def _scored(
+        self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, n_jobs: int | None, function: Callable
+    ) -> list[np.ndarray]:
+        """``function`` of the scores of some sentences after the other."""
         predictor, potentials = self.trainer.predictor(), self._bars()
 
-        def best(sentences: range) -> np.ndarray:
+        def of_part(sentences: range) -> np.ndarray:
             arcs = self._arcs(tokens, heads, offsets, sentences)
             own = heads[offsets[sentences.start] : offsets[sentences.stop]]
-            # without transitions the best labels are the best of each token
-            unary = predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)]
-            return unary.argmax(axis=1).astype(np.int32)
+            return function(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
 
         n = len(offsets) - 1
-        parts = [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)]
-        return np.concatenate([np.zeros(0, np.int32), *in_threads(best, parts, n_jobs)])
+        return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
 
     def _arcs(self, tokens: ArcTokens, heads: np.ndarray, offsets: np.ndarray, sentences: range) -> Tokens:
         """The features of the arcs of some sentences, all arcs one sequence."""

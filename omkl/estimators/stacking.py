@@ -15,7 +15,7 @@ from omkl.exceptions import InputError
 
 def guide_of(parser: Any, treebank: Treebank) -> Guide:
     """What a fitted parser makes of the sentences of a treebank."""
-    scores = from_potentials(parser, treebank, lambda potentials: potentials)
+    scores = from_potentials(parser, treebank, lambda potentials, i: potentials)
     trees = list(map(parser.predictor_.structure.decode, scores))
     return Guide(labeled(parser, treebank, trees, relation_strings(parser)), scores)
 

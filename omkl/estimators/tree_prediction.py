@@ -11,26 +11,24 @@ from omkl.data import Strings, Treebank
 from omkl.online import in_threads
 
 
-def from_potentials(parser: Any, treebank: Treebank, function: Callable[[np.ndarray], Any]) -> list[Any]:
-    """``function`` of the potentials (n + 1, n + 1) of each sentence, in threads where the parser has some."""
+def from_potentials(parser: Any, treebank: Treebank, function: Callable[[np.ndarray, int], Any]) -> list[Any]:
+    """``function`` of the potentials (n + 1, n + 1) and the number of each sentence, in threads where the parser has
+    some."""
     bank = parser.predictor_.banks[0]
 
-    def of_block(sentences: Any) -> list[Any]:
-        return list(map(function, bank.potentials_of(sentences)))
+    def of_block(numbered: Any) -> list[Any]:
+        first, sentences = numbered
+        return [function(own, first + i) for i, own in enumerate(bank.potentials_of(sentences))]
 
-    blocks = parser.model_.codec.tokens(treebank).blocks()
-    return list(chain.from_iterable(in_threads(of_block, blocks, parser.n_jobs)))
+    blocks = list(parser.model_.codec.tokens(treebank).blocks())
+    firsts = np.cumsum([0, *map(len, blocks)]).tolist()
+    return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), parser.n_jobs)))
 
 
 def relation_strings(parser: Any) -> Strings:
     """The relations of a parser, those that :func:`labeled` trees have."""
     relations = parser.model_.codec.relations
     return Strings() if relations is None else relations.strings
-
-
-def parse_block(parser: Any, treebank: Treebank, strings: Strings) -> Treebank:
-    """A treebank with the best trees in the place of its own."""
-    return labeled(parser, treebank, from_potentials(parser, treebank, parser.predictor_.structure.decode), strings)
 
 
 def labeled(parser: Any, treebank: Treebank, trees: list[np.ndarray], strings: Strings) -> Treebank:

@@ -142,8 +142,9 @@ class CostedHeads(np.ndarray):
 
 def arc_costs(gold: CostedHeads) -> np.ndarray:
     """The ``cost`` of a tree structure, (n + 1, n + 1), that these heads know."""
-    costs = np.tile(np.append(0.0, gold.costs), (len(gold) + 1, 1))
-    costs[gold, np.arange(1, len(gold) + 1)] = 0.0
+    known = np.flatnonzero(gold >= 0)
+    costs = np.tile(np.append(0.0, np.where(gold >= 0, gold.costs, 0.0)), (len(gold) + 1, 1))
+    costs[gold[known], known + 1] = 0.0
     return costs
 
 

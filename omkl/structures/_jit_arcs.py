@@ -4,11 +4,11 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def are_heads(heads, n):
-    """Whether there are n heads, each another token or the root."""
+def are_heads(heads, n, least):
+    """Whether there are n heads, each another token or the root, or -1 if that is the ``least``."""
     fit = heads.shape[0] == n
     for i in range(heads.shape[0]):
-        fit &= 0 <= heads[i] <= n and heads[i] != i + 1
+        fit &= least <= heads[i] <= n and heads[i] != i + 1
     return fit
 
 
@@ -23,9 +23,19 @@ def score(scores, heads):
 
 @njit(cache=True, nogil=True)
 def add_indicator(scores, heads, amount):
-    """Add ``amount`` to every arc of the tree."""
+    """Add ``amount`` to every arc of the tree that is known."""
     for i in range(heads.shape[0]):
-        scores[heads[i], i + 1] += amount
+        if heads[i] >= 0:
+            scores[heads[i], i + 1] += amount
+
+
+@njit(cache=True, nogil=True)
+def is_partial(heads):
+    """Whether a head is -1, not known."""
+    partial = False
+    for i in range(heads.shape[0]):
+        partial |= heads[i] < 0
+    return partial
 
 
 @njit(cache=True, nogil=True)
@@ -42,8 +52,8 @@ def difference(scores, predicted, gold, gradient):
 
 @njit(cache=True, nogil=True)
 def wrong_heads(gold, predicted):
-    """Number of tokens whose heads differ."""
+    """Number of tokens whose heads differ from those that are known."""
     wrong = 0
     for i in range(gold.shape[0]):
-        wrong += gold[i] != predicted[i]
+        wrong += gold[i] >= 0 and gold[i] != predicted[i]
     return wrong

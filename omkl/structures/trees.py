@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.structures import _jit_arcs as jit
 from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective, _jit_tree
+from omkl.structures.best_trees import best_trees
 
 
 class ArcFactored:
@@ -17,7 +18,8 @@ class ArcFactored:
     Potentials are one array ``S`` of shape (n + 1, n + 1): ``S[h, m]`` scores the arc from the head ``h`` to the
     modifier ``m``, and index 0 is the artificial root. Column 0 and the diagonal are ignored, and 0 in every gradient.
     A score of -inf forbids its arc; nan and +inf are refused. An output is an int64 array of n heads: ``heads[i]`` is
-    the head of token ``i + 1``, 0 for a child of the root.
+    the head of token ``i + 1``, 0 for a child of the root. A gold head of -1 is not known: it costs nothing, and any
+    head agrees with it.
 
     Parameters
     ----------
@@ -57,6 +59,41 @@ class ArcFactored:
             raise self._refusal(scores)
         return heads
 
+    def decode_best(self, potentials: ArrayLike, n_best: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ``n_best`` trees of the highest scores, best first, fewer where there are not so many.
+
+        Returns
+        -------
+        heads : array of shape (m, n), m <= n_best
+        scores : array of shape (m,)
+        """
+        scores = as_scores(potentials)
+        found = best_trees(self._find, scores, n_best)
+        if not found:
+            raise self._refusal(scores)
+        heads = np.array(found)
+        return heads, scores[heads, np.arange(1, len(scores))].sum(axis=1)
+
+    def decode_marginals(self, potentials: ArrayLike) -> np.ndarray:
+        """Heads of the tree that has the most right heads in expectation, (n,): its arcs' marginals have the largest
+        sum (minimum-risk decoding; Smith and Smith 2007). Potentials are log-probabilities."""
+        scores = as_scores(potentials)
+        _, expected = self.marginals(scores)
+        return self.decode(np.where(scores > -np.inf, expected, -np.inf))
+
+    def is_partial(self, gold: ArrayLike) -> bool:
+        """Whether the head of a token is not known."""
+        return jit.is_partial(np.asarray(gold))
+
+    def agreeing(self, potentials: ArrayLike, gold: ArrayLike) -> np.ndarray:
+        """Potentials that forbid what disagrees with the known heads of ``gold``, -1 where a head is not known."""
+        scores, heads = as_scores(potentials), np.asarray(gold)
+        known = np.flatnonzero(heads >= 0)
+        kept = scores.copy()
+        kept[:, known + 1] = -np.inf
+        kept[heads[known], known + 1] = scores[heads[known], known + 1]
+        return kept
+
     def marginals(self, potentials: ArrayLike) -> tuple[float, np.ndarray]:
         """Log-partition function, and the probability of every arc, (n + 1, n + 1)."""
         scores = as_scores(potentials)
@@ -77,7 +114,7 @@ class ArcFactored:
     def loss_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
         """Heads of the tree with the highest score plus ``cost_weight`` times its cost."""
         scores = as_scores(potentials)
-        heads = as_heads(gold, len(scores) - 1)
+        heads = as_heads(gold, len(scores) - 1, partial=True)
         if self._arc_costs is None and self._costs_by_distance is None:
             augmented = scores.copy()  # a right arc less is as good as each wrong one more
             jit.add_indicator(augmented, heads, -float(cost_weight))
@@ -91,7 +128,9 @@ class ArcFactored:
         modifiers = np.arange(1, n + 1)
         if self._arc_costs is not None:
             costs = np.array(self._arc_costs(gold), dtype=np.float64)
-            if costs.shape != (n + 1, n + 1) or not _are_costs(costs) or np.any(costs[gold, modifiers] != 0):
+            known = np.asarray(gold) >= 0
+            fit = costs.shape == (n + 1, n + 1) and _are_costs(costs)
+            if not fit or np.any(costs[gold[known], modifiers[known]] != 0):
                 raise InputError(
                     f"cost must return ({n + 1}, {n + 1}) finite numbers >= 0 for {n} heads, 0 for each right arc."
                 )
@@ -99,7 +138,7 @@ class ArcFactored:
         table = np.array([0.0, 1.0]) if self._costs_by_distance is None else self._costs_by_distance
         costs = np.zeros((n + 1, n + 1))
         distances = np.abs(np.arange(n + 1)[:, None] - gold)
-        costs[:, 1:] = table[np.minimum(distances, len(table) - 1)]
+        costs[:, 1:] = np.where(gold < 0, 0.0, table[np.minimum(distances, len(table) - 1)])
         return costs
 
     def difference(self, potentials: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> tuple[float, np.ndarray]:
@@ -127,7 +166,7 @@ class ArcFactored:
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         """What it costs to predict these heads where ``gold`` is right: the number of wrong ones by default."""
-        right = as_heads(gold, len(np.asarray(gold)))
+        right = as_heads(gold, len(np.asarray(gold)), partial=True)
         heads = as_heads(predicted, len(right))
         if self._arc_costs is None and self._costs_by_distance is None:
             return float(jit.wrong_heads(right, heads))
@@ -232,13 +271,13 @@ def as_scores(potentials: ArrayLike) -> np.ndarray:
     return scores
 
 
-def as_heads(output: ArrayLike, n: int) -> np.ndarray:
-    """An int64 array of n heads in 0 .. n."""
+def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
+    """An int64 array of n heads in 0 .. n, or -1 if they may be ``partial``."""
     heads = np.asarray(output)
     if heads.dtype != np.int64 or heads.ndim != 1:
         if heads.ndim != 1 or heads.dtype.kind not in "iu":
             raise InputError(f"A tree over {n} tokens is a vector of {n} integer heads, not {output!r}.")
         heads = heads.astype(np.int64)
-    if not jit.are_heads(heads, n):
+    if not jit.are_heads(heads, n, -1 if partial else 0):
         raise InputError(f"A tree over {n} tokens is {n} heads in 0 .. {n}, none its own head, not {heads.tolist()}.")
     return heads

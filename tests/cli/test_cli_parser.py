@@ -52,6 +52,17 @@ def test_training_reports_each_epoch_and_dev_scores(treebanks, tmp_path, capsys)
     assert found["features"] > 1000
 
 
+def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_path, capsys):
+    out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
+    assert main(["predict", str(model), test, "-o", str(out), "--confidence"]) == 2
+    assert "once it is calibrated" in capsys.readouterr().err
+    omkl.load(model).calibrate(test).save(tmp_path / "calibrated.npz")
+    assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
+    parsed = read_treebank(out, single_root=True)
+    assert np.array_equal(parsed.heads, omkl.load(model).parse(test).heads)
+    assert all(misc.startswith("HeadConf=") and "|RelConf=" in misc for sentence in parsed for misc in sentence.misc)
+
+
 def test_a_stacked_parser_is_trained_by_one_option(treebanks, tmp_path):
     out = tmp_path / "stacked.npz"
     train, templates = str(treebanks / "train.conllu"), str(treebanks / "templates.txt")
