@@ -154,6 +154,14 @@ def test_gold_labels_that_were_never_seen_are_a_warning(model, tmp_path, capsys)
     assert capsys.readouterr().err == expected
 
 
+def test_a_labeler_is_calibrated_on_the_dev_file(corpus, tmp_path):
+    out = tmp_path / "m.npz"
+    assert main(["train", "labeler", str(corpus), "-o", str(out), "--dev", str(corpus), "--quiet"]) == 0
+    loaded = omkl.load(out)
+    assert loaded.temperature_ > 0
+    assert loaded.predict_marginals([[{"w": "the"}]])[0].shape == (1, 4)
+
+
 def test_chunks_keep_to_their_scheme(tmp_path):
     path, out = tmp_path / "train", tmp_path / "m.npz"
     path.write_text("B-X\tw=a\nI-X\tw=b\nO\tw=c\n\n" * 5)
