@@ -112,6 +112,8 @@ def test_a_parser_keeps_its_trees(dtype, tmp_path):
     mine, theirs = parser.parse(treebank), small.parse(treebank)
     agreement = np.mean((mine.heads == theirs.heads) & (mine.deprels == theirs.deprels))
     assert agreement == 1.0 if dtype is None else agreement > 0.99
+    assert np.shares_memory(small.model_.trainer.banks[0].table, small.predictor_.banks[0].table)
+    assert small.memory_usage() == {"training": 0.0, "prediction": parser.memory_usage()["prediction"]}
     if dtype is None:
         assert small.template_weights_ == parser.template_weights_
         pruned = small.prune(2)

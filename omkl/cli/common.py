@@ -93,7 +93,7 @@ def add_training_options(
     """
     parser.add_argument("train", help="file to train on")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
-    parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on")
+    parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on, and to calibrate labelers by")
     names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
     parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")

@@ -2,6 +2,7 @@
 
 import time
 from argparse import Namespace
+from contextlib import suppress
 from typing import Any
 
 from omkl import data, estimators
@@ -53,6 +54,9 @@ def run(arguments: Namespace) -> None:
     with fit_options(arguments) as options:
         learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options)
     seconds = time.perf_counter() - started
+    if dev is not None and arguments.loss != "crf":
+        with suppress(InputError):  # no label that the model knows
+            labeler.calibrate(*dev)
     save_model(labeler, arguments)
     metrics = {
         **learned,

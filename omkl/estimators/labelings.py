@@ -151,7 +151,7 @@ class PredictsLabels(OnlineEstimator):
         Parameters
         ----------
         X, y
-            As for :meth:`score`; labels may be None where they are not known.
+            As for :meth:`score`; a label that is None, or that the model does not know, has no say.
 
         Returns
         -------
@@ -160,7 +160,10 @@ class PredictsLabels(OnlineEstimator):
         codec, examples = self.model_.codec, []
         for block in blocks_of(X, y):
             data = labeled_sequences(block, self._column_names)
-            gold = codec.known.encode(data.labels, "give None where a label is not one of them.")
+            labels = self._all_labels()
+            labels.add(data.labels)
+            gold = labels.encode(data.labels, "")
+            gold[gold >= len(codec.known)] = -1
             parts = self._potentials(block.X)
             examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
         temperature = chain_temperature(self.predictor_.structure, examples)

@@ -8,6 +8,7 @@ is the same for every occurrence of a word or an attribute is found out once and
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -158,8 +159,9 @@ class WordEncoder:
         """Ids of the features of a word by itself, -1 where the vocabulary does not have them."""
         ids = []
         for name, of, _ in SINGLE:
-            value, known = of(word), self.vocabulary.ids.get(name, {})
-            ids.append(known.get(NUMBER if value is True else value, -1))
+            value: Any = of(word)
+            known = self.vocabulary.ids.get(name, {})
+            ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
         return ids
 
     def _fill(self, around, ids, known, grow):

@@ -168,6 +168,8 @@ class Bank:
     averaging: bool
     group_state: GroupStateView
     _sums: np.ndarray
+    #: Whether the parameters are those of a file that only predicts: they change no more, and need no copy.
+    frozen = False
 
     def discount(self, factor: float) -> None:
         self._sums *= factor

@@ -1,6 +1,7 @@
 """Groups of explicit weights in a table: of sparse or dense features, of transitions between labels, of intercepts."""
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -198,6 +199,8 @@ class ExplicitBank(TableBank):
         return np.bincount(self.groups, minlength=len(self.names)) * float(self.table[:1].nbytes)
 
     def averaged(self) -> "ExplicitBank":
+        if self.frozen:
+            return copy(self)
         frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self._dtype)
         frozen.table[:] = self.averaged_table()
         return frozen

@@ -1,6 +1,7 @@
 """Groups of dependency arcs: feature templates, hashed on the fly."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -204,6 +205,10 @@ class ArcTemplateBank(Bank):
 
     def averaged(self) -> "ArcTemplateBank":
         """A frozen bank with the averaged parameters; templates that are zero cost it nothing."""
+        if self.frozen:
+            frozen = copy(self)
+            frozen._groups = np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
+            return frozen
         frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes, exact=self.exact)
         frozen._keys[:] = self._keys
         averages, total = self.group_state.average_weights()

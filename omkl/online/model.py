@@ -257,7 +257,7 @@ class OnlineModel:
 
     def memory_usage(self) -> dict[str, float]:
         """Megabytes of the parameters: ``"training"`` what training goes on from, ``"prediction"`` what predicts."""
-        training = sum(bank.nbytes for bank in self.trainer.banks)
+        training = 0 if self.predicts_only else sum(bank.nbytes for bank in self.trainer.banks)
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def condense(self, packer: Packer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -394,8 +394,11 @@ class OnlineTrainer:
         for name, part in (("method", self.method), ("evidence", self.evidence)):
             if part is not None and (own := below(state, f"{name}/")):
                 part.load_state(own)
-        if "counters" in state:  # else it only predicts
-            counters = state["counters"].tolist()
-            self.go_on(*counters[:3])
-            self.began = int(counters[3])
-            self.schedule.load_state(counters[4:])
+        if "counters" not in state:  # it only predicts
+            for bank in self.banks:
+                bank.frozen = True
+            return
+        counters = state["counters"].tolist()
+        self.go_on(*counters[:3])
+        self.began = int(counters[3])
+        self.schedule.load_state(counters[4:])

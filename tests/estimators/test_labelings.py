@@ -221,6 +221,7 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, tmp_path):
     for low in np.arange(0.1, 0.9, 0.2):
         inside = (p >= low) & (p < low + 0.2)
         assert abs(p[inside].mean() - hit[inside].mean()) < 0.12
+    labeler.calibrate([*X_test[:200], X[0]], [*y_test[:200], ["never seen"] * len(X[0])])
     found, best = labeler.temperature_, log_loss(labeler, X_test[:200], y_test[:200])
     for factor in (0.8, 1.25):
         labeler.temperature_ = factor * found
