@@ -27,7 +27,7 @@ from omkl.persistence import Packer, Unpacker
 PARTS = (*COLUMNS, "trees")
 #: The parameters that are estimators.
 SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
-#: The settings of the labelers, where no others are given. With C = 10 instead of 1, tags (English, Danish, Vietnamese),
+#: Settings of the labelers, where no others are given. With C = 10 instead of 1 tags (English, Danish, Vietnamese),
 #: features and lemmas (English, Danish) are 0.04 to 0.4 points better.
 TAGGING = {"epochs": 10, "C": 10.0}
 
