@@ -42,7 +42,8 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--confidence", action="store_true",
-        help="a parser notes the probabilities of arcs and relations in MISC, as HeadConf=0.987 and RelConf=0.912",
+        help="a parser notes the probabilities of arcs and relations in MISC, as HeadConf=0.987 and RelConf=0.912, a "
+        "labeler those of labels: in MISC, as UposConf=0.987, beside the label, or as confidence in JSON lines",
     )  # fmt: skip
     add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
@@ -53,8 +54,8 @@ def run(arguments: Namespace) -> None:
     model, kind = load_model(arguments)
     arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
     kinds = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}
-    if arguments.confidence and kind != "trees":
-        raise InputError(f"--confidence is for parsers, and {arguments.model} is none: leave it out.")
+    if arguments.confidence and kind not in ("trees", "sequences"):
+        raise InputError(f"--confidence is for parsers and labelers, and {arguments.model} is none: leave it out.")
     with input_file(arguments.input) as arguments.input:
         kinds[kind](model, arguments)
 
@@ -144,14 +145,32 @@ def _label(labeler, arguments):
         return
     X, _ = data.read_sequences(arguments.input, arguments.format, arguments.folds)
     predicted = [labels.tolist() for labels in labeler.predict(X)]
+    confidence = _confidence(labeler, X, predicted) if arguments.confidence else None
     with _text_output(arguments.output) as file:
-        for labels in predicted:
+        for s, labels in enumerate(predicted):
+            own = None if confidence is None else [round(p, 3) for p in confidence[s]]
             if arguments.output.endswith(".jsonl"):
-                file.write(json.dumps({"y": labels}, ensure_ascii=False) + "\n")
+                record = {"y": labels} if own is None else {"y": labels, "confidence": own}
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
             else:
-                file.write("".join(f"{label}\n" for label in labels) + "\n")
+                rows = labels if own is None else [f"{label}\t{p:.3f}" for label, p in zip(labels, own)]
+                file.write("".join(f"{row}\n" for row in rows) + "\n")
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": arguments.output}
     report(arguments, [f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}"], metrics)
+
+
+def _confidence(labeler, X, predicted):
+    """The probability of each label of each sequence."""
+    if not hasattr(labeler, "predict_marginals"):
+        raise InputError(
+            "--confidence needs probabilities, which this labeler has none of: train it with --dev FILE, "
+            "--early-stopping or --loss crf."
+        )
+    column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
+    return [
+        [float(row[column[label]]) for row, label in zip(own, labels)]
+        for own, labels in zip(labeler.predict_marginals(X), predicted)
+    ]
 
 
 def _tag(labeler, arguments):
@@ -160,10 +179,15 @@ def _tag(labeler, arguments):
     with _Progress(arguments) as progress, data.treebank_writer(arguments.output) as writer:
         for block in blocks:
             labels = data.Strings()
-            found = labeler.predict([sentence.forms for sentence in block])
+            X = [sentence.forms for sentence in block]
+            found = [own.tolist() for own in labeler.predict(X)]
             codes = labels.codes((str(label) for own in found for label in own), grow=True)
             tagged = replace(block, upos=codes, strings={**block.strings, "upos": labels})
-            writer.write_annotated(tagged, ["upos"])
+            if arguments.confidence:
+                from omkl.estimators.parses import with_notes
+
+                tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
+            writer.write_annotated(tagged, ["upos", *["misc"] * arguments.confidence])
             progress.note(block)
     progress.tell("Tagged")
 

@@ -32,8 +32,10 @@ def add_parser(kinds: Any) -> None:
         help="parts of the treebank, each tagged by a model of the others to learn trees from (default 4)",
     )  # fmt: skip
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data, of each part (default 10)")
+    parser.add_argument("--C", type=float, default=10.0, help="weight of the losses, of each part (default 10)")
     parser.add_argument("--templates", default="auto", metavar="SET",
                         help="templates of the parser, as for omkl train parser (default auto)")  # fmt: skip
+    parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="megabytes for the parser (140)")
     parser.add_argument("--projective", action="store_true", help="only projective trees")
     parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
     add_options(parser, "--random-state", "--on-error", *OUTPUT)
@@ -46,10 +48,10 @@ def run(arguments: Namespace) -> None:
     treebank = data.read_treebank(arguments.train, **reading)
     dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     annotator = estimators.Annotator(
-        arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs),
+        arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
         parser=estimators.DependencyParser(
-            arguments.templates, epochs=arguments.epochs, projective=arguments.projective,
-            single_root=not arguments.multi_root,
+            arguments.templates, C=arguments.C, epochs=arguments.epochs, projective=arguments.projective,
+            memory=arguments.memory, single_root=not arguments.multi_root,
         ),
         folds=arguments.folds, verbose=not arguments.quiet, random_state=arguments.random_state,
     )  # fmt: skip

@@ -75,6 +75,7 @@ def run(arguments: Namespace) -> None:
     say = (lambda *_: None) if arguments.quiet else print
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
+    reading["trees"] = "partial"
     n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
     dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")

@@ -23,7 +23,7 @@ MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 7, 8, 9, 10
 N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
 
 # what the heads must be
-ANY_HEADS, TREES_IF_GIVEN, TREES = 0, 1, 2
+ANY_HEADS, TREES_IF_GIVEN, TREES, PARTIAL_TREES = 0, 1, 2, 3
 
 
 @njit(cache=True, nogil=True)
@@ -241,7 +241,7 @@ def check_trees(offsets, heads, mode, single_root, sentences):
         if sentences[s, 3] == FINE:
             own = heads[offsets[s] : offsets[s + 1]]
             wrong, word = _wrong_head(own, mode, single_root)
-            if wrong == FINE and own[0] >= 0:
+            if wrong == FINE and (own[0] >= 0 or mode == PARTIAL_TREES):
                 wrong, word = _cycle(own, seen)
             sentences[s, 3] = wrong
             sentences[s, 4] = word
@@ -261,7 +261,7 @@ def _wrong_head(heads, mode, single_root):
         elif heads[j] == 0:
             second_root = root
             root = j + 1
-    if n_missing and (mode == TREES or n_missing < n):
+    if n_missing and (mode == TREES or (mode == TREES_IF_GIVEN and n_missing < n)):
         return MISSING_HEAD, missing
     for j in range(n):
         if heads[j] > n:
@@ -279,10 +279,10 @@ def _cycle(heads, seen):
         seen[j] = 0
     for j in range(1, n + 1):
         at = j
-        while at and not seen[at]:
+        while at > 0 and not seen[at]:
             seen[at] = j
             at = heads[at - 1]
-        if at and seen[at] == j:
+        if at > 0 and seen[at] == j:
             least = at
             k = heads[at - 1]
             while k != at:

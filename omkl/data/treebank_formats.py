@@ -7,7 +7,7 @@ import numpy as np
 
 from omkl.data import _jit_treebank as jit
 from omkl.data.files import PathLike, stem
-from omkl.data.strings import Strings
+from omkl.data.strings import MISSING, Strings
 from omkl.exceptions import InputError
 
 #: The fields of a word that are strings.
@@ -99,7 +99,7 @@ def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]
 
 
 #: Which heads are asked for, by the argument ``trees``.
-MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN}
+MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN, "partial": jit.PARTIAL_TREES}
 #: Columns of the table of sentences in which :mod:`omkl.data._jit_treebank` notes what it finds.
 N_WORDS, TEXT_END, N_LINES, WRONG, WRONG_WORD = range(5)
 
@@ -115,7 +115,7 @@ class Checks:
     def __post_init__(self) -> None:
         # 1 == True, and unhashable things are no mode
         if not isinstance(self.trees, (bool, str)) or self.trees not in MODES:
-            raise InputError(f"trees is True, False or 'given', not {self.trees!r}.")
+            raise InputError(f"trees is True, False, 'given' or 'partial', not {self.trees!r}.")
 
 
 def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, str]:
@@ -182,7 +182,7 @@ def _head_outside(heads, word):
 
 
 def _several_roots(heads, word):
-    roots = [k for k, head in enumerate(heads, 1) if int(head) == 0]
+    roots = [k for k, head in enumerate(heads, 1) if head != MISSING and int(head) == 0]
     return f"{len(roots)} words have head 0, and single_root=True allows one: word {word} is the second."
 
 
@@ -190,7 +190,7 @@ def _cycle(heads, word):
     cycle = [word, int(heads[word - 1])]
     while cycle[-1] != word:
         cycle.append(int(heads[cycle[-1] - 1]))
-    rootless = "" if 0 in map(int, heads) else ", and no word has head 0"
+    rootless = "" if any(head == MISSING or int(head) == 0 for head in heads) else ", and no word has head 0"
     return f"the heads are no tree but have a cycle, {' -> '.join(map(str, cycle))}{rootless}: correct one of them."
 
 

@@ -41,9 +41,10 @@ def iter_treebank(
         a warning at the end says how many they were. Files that are missing, cut short or damaged always raise.
     single_root : bool
         Whether a tree must have exactly one root.
-    trees : bool or "given"
+    trees : bool, "given" or "partial"
         Whether heads must be trees: each is a word of the sentence or 0, and there is no cycle (hence there is a
-        root). ``"given"`` lets sentences pass in which no word has a head; False takes any numbers, and none.
+        root). ``"given"`` lets sentences pass in which no word has a head, ``"partial"`` also those in which some
+        have none; False takes any numbers, and none.
     strings : dict of str to Strings, optional
         Tables to share and grow, those of another treebank.
     keep_text : bool

@@ -27,8 +27,9 @@ from omkl.persistence import Packer, Unpacker
 PARTS = (*COLUMNS, "trees")
 #: The parameters that are estimators.
 SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
-#: Epochs of the labelers, where no other are given.
-EPOCHS = 10
+#: Settings of the labelers, where no others are given. With C = 10 instead of 1 tags (English, Danish, Vietnamese),
+#: features and lemmas (English, Danish) are 0.04 to 0.4 points better.
+TAGGING = {"epochs": 10, "C": 10.0}
 
 
 class Annotator(SavedEstimator):
@@ -45,7 +46,7 @@ class Annotator(SavedEstimator):
         What is learned and written; "auto" takes those whose columns the training data has.
     tagger : SequenceLabeler, optional
         An untrained labeler whose settings those of tags, morphology and lemmas take; they read words and features made
-        of them, so it has no ``kernels``. By default one of ten epochs.
+        of them, so it has no ``kernels``. By default ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
         An untrained parser to take the settings of; the default one by default.
     folds : int > 1
@@ -144,7 +145,7 @@ class Annotator(SavedEstimator):
         for name, kind in SETTINGS.items():
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}.")
-        labeler = SequenceLabeler(epochs=EPOCHS) if self.tagger is None else clone(self.tagger)
+        labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
         if labeler.kernels is not None:
             raise InputError("The tagger of an annotator reads words, which kernels do not: leave its kernels out.")
         try:

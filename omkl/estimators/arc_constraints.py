@@ -50,11 +50,8 @@ class ArcConstraints:
             if heads[word - 1] == head:
                 raise InputError(f"Sentence {i + 1}: the arc ({head}, {word}) is both required and forbidden.")
             own[head, word] = -np.inf
-        try:
-            structure.decode(own)
-        except InputError:
-            message = f"Sentence {i + 1}: no tree has all required arcs and none of the forbidden ones."
-            raise InputError(message) from None
+        if not structure.is_possible(own):
+            raise InputError(f"Sentence {i + 1}: no tree has all required arcs and none of the forbidden ones.")
         return own
 
     def _arcs(self, name: str, arcs: list | None, i: int, n: int) -> Iterable[tuple[int, int]]:

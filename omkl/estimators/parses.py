@@ -265,13 +265,18 @@ class PredictsTrees(LearnedTemplates):
                 for own, of_arcs in zip(marginals, codes) if own.relations is not None
             ])  # fmt: skip
         columns = {own[0][0]: np.concatenate([values for _, values in own]).tolist() for own in notes}
-        misc, strings = block.strings["misc"].tolist(), Strings()
-        written = [
-            _noted(misc[code], {name: values[word] for name, values in columns.items()})
-            for word, code in enumerate(block.misc.tolist())
-        ]
-        codes = strings.codes(written, grow=True)
-        return replace(parsed, misc=codes.astype(np.int32), strings={**parsed.strings, "misc": strings})
+        return with_notes(parsed, columns)
+
+
+def with_notes(block: Treebank, columns: dict[str, list[float]]) -> Treebank:
+    """A treebank whose MISC has numbers of each word, by their names."""
+    misc, strings = block.strings["misc"].tolist(), Strings()
+    written = [
+        _noted(misc[code], {name: values[word] for name, values in columns.items()})
+        for word, code in enumerate(block.misc.tolist())
+    ]
+    codes = strings.codes(written, grow=True)
+    return replace(block, misc=codes.astype(np.int32), strings={**block.strings, "misc": strings})
 
 
 def _check_marginals(parser: Any) -> None:

@@ -205,7 +205,8 @@ class DependencyParser(PredictsTrees):
         X : path, list of paths, Treebank, sentences as for :meth:`parse`, or Stream
             Trees to learn from, in CoNLL-U, CoNLL-X or CoNLL-2008. A :class:`omkl.data.Stream` of treebanks
             (:func:`omkl.data.stream_conllu`) is learned block by block, as by :meth:`partial_fit`, ``epochs`` times,
-            and never held whole.
+            and never held whole. Words whose head is ``_`` (None in Python) are not annotated: any tree that agrees
+            with the other heads is right, and the best of them, or for the CRF all, are learned from.
         y : ignored
             The trees are in ``X``.
         sample_weight : array of shape (number of sentences,), optional

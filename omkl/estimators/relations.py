@@ -83,8 +83,9 @@ class RelationLabeler:
 
     def fit(self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run) -> None:
         """Train on gold trees."""
-        self._note(treebank.heads, treebank.deprels)
-        arcs: Any = _Arcs.of(self, treebank, treebank.deprels, weights)
+        codes = _known(treebank, treebank.deprels)
+        self._note(treebank.heads, codes)
+        arcs: Any = _Arcs.of(self, treebank, codes, weights)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
         run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
 
@@ -92,6 +93,7 @@ class RelationLabeler:
         """One round for each sentence, regularized as the trainer of the trees is; new relations join the others."""
         treebank = examples.treebank
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
+        codes = _known(treebank, codes)
         if len(self.strings) > self.trainer.structure.n_labels:
             self.trainer.grow_outputs(Chain(len(self.strings)))
             self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
@@ -147,7 +149,8 @@ class RelationLabeler:
 
     def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
         """Remember which relations these arcs have."""
-        self._seen[(heads == 0).astype(np.int64), relations] = True
+        known = relations >= 0
+        self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
 
     def _bars(self) -> np.ndarray:
         """Potentials (2, number of relations) for arcs between words, and from the root: -inf for relations that such
@@ -176,6 +179,11 @@ class RelationLabeler:
     def encode(self, treebank: Treebank) -> ArcTokens:
         """Sentences as the templates look at them."""
         return encode(treebank, self.templates)
+
+
+def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
+    """Codes of relations, -1 for those of words whose head is not known."""
+    return np.where(treebank.heads < 0, -1, relations)
 
 
 class _Beside(ArraySource):
@@ -221,7 +229,7 @@ class _Arcs:
         example: Any = self._trees[i]
         x, heads, weight = example
         s = self._trees.chosen[i]
-        arcs = self._hasher.tokens(x, heads)
+        arcs = self._hasher.tokens(x, np.maximum(heads, 0))  # what relation an arc has that is not known is not known
         return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)
 
     @property

@@ -49,10 +49,10 @@ class TreeData(NamedTuple):
 def read_trees(parser: Any, block: TrainingBlock, first: bool, whole: bool = False) -> TreeData:
     """The sentences to train on, which the structure of a parser can produce, where these are all that there are
     (``whole``) without those of weight 0."""
-    treebank = as_treebank(block.X, trees=True, single_root=parser.single_root)
-    check_trees(treebank, parser.single_root)
+    treebank = as_treebank(block.X, trees="partial", single_root=parser.single_root)
+    check_trees(treebank, parser.single_root, partial=True)
     weights = check_sample_weight(block.sample_weight, len(treebank))
-    kept = only_projective(treebank) if parser.projective else np.ones(len(treebank), dtype=bool)
+    kept = only_projective(treebank, parser.single_root) if parser.projective else np.ones(len(treebank), dtype=bool)
     if whole and weights is not None:
         kept = kept & (weights > 0)
     if not kept.all():

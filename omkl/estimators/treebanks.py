@@ -20,6 +20,7 @@ from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
 from omkl.groups.templates import KINSHIP
 from omkl.online import Example
+from omkl.structures import ProjectiveTree
 
 
 def sentences_of(X: Any) -> Any:
@@ -59,24 +60,36 @@ def _found(paths):
     return paths
 
 
-def check_trees(treebank: Treebank, single_root: bool) -> None:
-    """Raise unless there are sentences and every word has a head; and every sentence one root where asked for."""
+def check_trees(treebank: Treebank, single_root: bool, partial: bool = False) -> None:
+    """Raise unless there are sentences and every word has a head, or some word of each sentence where they may be
+    ``partial``; and every sentence has one root where asked for."""
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
-    if (treebank.heads < 0).any():
-        sentence = int(np.searchsorted(treebank.offsets, np.argmin(treebank.heads), side="right"))
-        raise InputError(f"Sentence {sentence} has a word without a head: give trees, or only parse it.")
+    n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
+    lacking = n_unknown == treebank.lengths if partial else n_unknown > 0
+    if lacking.any():
+        which = "no word with a head: annotate some, or leave it out" if partial else "a word without a head"
+        advice = "." if partial else ": give trees, or only parse it."
+        raise InputError(f"Sentence {int(np.argmax(lacking)) + 1} has {which}{advice}")
+    if n_unknown.any():
+        message = f"{n_unknown.sum()} of {treebank.n_words} words have no head: what it would be is left open."
+        warnings.warn(message, DataWarning, stacklevel=4)
     n_roots = np.add.reduceat(treebank.heads == 0, treebank.offsets[:-1], dtype=np.int64)
-    if single_root and (n_roots != 1).any():
-        sentence = int(np.argmax(n_roots != 1))
+    wrong = (n_roots > 1) | ((n_roots == 0) & (n_unknown == 0))
+    if single_root and wrong.any():
+        sentence = int(np.argmax(wrong))
         raise InputError(
             f"Sentence {sentence + 1} has {n_roots[sentence]} roots: set single_root=False, or leave it out."
         )
 
 
-def only_projective(treebank: Treebank) -> np.ndarray:
+def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
     """Which sentences have no crossing arcs, with a warning that tells how many are left out."""
     kept = projective_sentences(treebank.heads, treebank.offsets)
+    structure = ProjectiveTree(single_root)
+    for s in np.flatnonzero(kept & np.logical_or.reduceat(treebank.heads < 0, treebank.offsets[:-1])).tolist():
+        heads = treebank.heads[treebank.offsets[s] : treebank.offsets[s + 1]]
+        kept[s] = structure.is_possible(structure.agreeing(structure.zeros(len(heads)), heads))
     if not kept.any():
         raise InputError("No sentence is projective: train with projective=False.")
     if not kept.all():
@@ -89,7 +102,8 @@ def projective_sentences(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Which sentences have no crossing arcs."""
     kept = np.empty(len(offsets) - 1, dtype=bool)
     for s, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist())):
-        ends = np.sort(np.stack([heads[low:high], np.arange(1, high - low + 1)]), axis=0)
+        known = np.flatnonzero(heads[low:high] >= 0)
+        ends = np.sort(np.stack([heads[low:high][known], known + 1]), axis=0)
         left, right = ends[0][:, None], ends[1][:, None]
         kept[s] = not np.any((left < ends[0]) & (ends[0] < right) & (right < ends[1]))
     return kept

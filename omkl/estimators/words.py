@@ -161,7 +161,7 @@ class WordEncoder:
         for name, of, _ in SINGLE:
             value: Any = of(word)
             known = self.vocabulary.ids.get(name, {})
-            ids.append(known.get(NUMBER if value is True else value, -1))
+            ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
         return ids
 
     def _fill(self, around, ids, known, grow):

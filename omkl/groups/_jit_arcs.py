@@ -79,6 +79,8 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
         root, low = roots[s], offsets[s]
         for i in range(offsets[s + 1] - low):
             h, m = heads[low + i], i + 1
+            if h < 0:  # not known
+                continue
             side = 1 if m > h else 0
             key = _fold(columns, root + h, first_view)
             other = _fold(columns, root + m, second_view) * _TURN

@@ -160,7 +160,8 @@ class TemplateLayout:
         n_arcs = 0
         for n_sentences in range(1, len(examples) + 1):
             x, heads = examples[n_sentences - 1][:2]
-            arcs = heads, np.arange(1, len(x) + 1), np.ones(len(x))
+            known = np.flatnonzero(heads >= 0)
+            arcs = np.asarray(heads)[known], known + 1, np.ones(len(known))
             jit.mark_lines(*self.keys(x), self.pairs, self.between, no_keys, self.bins(len(x)), arcs, bitmaps)
             n_arcs += len(x)
             if n_arcs >= sample:

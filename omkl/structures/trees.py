@@ -81,6 +81,11 @@ class ArcFactored:
         _, expected = self.marginals(scores)
         return self.decode(np.where(scores > -np.inf, expected, -np.inf))
 
+    def is_possible(self, potentials: ArrayLike) -> bool:
+        """Whether there is a tree none of whose arcs scores -inf."""
+        scores = as_scores(potentials)
+        return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
+
     def is_partial(self, gold: ArrayLike) -> bool:
         """Whether the head of a token is not known."""
         return jit.is_partial(np.asarray(gold))

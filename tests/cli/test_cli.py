@@ -217,6 +217,16 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path):
     blank.write_text(train.read_text().replace("DET", "_").replace("NOUN", "_"))
     assert main(["predict", model, str(blank), "-o", str(out), "--quiet"]) == 0
     assert out.read_text() == train.read_text()
+    assert main(["predict", model, str(blank), "-o", str(out), "--quiet", "--confidence"]) == 2
+    assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--dev", str(train), "--quiet"]) == 0
+    for output in ("out.conllu", "out.jsonl", "out.txt"):
+        assert main(["predict", model, str(blank), "-o", str(tmp_path / output), "--quiet", "--confidence"]) == 0
+    [notes] = {line.split("\t")[9].rpartition("=")[0] for line in out.read_text().splitlines() if "\t" in line}
+    assert notes == "A=b|UposConf"
+    record = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert (record["y"], len(record["confidence"])) == (["DET", "NOUN"], 2)
+    label, p = (tmp_path / "out.txt").read_text().splitlines()[0].split("\t")
+    assert (label, float(p)) == ("DET", record["confidence"][0])
     text.write_text("the dog\n")
     assert main(["predict", model, str(text), "-o", str(out), "--quiet"]) == 0
     assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [

@@ -270,7 +270,7 @@ def test_real_entries_that_are_no_trees(real_data):
     [
         ({"format": "xml"}, "Unknown treebank format 'xml'"),
         ({"on_error": "ignore"}, "on_error is 'raise' or 'skip', not 'ignore'"),
-        ({"trees": "maybe"}, "trees is True, False or 'given', not 'maybe'"),
+        ({"trees": "maybe"}, "trees is True, False, 'given' or 'partial', not 'maybe'"),
         ({"block_size": 0}, "block_size"),
     ],
 )

@@ -1,5 +1,7 @@
 """The parser: what it learns on grammars of known structure, its protocols, its files, and bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -271,6 +273,48 @@ def test_bad_parameters_are_refused_and_the_parser_stays(grammar, settings, mess
     assert np.array_equal(model.parse(test).heads, before)
 
 
+def without_heads(treebank, share, rng):
+    """A treebank in which some words have no head, but one of each sentence."""
+    unknown = rng.random(treebank.n_words) < share
+    unknown[treebank.offsets[:-1] + (rng.random(len(treebank)) * treebank.lengths).astype(int)] = False
+    heads, deprels = np.where(unknown, -1, treebank.heads), np.where(unknown, 0, treebank.deprels)
+    return replace(treebank, heads=heads.astype(np.int32), deprels=deprels.astype(np.int32), text=None), unknown
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss": "crf"}, {"loss": "perceptron"}], ids=str)
+def test_words_without_a_head_are_left_open(grammar, settings, tmp_path):
+    train, test = grammar
+    partial, unknown = without_heads(train[:200], 0.5, np.random.default_rng(0))
+    with pytest.warns(DataWarning, match=f"{unknown.sum()} of {len(unknown)} words have no head"):
+        model = parser(INFORMATIVE, **settings).fit(partial)
+    few = parser(INFORMATIVE, **settings).fit(train[:20])
+    found, less = model.evaluate(test), few.evaluate(test)
+    assert found["uas"] > less["uas"]
+    assert found["las"] > 0.8 * found["uas"]
+    assert "_" not in {relation for sentence in model.parse(test) for relation in sentence.deprels}
+    write_treebank(tmp_path / "partial.conllu", partial)
+    with pytest.warns(DataWarning, match="words have no head"):
+        read = parser(INFORMATIVE, **settings).fit(tmp_path / "partial.conllu")
+    assert np.array_equal(read.parse(test).heads, model.parse(test).heads)
+    assert all(feature["weight"] for feature in model.top_features(20))
+
+
+def test_heads_that_are_known_in_part_are_a_part_of_trees(tmp_path):
+    def sentence(*heads):
+        return Sentence(forms=list("abcd"), heads=list(heads))
+
+    cases = {"word 1": sentence(2, 1, None, None), "root": sentence(0, None, 0, None), "9": sentence(None, 9, 1, 0)}
+    for message, wrong in cases.items():
+        with pytest.raises(InputError, match=message):
+            parser(["m.form"]).fit([wrong])
+    crossing = [sentence(3, 4, None, None), sentence(None, 3, None, 0)]
+    with pytest.warns(DataWarning, match="1 of 2 sentences are not projective"):
+        parser(["m.form"], projective=True).fit(crossing)
+    blocked = [sentence(None, 0, None, 1), sentence(None, 3, None, 0)]  # an arc over the only root
+    with pytest.warns(DataWarning, match="1 of 2 sentences are not projective"):
+        parser(["m.form"], projective=True).fit(blocked)
+
+
 def test_bad_files_are_refused(tmp_path):
     path = tmp_path / "cycle.conllu"
     path.write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n", encoding="utf-8")
@@ -281,7 +325,7 @@ def test_bad_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="no sentence"):
         parser().fit([])
     unparsed = Treebank.from_sentences([Sentence(forms=["a"], heads=[0]), Sentence(forms=["a"])], trees=False)
-    with pytest.raises(InputError, match="Sentence 2 has a word without a head"):
+    with pytest.raises(InputError, match="Sentence 2 has no word with a head: annotate some"):
         parser(["m.form"]).fit(unparsed)
     two_roots = Treebank.from_sentences([Sentence(forms=["a", "b"], heads=[0, 0])])
     with pytest.raises(InputError, match="Sentence 1 has 2 roots"):
