@@ -167,7 +167,7 @@ def test_one_sentence_is_parsed_and_tokens_that_are_no_sentence_are_refused():
     sentence = next(iter(trees))
     assert isinstance(sentence, Sentence)
     assert next(iter(parser.parse(sentence))).heads == next(iter(parser.parse([sentence]))).heads
-    with pytest.raises(InputError, match="not NoneType"):
+    with pytest.raises(InputError, match="NoneType None holds no sentences"):
         parser.parse(None)
     labeler = SequenceLabeler(epochs=1).fit([[{"word": "a"}]] * 2, [["x"], ["y"]])
     with pytest.raises(InputError, match="list of sequences"):
