@@ -30,7 +30,7 @@ PARTS = (*COLUMNS, "trees")
 SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
 #: Settings of the labelers, where no others are given. With C = 10 instead of 1 tags (English, Danish, Vietnamese),
 #: features and lemmas (English, Danish) are 0.04 to 0.4 points better.
-TAGGING = {"epochs": 10, "C": 10.0}
+TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
 
 
 class Annotator(SavedEstimator):
