@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> None:
 
 def _treebanks(arguments):
     """Scores of one treebank beside another with the same words, the gold one."""
-    check_options(arguments, "trees", "two treebanks")
+    check_options(arguments, "trees", "a pair of treebanks")
     reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
     gold, predicted = (data.read_treebank(path, **reading) for path in (arguments.model, arguments.gold))
     metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}

@@ -43,7 +43,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--confidence", action="store_true",
         help="a parser notes the probabilities of arcs and relations in MISC, as HeadConf=0.987 and RelConf=0.912, a "
-        "labeler those of labels: in MISC, as UposConf=0.987, beside the label, or as confidence in JSON lines",
+        "labeler those of labels: in MISC, as UposConf=0.987, beside the label, or as confidence in JSON lines; an "
+        "annotator all of these in MISC",
     )  # fmt: skip
     add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
@@ -54,8 +55,8 @@ def run(arguments: Namespace) -> None:
     model, kind = load_model(arguments)
     arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
     kinds = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}
-    if arguments.confidence and kind not in ("trees", "sequences"):
-        raise InputError(f"--confidence is for parsers and labelers, and {arguments.model} is none: leave it out.")
+    if arguments.confidence and kind == "rows":
+        raise InputError(f"--confidence is for what reads sentences, and {arguments.model} does not: leave it out.")
     with input_file(arguments.input) as arguments.input:
         kinds[kind](model, arguments)
 
@@ -87,18 +88,18 @@ def _parse(parser, arguments):
 def _annotate(annotator, arguments):
     """Annotate sentences block by block; all that is no annotation is written as it was read."""
     blocks = (data.iter_treebank if _is_table(arguments.input) else data.iter_words)(arguments.input)
-    columns = annotator.columns_
+    columns = (*annotator.columns_, *["misc"] * arguments.confidence)
     with _Progress(arguments) as progress:
         if arguments.output.endswith(".jsonl"):
             with replacing(arguments.output) as file:
-                for block in annotator.annotate_blocks(blocks):
+                for block in annotator.annotate_blocks(blocks, confidence=arguments.confidence):
                     for sentence in block:
                         record = {name: getattr(sentence, name) for name in ("forms", *columns)}
                         file.write(json.dumps(record, ensure_ascii=False) + "\n")
                     progress.note(block)
         else:
             with data.treebank_writer(arguments.output) as writer:
-                for block in annotator.annotate_blocks(blocks):
+                for block in annotator.annotate_blocks(blocks, confidence=arguments.confidence):
                     writer.write_annotated(block, columns)
                     progress.note(block)
     progress.tell("Annotated")

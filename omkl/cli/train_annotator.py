@@ -22,7 +22,9 @@ def add_parser(kinds: Any) -> None:
     )
     parser.add_argument("train", help="treebank to train on")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
-    parser.add_argument("--dev", metavar="FILE", help="treebank to report the accuracy on, from words alone")
+    parser.add_argument(
+        "--dev", metavar="FILE", help="treebank to report the accuracy on, from words alone, and to calibrate by"
+    )
     parser.add_argument(
         "--parts", nargs="+", metavar="PART",
         help="learn only these of upos, xpos, feats, lemmas and trees (default: all that the treebank has)",
@@ -58,6 +60,8 @@ def run(arguments: Namespace) -> None:
     started = time.perf_counter()
     annotator.fit(treebank)
     seconds = time.perf_counter() - started
+    if dev is not None:
+        annotator.calibrate(dev)
     annotator.save(arguments.output, training=False)
     weights = annotator.kernel_weights_
     metrics = {

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl.data import Strings, Treebank
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.saving import SavedEstimator
 from omkl.estimators.sequence import SequenceLabeler
@@ -198,32 +199,76 @@ class Annotator(SavedEstimator):
 
     # ---- annotation ---------------------------------------------------------------------------------------------
 
-    def annotate(self, X: Any) -> Treebank:
+    def annotate(self, X: Any, *, confidence: bool = False) -> Treebank:
         """Annotate sentences.
 
         Parameters
         ----------
         X : path, list of paths, Treebank, Sentence, iterable of Sentence or of lists of words, or Stream
             What stands in the columns that the annotator writes is not looked at; all others are kept.
+        confidence : bool
+            Whether probabilities are noted in MISC: of tags as ``UposConf=0.987`` (``XposConf`` where the chain is over
+            XPOS), of arcs as ``HeadConf``, of relations as ``RelConf``.
 
         Returns
         -------
         Treebank
             Iterate it for sentences, or write it with :func:`omkl.data.write_treebank`.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If probabilities are asked for, and the annotator was not calibrated; see :meth:`calibrate`.
         """
         check_is_fitted(self)
-        return Treebank.concatenate(self.annotate_blocks(treebanks_of(X, trees=False)))
+        return Treebank.concatenate(self.annotate_blocks(treebanks_of(X, trees=False), confidence=confidence))
 
-    def annotate_blocks(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
+    def annotate_blocks(self, blocks: Iterable[Treebank], *, confidence: bool = False) -> Iterator[Treebank]:
         """Annotate treebanks one after the other, as they come; they share their tables of strings if these do."""
         check_is_fitted(self)
         check_n_jobs(self.n_jobs)
+        if confidence:
+            self._check_calibrated()
         self.models()  # which take as many threads
         tables = {name: Strings() for name in COLUMNS}
         for block in blocks:
             if self.tagger_ is not None:
                 block = self.tagger_.annotate(block, tables)
-            yield block if self.parser_ is None else self.parser_.parse(block)
+                if confidence and self.tagger_.tag is not None:
+                    block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
+            yield block if self.parser_ is None else self.parser_.parse(block, confidence=confidence)
+
+    def calibrate(self, X: Any) -> "Annotator":
+        """Find what makes probabilities of scores, on sentences that the annotator has not learned from.
+
+        The best annotation stays the same. See :meth:`omkl.SequenceLabeler.calibrate` and
+        :meth:`omkl.DependencyParser.calibrate`: tags are calibrated beside words, trees beside the tags that the
+        annotator gives these. Another ``fit`` takes the probabilities away.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        gold = Treebank.concatenate(treebanks_of(X, trees=self.parser_ is not None))
+        if self.tagger_ is not None:
+            self.tagger_.calibrate(gold)
+        if self.parser_ is not None:
+            self.parser_.calibrate(gold if self.tagger_ is None else self.tagger_.annotate(gold))
+        return self
+
+    def _check_calibrated(self) -> None:
+        scored = [] if self.parser_ is None else [self.parser_]
+        scored += [] if self.tagger_ is None else self.tagger_.chains
+        if not all(hasattr(model, "predict_marginals") for model in scored):
+            raise InputError(
+                "There are no probabilities before the annotator is calibrated: call calibrate(X) with sentences that "
+                "it has not learned from, or train with --dev FILE."
+            )
 
     def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
         """How well annotations are found from words alone, as the CoNLL 2018 shared task measures it.

@@ -100,6 +100,29 @@ class Tagger:
             treebank = with_column(treebank, "lemmas", lemmas, tables)
         return treebank
 
+    @property
+    def chains(self) -> list[SequenceLabeler]:
+        """The chain over tags, if it has more than one to choose from."""
+        labelers = [] if self.chain is None else self.chain.labelers.values()
+        return [labeler for labeler in labelers if not isinstance(labeler, str)]
+
+    def calibrate(self, gold: Treebank) -> None:
+        """Make probabilities of the scores of tags; ``gold`` has not been learned from."""
+        for chain in self.chains:
+            columns = (strings_of(gold, "forms"), self._tags_of(gold))
+            chain.calibrate(*(by_sentence(column, gold.offsets) for column in columns))
+
+    def confidence(self, annotated: Treebank) -> list[float]:
+        """The probability of each tag that the chain has given."""
+        confidence = np.ones(annotated.n_words)
+        for chain in self.chains:
+            column = {tag: k for k, tag in enumerate(chain.classes_.tolist())}
+            words = by_sentence(strings_of(annotated, "forms"), annotated.offsets)
+            marginals = np.concatenate(chain.predict_marginals(words))
+            codes = [column[tag] for tag in self._tags_of(annotated)]
+            confidence = marginals[np.arange(len(codes)), codes]
+        return confidence.tolist()
+
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
 

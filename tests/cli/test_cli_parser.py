@@ -129,7 +129,7 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, t
     assert main(["evaluate", str(model), gold, "--jobs", "0"]) == 2
     assert "n_jobs must be a whole number" in capsys.readouterr().err
     assert main(["evaluate", gold, system, "--folds", "1"]) == 2
-    assert "--folds does not go with two treebanks" in capsys.readouterr().err
+    assert "--folds does not go with a pair of treebanks" in capsys.readouterr().err
     assert main(["evaluate", gold, str(treebanks / "train.conllu")]) == 2
     assert "60 gold sentences, but 200" in capsys.readouterr().err
 

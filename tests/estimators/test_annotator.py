@@ -136,6 +136,28 @@ def test_a_loaded_annotator_writes_the_same(annotator, test, tmp_path, training)
         assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
 
 
+def notes_of(treebank, name):
+    found = [dict(note.split("=") for note in misc.split("|")) for misc in strings_of(treebank, "misc")]
+    return np.array([float(notes[name]) for notes in found])
+
+
+def test_calibrated_annotators_tell_how_sure_they_are(train, test, tmp_path):
+    model = untrained(parser=omkl.DependencyParser("small", epochs=3, memory=10)).fit(train[:40])
+    with pytest.raises(InputError, match="call calibrate"):
+        model.annotate(test, confidence=True)
+    plain = columns_of(model.annotate(test))
+    found = model.calibrate(train[40:]).annotate(test, confidence=True)
+    assert columns_of(found) == plain
+    for name in ("UposConf", "HeadConf", "RelConf"):
+        assert np.all((notes_of(found, name) >= 0) & (notes_of(found, name) <= 1))
+    tags = model.tagger_.chain.labelers[""]
+    marginals = np.concatenate(tags.predict_marginals([sentence.forms for sentence in test]))
+    np.testing.assert_allclose(notes_of(found, "UposConf"), marginals.max(axis=1), atol=0.02)
+    model.save(tmp_path / "model.npz", training=False)
+    again = omkl.load(tmp_path / "model.npz").annotate(test, confidence=True)
+    assert strings_of(again, "misc") == strings_of(found, "misc")
+
+
 def test_threads_write_the_same(annotator, test):
     alone = columns_of(annotator.annotate(test))
     try:

@@ -80,7 +80,7 @@ def test_a_fit_that_fails_leaves_the_columns_what_they_were():
     reversed_frames = [frame[list("dcba")] for frame in frames]
     model = labeler().fit(frames, LABELS)
     before = model.decision_function(frames)
-    with pytest.raises(InputError, match="holds no label"):
+    with pytest.raises(InputError, match="y holds no label"):
         model.fit(reversed_frames, [[None] * 6] * 10)
     assert_array_equal(model.decision_function(reversed_frames), before)
     rows = classifier().fit(pandas.DataFrame(X, columns=list("abcd")), Y)
