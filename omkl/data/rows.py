@@ -92,7 +92,7 @@ def _take(rows: Any, chosen: slice | np.ndarray) -> Any:
 
 
 def join(blocks: Sequence[Block]) -> Block:
-    """One block of several; their inputs must be of one kind, and treebanks share their strings.
+    """One block of several; their inputs must be of one kind.
 
     Raises
     ------

@@ -190,22 +190,24 @@ class Treebank:
 
     @classmethod
     def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":
-        """One treebank of several that share their strings; without a text if one of them has none.
+        """One treebank of several; without a text if one of them has none.
+
+        It has the tables of strings that they share, and new ones where they have others.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If there is no treebank, or their strings are not the same tables.
+            If there is no treebank.
         """
         blocks: list[Any] = list(treebanks)
         if not blocks:
             raise InputError("There is no treebank to join.")
-        if any(block.strings[name] is not blocks[0].strings[name] for block in blocks for name in FIELDS):
-            raise InputError("Treebanks are joined only if they share their strings: read them with strings=.")
         if len(blocks) == 1:
             return blocks[0]
-        columns: dict[str, Any]
-        columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in (*FIELDS, "heads")}
+        columns: dict[str, Any] = {"heads": np.concatenate([block.heads for block in blocks])}
+        strings = {}
+        for name in FIELDS:
+            strings[name], columns[name] = _joined(name, blocks)
         columns["offsets"] = running_sum(np.concatenate([block.lengths for block in blocks]))
         if all(block.text is not None for block in blocks):
             texts = [closed(block.text) for block in blocks[:-1]] + [blocks[-1].text]
@@ -215,7 +217,7 @@ class Treebank:
             columns["head_starts"] = np.concatenate([block.head_starts for block in blocks])
         reasons = [reason for block in blocks for reason in block.reasons]
         return cls(
-            strings=blocks[0].strings,
+            strings=strings,
             bom=blocks[0].bom,
             skipped=sum(block.skipped for block in blocks),
             reasons=reasons,
@@ -246,6 +248,16 @@ class Treebank:
         """
         strings = formats.new_strings(strings)
         return cls(strings=strings, **encode_sentences(sentences, strings, Checks(trees, single_root)))
+
+
+def _joined(name: str, blocks: list[Treebank]) -> tuple[Strings, np.ndarray]:
+    """The strings of a field of several treebanks, and the codes of all their words."""
+    table = blocks[0].strings[name]
+    if all(block.strings[name] is table for block in blocks):
+        return table, np.concatenate([getattr(block, name) for block in blocks])
+    table = table.copy()
+    codes = [table.codes(block.strings[name].tolist(), grow=True)[getattr(block, name)] for block in blocks]
+    return table, np.concatenate(codes)
 
 
 def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from omkl._components import check_flags, check_n_jobs, check_number
-from omkl.data import Strings, Treebank
+from omkl.data import Treebank
 from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
@@ -194,7 +194,7 @@ class Annotator(SavedEstimator):
                 column[words] = strings_of(annotated, name)
             bar.update()
         for name, column in found.items():
-            treebank = with_column(treebank, name, column.tolist(), {name: Strings()})
+            treebank = with_column(treebank, name, column.tolist())
         return treebank
 
     # ---- annotation ---------------------------------------------------------------------------------------------
@@ -224,16 +224,15 @@ class Annotator(SavedEstimator):
         return Treebank.concatenate(self.annotate_blocks(treebanks_of(X, trees=False), confidence=confidence))
 
     def annotate_blocks(self, blocks: Iterable[Treebank], *, confidence: bool = False) -> Iterator[Treebank]:
-        """Annotate treebanks one after the other, as they come; they share their tables of strings if these do."""
+        """Annotate treebanks one after the other, as they come."""
         check_is_fitted(self)
         check_n_jobs(self.n_jobs)
         if confidence:
             self._check_calibrated()
         self.models()  # which take as many threads
-        tables = {name: Strings() for name in COLUMNS}
         for block in blocks:
             if self.tagger_ is not None:
-                block = self.tagger_.annotate(block, tables)
+                block = self.tagger_.annotate(block)
                 if confidence and self.tagger_.tag is not None:
                     block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
             yield block if self.parser_ is None else self.parser_.parse(block, confidence=confidence)

@@ -75,18 +75,13 @@ class Tagger:
             self.lemmatizer.fit(self._words(treebank, forms, tags), strings_of(treebank, "lemmas"))
         return self
 
-    def annotate(self, treebank: Treebank, tables: dict[str, Strings] | None = None) -> Treebank:
-        """The same sentences with the columns that this tagger writes; what they have in them is not looked at.
-
-        ``tables`` are the strings of these columns, which grow by those that are new: treebanks that are to be joined
-        share them.
-        """
-        tables = {name: Strings() for name in COLUMNS} if tables is None else tables
+    def annotate(self, treebank: Treebank) -> Treebank:
+        """The same sentences with the columns that this tagger writes; what they have in them is not looked at."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.chain is not None:
             found = self.chain.predict("", by_sentence(forms, treebank.offsets))
             tags = [tag for sentence in found for tag in sentence]
-            treebank = with_column(treebank, str(self.tag), tags, tables)
+            treebank = with_column(treebank, str(self.tag), tags)
         if self.morphology is not None:
             features = morphology_features(forms, tags, treebank.offsets)
             labels = np.empty(len(forms), dtype=object)
@@ -94,10 +89,10 @@ class Tagger:
                 predicted = self.morphology.predict(tag, [[features[i] for i in run] for run in runs])
                 labels[np.concatenate(runs)] = [label for own in predicted for label in own]
             for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
-                treebank = with_column(treebank, name, list(column), tables)
+                treebank = with_column(treebank, name, list(column))
         if self.lemmatizer is not None:
             lemmas = self.lemmatizer.predict(self._words(treebank, forms, tags))
-            treebank = with_column(treebank, "lemmas", lemmas, tables)
+            treebank = with_column(treebank, "lemmas", lemmas)
         return treebank
 
     @property
@@ -179,10 +174,11 @@ def strings_of(treebank: Treebank, name: str) -> list[str]:
     return np.array(treebank.strings[name].tolist(), dtype=object)[getattr(treebank, name)].tolist()
 
 
-def with_column(treebank: Treebank, name: str, values: list[str], tables: dict[str, Strings]) -> Treebank:
-    """A treebank with other strings in a column, which ``tables[name]`` takes in."""
-    changed: dict[str, Any] = {name: tables[name].codes(values, grow=True)}
-    return replace(treebank, strings={**treebank.strings, name: tables[name]}, **changed)
+def with_column(treebank: Treebank, name: str, values: list[str]) -> Treebank:
+    """A treebank with other strings in a column."""
+    strings = Strings()
+    changed: dict[str, Any] = {name: strings.codes(values, grow=True)}
+    return replace(treebank, strings={**treebank.strings, name: strings}, **changed)
 
 
 def by_sentence(values: list[str], offsets: np.ndarray) -> list[list[str]]:

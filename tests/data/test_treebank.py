@@ -176,8 +176,12 @@ def test_codes_stay_valid_when_files_share_their_strings(tmp_path):
     assert test.forms[0] == train.forms[0] < size == train.strings["forms"].code("stay")
     assert list(read_treebank(other, strings=known)) == list(test)
     assert columns_of(Treebank.concatenate([train, test])) == columns_of([*train, *test])
-    with pytest.raises(InputError, match="share their strings"):
-        Treebank.concatenate([train, read_treebank(other)])
+    alone = read_treebank(other)
+    joined = Treebank.concatenate([train, alone])
+    assert columns_of(joined) == columns_of([*train, *test])
+    assert joined.text == train.text + b"\n" + alone.text
+    assert list(train) == before
+    assert list(alone) == list(test)
     with pytest.raises(InputError, match="strings must hold"):
         read_treebank(other, strings={"forms": Strings()})
 
