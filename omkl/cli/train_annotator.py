@@ -7,6 +7,7 @@ from typing import Any
 from omkl import data, estimators
 from omkl.cli.common import OUTPUT, add_options, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
+from omkl.cli.train_parser import add_tree_options, untrained_parser
 
 #: Groups of each part that are listed.
 MOST_GROUPS = 5
@@ -35,11 +36,7 @@ def add_parser(kinds: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data, of each part (default 10)")
     parser.add_argument("--C", type=float, default=10.0, help="weight of the losses, of each part (default 10)")
-    parser.add_argument("--templates", default="auto", metavar="SET",
-                        help="templates of the parser, as for omkl train parser (default auto)")  # fmt: skip
-    parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="megabytes for the parser (140)")
-    parser.add_argument("--projective", action="store_true", help="only projective trees")
-    parser.add_argument("--multi-root", action="store_true", help="the root may have several children")
+    add_tree_options(parser)
     add_options(parser, "--random-state", "--on-error", *OUTPUT)
     parser.set_defaults(run=run)
 
@@ -51,10 +48,7 @@ def run(arguments: Namespace) -> None:
     dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     annotator = estimators.Annotator(
         arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
-        parser=estimators.DependencyParser(
-            arguments.templates, C=arguments.C, epochs=arguments.epochs, projective=arguments.projective,
-            memory=arguments.memory, single_root=not arguments.multi_root,
-        ),
+        parser=untrained_parser(arguments, C=arguments.C, epochs=arguments.epochs),
         folds=arguments.folds, verbose=not arguments.quiet, random_state=arguments.random_state,
     )  # fmt: skip
     started = time.perf_counter()

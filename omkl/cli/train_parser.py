@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,13 @@ def add_parser(kinds: Any) -> None:
         "Ctrl-C ends training, and saves what there is.",
     )
     add_training_options(parser, epochs=10, hedge=False, C=10.0)
+    add_tree_options(parser)
+    add_options(parser, "--on-error")
+    parser.set_defaults(run=run)
+
+
+def add_tree_options(parser: ArgumentParser) -> None:
+    """What :func:`untrained_parser` asks for beside what every online estimator is trained with."""
     parser.add_argument(
         "--templates", default="auto", metavar="SET",
         help="auto (default: of rich what suits the treebank), martins507, rich, mcdonald2005, small, or a file with a "
@@ -55,8 +62,19 @@ def add_parser(kinds: Any) -> None:
     parser.add_argument("--unlabeled", action="store_true", help="learn no relations")
     parser.add_argument("--memory", type=float, default=140.0, metavar="MB", help="megabytes for parameters (140)")
     parser.add_argument("--exact", action="store_true", help="let no two features share a weight")
-    add_options(parser, "--on-error")
-    parser.set_defaults(run=run)
+
+
+def untrained_parser(arguments: Namespace, **settings: Any) -> Any:
+    """A parser as the options say, with these settings as well."""
+    parser = estimators.DependencyParser(
+        arguments.templates, lexicons=dict(arguments.lexicon) or None, keep=arguments.keep,
+        projective=arguments.projective, single_root=not arguments.multi_root, labeled=not arguments.unlabeled,
+        memory=arguments.memory, exact=arguments.exact, **settings,
+    )  # fmt: skip
+    if arguments.stacked:
+        first = estimators.DependencyParser(**{**parser.get_params(deep=False), "callbacks": None})
+        parser.set_params(templates="stacked", lexicons=None, C=parser.C / 10, first=first)
+    return parser
 
 
 def _keep(text):
@@ -80,15 +98,10 @@ def run(arguments: Namespace) -> None:
     dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     report = _Report(say, n_sentences)
-    parser = estimators.DependencyParser(
-        arguments.templates, lexicons=dict(arguments.lexicon) or None, keep=arguments.keep,
-        projective=arguments.projective,
-        single_root=single_root, labeled=not arguments.unlabeled, memory=arguments.memory, exact=arguments.exact,
-        callbacks=[report], n_examples=n_sentences if arguments.stream else None, **training_parameters(arguments),
+    parser = untrained_parser(
+        arguments, callbacks=[report], n_examples=n_sentences if arguments.stream else None,
+        **training_parameters(arguments),
     )  # fmt: skip
-    if arguments.stacked:
-        first = estimators.DependencyParser(**{**parser.get_params(deep=False), "callbacks": None})
-        parser.set_params(templates="stacked", lexicons=None, C=arguments.C / 10, first=first)
     started = time.perf_counter()
     with fit_options(arguments) as options, _ending_on_interrupt(report):
         parser.fit(trees, **options)

@@ -363,6 +363,8 @@ class Annotator(SavedEstimator):
             kind = SETTINGS["parser" if name == "trees" else "tagger"]
             models[name] = kind._from_model(own, Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts))
         self.parser_ = models.pop("trees", None)
+        if self.parser is not None and self.parser_ is not None:
+            self.parser = clone(self.parser_)  # with its lexicons, and the parser that it corrects
         self.tagger_ = None
         if manifest["tagger"] is not None:
             self.tagger_ = make_tagger(tuple(manifest["tagger"]["columns"]))

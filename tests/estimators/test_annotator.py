@@ -166,6 +166,17 @@ def test_threads_write_the_same(annotator, test):
         annotator.set_params(n_jobs=None)
 
 
+def test_a_stacked_parser_with_a_lexicon_goes_along(train, test, tmp_path):
+    small = {"epochs": 2, "memory": 10}
+    first = omkl.DependencyParser(["h.ends m.upos", "h.upos m.upos distance"], lexicons={"ends": {"the": "e"}}, **small)
+    parser = omkl.DependencyParser("stacked", C=1.0, first=first, folds=2, **small)
+    model = untrained(parser=parser, parts=["upos", "trees"]).fit(train[:40])
+    model.save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert columns_of(loaded.annotate(test)) == columns_of(model.annotate(test))
+    assert columns_of(loaded.fit(train[:40]).annotate(test)) == columns_of(model.annotate(test))
+
+
 def test_the_same_seed_gives_the_same_bits(annotator, train, tmp_path):
     untrained().fit(train).save(tmp_path / "again.npz")
     annotator.save(tmp_path / "model.npz")
