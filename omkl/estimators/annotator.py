@@ -347,10 +347,9 @@ class Annotator(SavedEstimator):
             manifests[name] = model._manifest(own, training)
             packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
-        settings = {
-            name: {key: packer.pack(value, key) for key, value in estimator._saved_parameters().items()}
-            for name, estimator in given.items()
-        }
+        settings = {name: _packed(estimator, packer) for name, estimator in given.items()}
+        if "parser" in given and self.parser_ is not None:
+            settings["parser"] = {}  # the model has all of them, its lexicons and the parser that it corrects as well
         tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
         return {"models": manifests, "settings": settings, "tagger": tagger}
 
@@ -364,11 +363,15 @@ class Annotator(SavedEstimator):
             models[name] = kind._from_model(own, Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts))
         self.parser_ = models.pop("trees", None)
         if self.parser is not None and self.parser_ is not None:
-            self.parser = clone(self.parser_)  # with its lexicons, and the parser that it corrects
+            self.parser = clone(self.parser_)
         self.tagger_ = None
         if manifest["tagger"] is not None:
             self.tagger_ = make_tagger(tuple(manifest["tagger"]["columns"]))
             self.tagger_.restore(manifest["tagger"], unpacker.arrays, models)
+
+
+def _packed(estimator: Any, packer: Packer) -> dict[str, Any]:
+    return {key: packer.pack(value, key) for key, value in estimator._saved_parameters().items()}
 
 
 def _make_tagger(labeler: SequenceLabeler, columns: tuple[str, ...]) -> Tagger:
