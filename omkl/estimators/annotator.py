@@ -61,6 +61,8 @@ class Annotator(SavedEstimator):
     random_state : int, RandomState or None
         The same seed gives the same model, bit for bit. It takes the place of that of ``tagger`` and ``parser``.
 
+    A model file, of :meth:`save`, holds what predicts, whether or not it is asked for more.
+
     Attributes
     ----------
     parts_ : list of str
@@ -130,7 +132,7 @@ class Annotator(SavedEstimator):
             if columns:
                 bar.set_description("tags, morphology and lemmas")
                 tagger = make_tagger(columns)
-                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag))
+                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag)).condense()
                 bar.update()
             if "trees" in parts:
                 bar.set_description("trees")
@@ -326,25 +328,17 @@ class Annotator(SavedEstimator):
     _plain_attributes = ("parts_",)
     _rounded = SequenceLabeler._rounded
 
-    @property
-    def _predicts_only(self) -> bool:
-        return any(model._predicts_only for model in self.models().values())
+    _predicts_only = True  # it is trained at once
 
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), **dict.fromkeys(SETTINGS), "random_state": seed}
 
-    def _describe(self, packer: Packer) -> dict[str, Any]:
-        return self._describe_parts(packer, True)
-
     def _describe_prediction(self, packer: Packer) -> dict[str, Any]:
-        return self._describe_parts(packer, False)
-
-    def _describe_parts(self, packer: Packer, training: bool) -> dict[str, Any]:
         manifests: dict[str, Any] = {}
         for number, (name, model) in enumerate(self.models().items()):
             own = Packer()
-            manifests[name] = model._manifest(own, training)
+            manifests[name] = model._manifest(own, False)
             packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         settings = {name: _packed(estimator, packer) for name, estimator in given.items()}

@@ -38,6 +38,12 @@ class ByTag:
                 self.labelers[tag] = labels.pop() if labels else self.default
         return self
 
+    def condense(self) -> None:
+        """Keep of the labelers what predicts; they cannot be trained on."""
+        for tag, labeler in self.labelers.items():
+            if not isinstance(labeler, str):
+                self.labelers[tag] = labeler._predicting()
+
     def predict(self, tag: str, X: Sequence[Sequence[Any]]) -> list[list[str]]:
         """Labels of sequences of tokens of one tag."""
         labeler = self.labelers.get(tag, self.default)

@@ -72,6 +72,12 @@ class SavedEstimator(BaseEstimator):
             **(self._describe(packer) if training else self._describe_prediction(packer)),
         }
 
+    def _predicting(self) -> Any:
+        """An estimator that predicts the same, bit for bit, and holds nothing that only training needs."""
+        packer = Packer()
+        manifest = self._manifest(packer, False)
+        return type(self)._from_model(manifest, Unpacker(packer.arrays, users_own(self)))
+
     def _check_precision(self, training: bool, dtype: Any) -> None:
         """Raise unless the weights can be rounded as it is asked for."""
         if dtype is None:
