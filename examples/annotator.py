@@ -6,7 +6,21 @@
 
 Both learn from the same sentences, with their defaults, without word vectors or anything else from outside, and both
 are scored as the CoNLL 2018 shared task scores (gold words): with the gold tags of the test file, and from its words
-alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install ufal.udpipe``), of version 1.
+alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install 'omkl[peers]'``), of version 1, and takes half an hour
+for the smallest treebank.
+
+Measured on one core of a busy machine, in per cent (of Danish the dev file trains):
+
+==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
+treebank    program, input     UPOS  XPOS  UFeats  Lemmas  UAS   LAS   training s  words/s
+==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
+Vietnamese  omkl, words        89.0  87.1  100.0   99.5    67.7  56.8  62          13 k
+Vietnamese  UDPipe, words      87.8  86.5  100.0   98.2    65.3  53.9  1637        2.6 k
+Vietnamese  omkl, gold tags                                75.2  66.1  21          25 k
+Vietnamese  UDPipe, gold tags                              70.9  61.3
+Danish      omkl, words        92.3  100   90.8    92.5    72.1  67.0  33          10 k
+Danish      omkl, gold tags                                80.2  76.5  12          20 k
+==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
 """
 
 import argparse
