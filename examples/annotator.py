@@ -6,8 +6,8 @@
 
 Both learn from the same sentences, with their defaults, without word vectors or anything else from outside, and both
 are scored as the CoNLL 2018 shared task scores (gold words): with the gold tags of the test file, and from its words
-alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install 'omkl[peers]'``), of version 1, and takes half an hour
-for the smallest treebank.
+alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install 'omkl[peers]'``), of version 1, and takes half an
+hour for the smallest treebank.
 
 Measured on one core of a busy machine, in per cent (of Danish the dev file trains):
 
