@@ -43,9 +43,9 @@ def add_parser(kinds: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Train and save an annotator."""
-    reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
+    reading = {"trees": "partial", "on_error": arguments.on_error, "keep_text": False}
     treebank = data.read_treebank(arguments.train, **reading)
-    dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
+    dev = data.read_treebank(arguments.dev, **{**reading, "trees": "given"}) if arguments.dev else None
     annotator = estimators.Annotator(
         arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
         parser=untrained_parser(arguments, C=arguments.C, epochs=arguments.epochs),

@@ -1,5 +1,6 @@
 """Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from omkl.estimators.saving import SavedEstimator
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.tagging import COLUMNS, Tagger, strings_of, with_column
 from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of, treebanks_of
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.online import below
 from omkl.persistence import Packer, Unpacker
 
@@ -40,6 +41,9 @@ class Annotator(SavedEstimator):
     told given the tag, lemmas given both, and a parser works on all of these. Morphology and trees are learned beside
     tags that models give which have not seen the sentence, by cross-fitting, so that they know the mistakes that they
     will meet.
+
+    A tag, lemma or head that is not there, ``_`` in a file, is not annotated: what stands beside it is learned all the
+    same.
 
     Parameters
     ----------
@@ -121,9 +125,10 @@ class Annotator(SavedEstimator):
         check_n_jobs(self.n_jobs)
         make_tagger, parser, seed = self._settings()
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
-        wants_trees = "given" if isinstance(self.parts, str) else "trees" in asked
+        wants_trees = "partial" if "trees" in asked else False
         treebank = as_treebank(sentences_of(X), trees=wants_trees, single_root=parser.single_root)
         parts = self._parts_in(treebank, asked)
+        with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
         columns = tuple(name for name in COLUMNS if name in parts)
         tagger, crossed = None, treebank
         with tqdm(total=self.folds + 2, delay=1, leave=False, disable=None if self.verbose else True) as bar:
@@ -134,9 +139,9 @@ class Annotator(SavedEstimator):
                 tagger = make_tagger(columns)
                 tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag)).condense()
                 bar.update()
-            if "trees" in parts:
+            if with_trees is not None:
                 bar.set_description("trees")
-                parser.fit(crossed)
+                parser.fit(crossed if with_trees.all() else crossed[with_trees])
                 bar.update()
         self.tagger_, self.parser_, self.parts_ = tagger, parser if "trees" in parts else None, list(parts)
         return self
@@ -176,9 +181,19 @@ class Annotator(SavedEstimator):
         missing = [] if isinstance(self.parts, str) else [part for part in asked if not there[part]]
         if missing:
             raise InputError(f"The training data has no {missing[0]} to learn: leave them out of parts.")
-        if there["trees"] and "trees" in asked:
-            check_trees(treebank, single_root=False)
         return tuple(part for part in PARTS if part in asked and there[part])
+
+    def _with_trees(self, treebank: Treebank, parser: DependencyParser) -> np.ndarray:
+        """Which sentences the parser learns from, bool (n_sentences,); raises now what it would raise at the end."""
+        annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the parser will warn
+            check_trees(treebank[annotated], parser.single_root, partial=True)
+        if not annotated.all():
+            n, lacking = len(annotated), np.count_nonzero(~annotated)
+            message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
+            warnings.warn(message, DataWarning, stacklevel=3)
+        return annotated
 
     def _cross_fitted(self, make_tagger: Callable[[], Tagger], treebank: Treebank, seed: int, bar: tqdm) -> Treebank:
         """The treebank with what taggers write that have not seen the sentence."""

@@ -28,10 +28,10 @@ class ByTag:
         self.labelers: dict[str, SequenceLabeler | str] = {}
 
     def fit(self, taught: dict[str, tuple[list, list]]) -> "ByTag":
-        """Learn from sequences of tokens and their labels, ``(X, y)``, for every tag."""
+        """Learn from sequences of tokens and their labels, ``(X, y)``, for every tag; None is a label not known."""
         self.labelers = {}
         for tag, (X, y) in taught.items():
-            labels = {label for sequence in y for label in sequence}
+            labels = {label for sequence in y for label in sequence} - {None}
             if len(labels) > 1:
                 self.labelers[tag] = self.make_labeler().fit(X, y)
             else:

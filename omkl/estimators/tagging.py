@@ -60,19 +60,29 @@ class Tagger:
         around : list of str (n_words,), optional
             Tags that a model would give which has not seen the sentence: morphology is learned beside these, as it
             meets such when it predicts. The gold ones by default.
+
+        A word without a tag is not annotated: the chain learns from the others around it, nothing is learned of its
+        morphology. Nor is anything of a lemma that is not there; features that are not there are what words have none
+        of.
         """
         forms, tags = strings_of(treebank, "forms"), self._tags_of(treebank)
         if self.chain is not None:
-            self.chain.fit({"": (by_sentence(forms, treebank.offsets), by_sentence(tags, treebank.offsets))})
+            gold: list[Any] = [None if tag == MISSING else tag for tag in tags]
+            self.chain.fit({"": (by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets))})
         if self.morphology is not None:
             labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
             features = morphology_features(forms, tags if around is None else around, treebank.offsets)
             self.morphology.fit({
                 tag: ([[features[i] for i in run] for run in runs], [[labels[i] for i in run] for run in runs])
-                for tag, runs in runs_of(tags, treebank.offsets).items()
+                for tag, runs in runs_of(tags, treebank.offsets).items() if tag != MISSING
             })  # fmt: skip
         if self.lemmatizer is not None:
-            self.lemmatizer.fit(self._words(treebank, forms, tags), strings_of(treebank, "lemmas"))
+            words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
+            known = [
+                (word, lemma) for word, lemma in zip(words, lemmas)
+                if word[1] != MISSING and (lemma != MISSING or word[0] == MISSING)
+            ]  # fmt: skip
+            self.lemmatizer.fit([word for word, _ in known], [lemma for _, lemma in known])
         return self
 
     def annotate(self, treebank: Treebank) -> Treebank:
@@ -187,7 +197,7 @@ def with_column(treebank: Treebank, name: str, values: list[str]) -> Treebank:
     return replace(treebank, strings={**treebank.strings, name: strings}, **changed)
 
 
-def by_sentence(values: list[str], offsets: np.ndarray) -> list[list[str]]:
+def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:
     """A list for each sentence, of one for all words."""
     return [values[low:high] for low, high in pairwise(offsets.tolist())]
 

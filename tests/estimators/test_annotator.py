@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 
 import numpy as np
@@ -14,7 +15,7 @@ from omkl.cli import main
 from omkl.data import Sentence, Treebank, iter_words, read_treebank, treebank_writer, write_treebank
 from omkl.estimators.lemmas import Lemmatizer, apply_edit, edit_of
 from omkl.estimators.tagging import strings_of
-from omkl.exceptions import DataFileError, InputError, OmklError
+from omkl.exceptions import DataFileError, DataWarning, InputError, OmklError
 
 SYLLABLES = [c + v for c in "bdfgklmnprtvz" for v in "aeiou"]
 
@@ -218,6 +219,31 @@ def test_auto_takes_the_columns_that_are_there():
     assert model.parts_ == ["upos", "feats", "lemmas", "trees"]
 
 
+def test_what_is_not_annotated_is_no_label(train, test):
+    rng = np.random.default_rng(0)
+    columns = {name: getattr(train, name).copy() for name in ("upos", "lemmas")}
+    for column in columns.values():
+        column[rng.random(len(column)) < 0.3] = 0  # an underscore in the file
+    model = untrained(parts=["upos", "feats", "lemmas"]).fit(replace(train, **columns))
+    found = model.annotate(test)
+    assert "_" not in strings_of(found, "upos") + strings_of(found, "lemmas")
+    scores = model.evaluate(test)
+    assert min(scores[name] for name in ("upos", "ufeats", "lemmas")) > 0.95
+
+
+def test_trees_are_learned_where_there_are_heads(train, test):
+    heads = train.heads.copy()
+    heads[: train.offsets[50]] = -1  # the first 50 sentences have none
+    heads[train.offsets[60] + 1] = -1  # and a word of another
+    settings = {"parts": ["upos", "trees"]}
+    with pytest.warns(DataWarning) as caught:
+        model = untrained(**settings).fit(replace(train, heads=heads))
+    messages = [str(warning.message) for warning in caught]
+    assert messages[0] == "50 of 150 sentences have no heads: trees are learned from the others."
+    assert any(message.startswith("1 of ") for message in messages[1:])
+    assert model.score(test) > 0.95
+
+
 def test_one_tag_for_all_words_is_no_obstacle():
     made = [
         Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b]) for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
@@ -262,7 +288,7 @@ def test_bad_treebanks_are_refused_and_the_annotator_stays_what_it_was(annotator
     for bad, message in (
         ([Sentence(forms=["a", "b"])] * 9, "words alone"),
         ([], "no sentence"),
-        ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[2, None])] * 9, "head"),
+        ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[0, 0])] * 9, "root"),
     ):
         with pytest.raises(InputError, match=message):
             annotator.fit(bad)
