@@ -94,10 +94,12 @@ class Tagger:
             treebank = with_column(treebank, str(self.tag), tags)
         if self.morphology is not None:
             features = morphology_features(forms, tags, treebank.offsets)
-            labels = np.empty(len(forms), dtype=object)
+            labels = [""] * len(forms)
             for tag, runs in runs_of(tags, treebank.offsets).items():
                 predicted = self.morphology.predict(tag, [[features[i] for i in run] for run in runs])
-                labels[np.concatenate(runs)] = [label for own in predicted for label in own]
+                for run, own in zip(runs, predicted):
+                    for i, label in zip(run, own):
+                        labels[i] = label
             for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
                 treebank = with_column(treebank, name, list(column))
         if self.lemmatizer is not None:
@@ -202,14 +204,15 @@ def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:
     return [values[low:high] for low, high in pairwise(offsets.tolist())]
 
 
-def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[np.ndarray]]:
-    """For each tag, the words that have it, sentence by sentence, as int arrays; sentences without it are left out."""
-    names, codes = np.unique(np.array(tags, dtype=object), return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    sentences = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    runs = {}
-    for name, own in zip(names.tolist(), np.split(order, np.cumsum(np.bincount(codes))[:-1])):
-        runs[name] = np.split(own, np.flatnonzero(np.diff(sentences[own])) + 1)
+def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
+    """For each tag, the words that have it, sentence by sentence; sentences without it are left out."""
+    runs: dict[str, list[list[int]]] = {}
+    for low, high in pairwise(offsets.tolist()):
+        own: dict[str, list[int]] = {}
+        for i in range(low, high):
+            own.setdefault(tags[i], []).append(i)
+        for tag, run in own.items():
+            runs.setdefault(tag, []).append(run)
     return runs
 
 
