@@ -8,6 +8,7 @@ from omkl import data, estimators
 from omkl.cli.common import OUTPUT, add_options, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
 from omkl.cli.train_parser import add_tree_options, untrained_parser
+from omkl.exceptions import InputError
 
 #: Groups of each part that are listed.
 MOST_GROUPS = 5
@@ -54,9 +55,13 @@ def run(arguments: Namespace) -> None:
     started = time.perf_counter()
     annotator.fit(treebank)
     seconds = time.perf_counter() - started
+    annotator.save(arguments.output)
     if dev is not None:
-        annotator.calibrate(dev)
-    annotator.save(arguments.output, training=False)
+        try:
+            annotator.calibrate(dev).save(arguments.output)
+        except InputError as error:
+            saved = f"The annotator is saved to {arguments.output}, but not calibrated"
+            raise InputError(f"{saved}: in {arguments.dev}, {error}") from None
     weights = annotator.kernel_weights_
     metrics = {
         "sentences": len(treebank), "words": treebank.n_words, "parts": annotator.parts_, "seconds": seconds,

@@ -2,7 +2,6 @@
 
 import time
 from argparse import Namespace
-from contextlib import suppress
 from typing import Any
 
 from omkl import data, estimators
@@ -54,9 +53,12 @@ def run(arguments: Namespace) -> None:
     with fit_options(arguments) as options:
         learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options)
     seconds = time.perf_counter() - started
+    uncalibrated = None
     if dev is not None and arguments.loss != "crf":
-        with suppress(InputError):  # no label that the model knows
+        try:
             labeler.calibrate(*dev)
+        except InputError as error:
+            uncalibrated = f"Scores are not made probabilities by {arguments.dev}: {error}"
     save_model(labeler, arguments)
     metrics = {
         **learned,
@@ -74,6 +76,7 @@ def run(arguments: Namespace) -> None:
     if dev is not None:
         metrics["dev_accuracy"] = labeler.score(*dev)
         lines.append(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
+    lines += [] if uncalibrated is None else [uncalibrated]
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
 

@@ -34,6 +34,13 @@ SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser"
 TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
 
 
+#: What of the settings of the labelers is about labels and their order, and so for the chain of tags alone.
+OF_WORDS = {
+    "transitions": None, "allowed_transitions": None, "transitions_by_position": False, "cost": None,
+    "class_weight": None,
+}  # fmt: skip
+
+
 class Annotator(SavedEstimator):
     """Tags, morphology, lemmas and dependency trees for sentences of words.
 
@@ -51,7 +58,8 @@ class Annotator(SavedEstimator):
         What is learned and written; "auto" takes those whose columns the training data has.
     tagger : SequenceLabeler, optional
         An untrained labeler whose settings those of tags, morphology and lemmas take; they read words and features made
-        of them, so it has no ``kernels``. By default ``SequenceLabeler(epochs=10, C=10)``.
+        of them, so it has no ``kernels``. Its ``class_weight``, ``cost`` and what it says of transitions are for the
+        chain of tags alone. By default ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
         An untrained parser to take the settings of; the default one by default.
     folds : int > 1
@@ -164,7 +172,10 @@ class Annotator(SavedEstimator):
             ) from None
         labeler.set_params(random_state=seed)
         parser = DependencyParser() if self.parser is None else clone(self.parser)
-        parser.set_params(random_state=seed, verbose=self.verbose)
+        seeded: Any = parser
+        while seeded is not None:  # a stacked parser has another one before it
+            seeded.set_params(random_state=seed, verbose=self.verbose)
+            seeded = seeded.first
         return partial(_make_tagger, labeler), parser, seed
 
     def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
@@ -334,7 +345,8 @@ class Annotator(SavedEstimator):
         check_is_fitted(self)
         models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
         models |= {} if self.parser_ is None else {"trees": self.parser_}
-        for model in models.values():
+        stacked = [] if self.parser_ is None or self.parser_.first is None else [self.parser_.first_]
+        for model in (*models.values(), *stacked):
             model.n_jobs = self.n_jobs
         return models
 
@@ -384,4 +396,4 @@ def _packed(estimator: Any, packer: Packer) -> dict[str, Any]:
 
 
 def _make_tagger(labeler: SequenceLabeler, columns: tuple[str, ...]) -> Tagger:
-    return Tagger(columns, partial(clone, labeler), lambda: clone(labeler).set_params(transitions=None))
+    return Tagger(columns, partial(clone, labeler), lambda: clone(labeler).set_params(**OF_WORDS))

@@ -109,7 +109,7 @@ class Lemmatizer:
         return [found[word] for word in words]
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)  # a word's features take about two kilobytes
 def own_features(form: str) -> dict[str, Any]:
     """What :func:`omkl.features.token_features` tells of a word alone; the same object for the same word."""
     return {name: value for name, value in token_features([form])[0].items() if "[" not in name}

@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from io import BytesIO, TextIOWrapper
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -157,6 +158,18 @@ def test_calibrated_annotators_tell_how_sure_they_are(train, test, tmp_path):
     assert strings_of(again, "misc") == strings_of(found, "misc")
 
 
+def test_what_is_said_of_tags_is_for_the_chain_alone(train, test):
+    tagger = omkl.SequenceLabeler(
+        epochs=4, allowed_transitions={"DET": ["ADJ", "NOUN"]}, class_weight={"NOUN": 2.0}, cost=1.0 - np.eye(4)
+    )
+    model = untrained(tagger=tagger, parts=["upos", "feats", "lemmas"]).fit(train)
+    assert model.score(test) > 0.95
+    (tags,) = (sentence.upos for sentence in model.annotate([["the", "the", "tatated"]]))
+    assert all(after in ("ADJ", "NOUN") for tag, after in pairwise(tags) if tag == "DET")
+    free = untrained(parts=["upos"]).fit(train).annotate([["the", "the", "tatated"]])[0]
+    assert free.upos[:2] == ["DET", "DET"]
+
+
 def test_threads_write_the_same(annotator, test):
     alone = columns_of(annotator.annotate(test))
     try:
@@ -174,6 +187,8 @@ def test_a_stacked_parser_with_a_lexicon_goes_along(train, test, tmp_path):
     loaded = omkl.load(tmp_path / "model.npz")
     assert columns_of(loaded.annotate(test)) == columns_of(model.annotate(test))
     assert columns_of(loaded.fit(train[:40]).annotate(test)) == columns_of(model.annotate(test))
+    loaded.save(tmp_path / "again.npz")  # the first parser has the seed of the annotator too
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
 
 
 def test_the_same_seed_gives_the_same_bits(annotator, train, tmp_path):
@@ -389,6 +404,16 @@ class TestCommandLine:
         assert main(["inspect", str(folder / "model.npz"), "--json", str(folder / "inspect.json")]) == 0
         assert "upos" in capsys.readouterr().out
         assert "trees" in json.loads((folder / "inspect.json").read_text())["kernel_weights"]
+
+    def test_a_held_out_file_without_trees_costs_no_model(self, folder, capsys):
+        (folder / "bare.conllu").write_text("1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n\n")
+        paths = [str(folder / "train.conllu"), "-o", str(folder / "kept.npz"), "--dev", str(folder / "bare.conllu")]
+        assert main(["train", "annotator", *paths, "--epochs", "1", "--templates", "small", "--quiet"]) == 2
+        message = capsys.readouterr().err
+        assert "is saved to" in message
+        assert "bare.conllu" in message
+        assert message.count("\n") == 1
+        assert omkl.load(folder / "kept.npz").annotate([["the", "bobas"]])[0].upos[0] == "DET"
 
     def test_bad_input_is_one_line(self, folder, capsys):
         assert main(["predict", str(folder / "model.npz"), str(folder / "nothing.txt")]) == 2
