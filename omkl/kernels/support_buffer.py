@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from omkl.kernels import _jit_distances as jit
 from omkl.kernels.base import Kernel, inverse_root
-from omkl.kernels.inputs import Pair
+from omkl.kernels.inputs import Pair, Reference
 
 
 class SupportBuffer:
@@ -106,6 +106,7 @@ class BufferPair(Pair):
         self._right = buffer.columns[:, columns]
         # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
         self.X, self.Y, self._on_columns = X, self._right.T, {}
+        self.right = Reference(self.Y)
 
     @cached_property
     def products(self) -> np.ndarray:
@@ -123,8 +124,8 @@ class BufferPair(Pair):
     def chi_squared_distances(self) -> np.ndarray:
         return jit.chi_squared_distances(self.X, self._right)
 
-    def known_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
+    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):
             if known is kernel:
                 return roots[self._rows], roots[self._columns]
-        return None
+        return super().inverse_roots(kernel)
