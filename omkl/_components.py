@@ -8,10 +8,10 @@ import ast
 import math
 import re
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 from inspect import Parameter, signature
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -132,10 +132,15 @@ def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -
         )
 
 
-@lru_cache(maxsize=1024)
+#: The parameters of constructors: to read them off takes as long as to learn from an example.
+_PARAMETERS: WeakKeyDictionary[type, Mapping[str, Parameter]] = WeakKeyDictionary()
+
+
 def _parameters_of(cls: type) -> Mapping[str, Parameter]:
-    """The parameters of a constructor by name; reading them off takes as long as an example's training."""
-    return signature(cls).parameters
+    """The parameters of a constructor by name."""
+    if cls not in _PARAMETERS:
+        _PARAMETERS[cls] = signature(cls).parameters
+    return _PARAMETERS[cls]
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:

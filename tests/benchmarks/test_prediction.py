@@ -92,6 +92,34 @@ def test_one_row(benchmark):
     benchmark(lambda: models["default kernels"].predict(X[:1]))
 
 
+def test_one_example_after_the_other(benchmark):
+    river = pytest.importorskip("river.linear_model")
+    from omkl.estimators.river import RiverClassifier
+
+    rng = np.random.default_rng(0)
+    numbers, words = rng.normal(size=(20_000, 2)).tolist(), rng.integers(0, 100_000, size=20_000).tolist()
+    rows = [{"a": a, "b": b, "word": f"w{word}"} for (a, b), word in zip(numbers, words)]
+    y = [row["a"] + row["b"] > 0 for row in rows]
+    print("\nmicroseconds to predict and learn one of 20,000 rows, with up to 18,000 features known:")
+    models = {
+        "omkl": lambda: RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)),
+        "river, numbers alone": river.LogisticRegression,
+    }
+    for name, make in models.items():
+        model = make()
+        data = rows if name == "omkl" else [{"a": row["a"], "b": row["b"]} for row in rows]
+        marks = [time.perf_counter()]
+        for i, (x, target) in enumerate(zip(data, y)):
+            model.predict_one(x)
+            model.learn_one(x, target)
+            if i % 5000 == 4999:
+                marks.append(time.perf_counter())
+        found = 1e6 * np.diff(marks) / 5000
+        print(f"  {name}: {found.min():.0f}; by quarters {', '.join(f'{each:.0f}' for each in found)}")
+        benchmark.extra_info[name] = found.min()
+    benchmark.pedantic(lambda: model.predict_one(x), rounds=3)
+
+
 @pytest.mark.parametrize("kind", ["tagger", "parser"])
 def test_threads(benchmark, treebanks, models, kind):
     test, model = treebanks[1], models[kind]

@@ -118,3 +118,51 @@ def test_vectors_that_others_are_compared_with_give_the_same_values_again(rng, f
             np.testing.assert_array_equal(*(kernel.between(pair) for pair in pairs))
         columns = [pair.on_columns((0, 2)) for pair in pairs]
         np.testing.assert_array_equal(*(kernels[0].between(pair) for pair in columns))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_a_single_class_is_predicted_until_there_is_another(loss):
+    model = omkl.OnlineMKLClassifier(loss=loss, random_state=0).partial_fit([{"a": "x"}], ["one"], classes="growing")
+    assert model.predict([{"a": "x"}, {"b": 1.0}]).tolist() == ["one", "one"]
+    assert model.decision_function([{"a": "x"}]).shape == (1, 1)
+    if loss == "crf":
+        assert model.predict_proba([{"a": "x"}]).tolist() == [[1.0]]
+    model.partial_fit([{"a": "y"}] * 3, ["two"] * 3)
+    assert model.predict([{"a": "y"}]).tolist() == ["two"]
+
+
+@pytest.mark.parametrize("average", ["quadratic", "last"])
+@pytest.mark.parametrize("kernels", [None, ["linear:on=a", "gaussian:on=[a,b]"], ["gaussian:on=b,features=20"]])
+def test_rows_between_examples_are_predicted_as_by_the_frozen_model(rng, kernels, average):
+    data = [{"a": float(a), "b": float(b), "c": f"{int(c)}"} for a, b, c in 3 * rng.normal(size=(60, 3))]
+    y = [int(row["a"] + row["b"] > 0) + 2 * (row["c"] == "1") for row in data]
+    model = omkl.OnlineMKLClassifier(kernels, average=average, random_state=0).partial_fit(data[:10], y[:10], range(4))
+    for i in range(10, 60):
+        model.partial_fit(data[i : i + 1], y[i : i + 1])
+        rows = data[i - 10 : i + 1]
+        between = model.decision_function(rows)
+        assert not model.model_.trainer.average_at_hand
+        encoded = model.model_.codec.encoder.encode(rows, np.arange(len(rows) + 1))
+        ((_, frozen),) = model.predictor_.blocks(encoded)
+        np.testing.assert_array_equal(between, frozen.unary)
+
+
+def test_a_model_that_learns_no_more_is_frozen_at_the_second_look(data):
+    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(*data)
+    first = model.decision_function(data[0][:1])
+    assert not model.model_.trainer.average_at_hand
+    np.testing.assert_array_equal(model.decision_function(data[0][:1]), first)
+    assert model.model_.trainer.average_at_hand
+
+
+def test_features_that_come_one_by_one_are_those_that_come_at_once(rng):
+    groups = rng.integers(0, 3, size=50).astype(np.int32)
+    bank = omkl.groups.ExplicitBank(["a", "b", "c"], [], 2, averaging=True)
+    for group in groups:
+        bank.grow([group])
+        bank.grow([])
+    whole = omkl.groups.ExplicitBank(["a", "b", "c"], groups, 2, averaging=True)
+    np.testing.assert_array_equal(bank.groups, whole.groups)
+    assert bank.n_features == whole.n_features == 50
+    for name, array in bank.state().items():
+        np.testing.assert_array_equal(array, whole.state()[name])
