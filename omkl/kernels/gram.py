@@ -14,7 +14,7 @@ from scipy import sparse
 from omkl._cache import RecentlyUsed
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, cross_matrices
-from omkl.kernels.inputs import Pair, in_precision, row_blocks
+from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
 from omkl.kernels.support_buffer import SupportBuffer
 
 
@@ -66,7 +66,7 @@ class GramRows:
         ]  # fmt: skip
         # one row at a time: with others beside them, what these kernels compute may be rounded otherwise
         self._alone = [
-            (k, kernel, inputs[k], kernel.as_support(inputs[k]))
+            (k, kernel, inputs[k], Reference(kernel.as_support(inputs[k])))
             for k, kernel in enumerate(kernels) if k not in together
         ]  # fmt: skip
         capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from omkl.kernels import _jit_distances as jit
 from omkl.kernels.base import Kernel, inverse_root
-from omkl.kernels.inputs import Pair
+from omkl.kernels.inputs import Pair, Reference
 
 
 class SupportBuffer:
@@ -116,6 +116,7 @@ class BufferPair(Pair):
         self._columns = columns
         # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
         self.X, self.Y, self._on_columns = X, buffer.columns[:, columns].T, {}
+        self.right = Reference(self.Y)
 
     @cached_property
     def products(self) -> np.ndarray:
@@ -136,8 +137,8 @@ class BufferPair(Pair):
     def _compare(self, kind):
         return jit.compare(kind, self.X, self._buffer.columns, self._columns.start, self._columns.stop)
 
-    def known_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
+    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):
             if known is kernel:
                 return roots[self._rows], roots[self._columns]
-        return None
+        return super().inverse_roots(kernel)
