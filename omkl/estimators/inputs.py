@@ -24,6 +24,11 @@ from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
 from omkl.exceptions import InputError
 
+#: Numbers of an array that are checked here, where scikit-learn has nothing else to compare or to say.
+FEW = 2**14
+#: So many integers or strings are classes, whatever they are; of more scikit-learn may warn that they are many.
+FEW_CLASSES = 20
+
 
 class TokenData(NamedTuple):
     """Tokens as they were read: one flat collection, the offsets of the sequences, labels of all tokens, weights of
@@ -109,8 +114,11 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
-            y = (column_or_1d(*y, warn=True),)
+            y = (_as_column(*y),)
             check_consistent_length(X, *y)
+        checked = (X, *y) if y else X
+    elif not reset and are_few_rows(X, estimator) and all(_is_column(column, len(X)) for column in y):
+        X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
@@ -123,6 +131,29 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
+
+
+def are_few_rows(X: Any, estimator: Any) -> bool:
+    """Whether scikit-learn would find nothing amiss with X: it looks for longer than one row takes to predict."""
+    known = vars(estimator)
+    return (
+        type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiu" and X.itemsize <= 8 and 0 < X.size <= FEW
+        and X.shape[1] == known.get("n_features_in_") and "feature_names_in_" not in known
+        and bool(np.isfinite(X).all())
+    )  # fmt: skip
+
+
+def _is_column(y: Any, n: int) -> bool:
+    """Whether scikit-learn would find nothing amiss with n targets."""
+    is_plain = type(y) is np.ndarray and y.shape == (n,)
+    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+
+
+def _as_column(y: Any) -> np.ndarray:
+    """Targets of dicts as an array."""
+    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
+        return np.asarray(y)
+    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
 def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
@@ -174,7 +205,8 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
         for i, label in enumerate(y):
             if is_missing(label):
                 raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    check_classification_targets(y)
+    if y.dtype.kind not in "biuU" or len(y) > FEW_CLASSES:
+        check_classification_targets(y)
     return y
 
 

@@ -68,6 +68,30 @@ def test_one_sentence(benchmark, treebanks, models):
     benchmark(calls["tagger, words"])
 
 
+def test_one_row(benchmark):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 20))
+    y = (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
+    models = {
+        "linear": omkl.OnlineMKLClassifier(["linear"], epochs=2, random_state=0),
+        "default kernels": omkl.OnlineMKLClassifier(epochs=2, random_state=0),
+        "default kernels, budget of 100": omkl.OnlineMKLClassifier(epochs=2, budget=100, random_state=0),
+        "Fourier features": omkl.OnlineMKLClassifier(["gaussian:features=200"], epochs=2, random_state=0),
+        "regressor": omkl.OnlineMKLRegressor(epochs=2, random_state=0),
+        "batch, 300 samples": omkl.MKLClassifier(["linear", "gaussian"]),
+    }
+    print("\none row of 20 numbers, ms:")
+    for name, model in models.items():
+        model.fit(*((X[:300], y[:300]) if "batch" in name else (X, y)))
+        found = {"predict": 1e3 * quickest(lambda: model.predict(X[:1]), 300)}  # noqa: B023
+        if hasattr(model, "partial_fit"):
+            model.partial_fit(X[:1], y[:1])
+            found["partial_fit"] = 1e3 * quickest(lambda: model.partial_fit(X[:1], y[:1]), 300)  # noqa: B023
+        print(f"  {name}: " + ", ".join(f"{call} {ms:.3f}" for call, ms in found.items()))
+        benchmark.extra_info.update({f"{name}, {call}": ms for call, ms in found.items()})
+    benchmark(lambda: models["default kernels"].predict(X[:1]))
+
+
 @pytest.mark.parametrize("kind", ["tagger", "parser"])
 def test_threads(benchmark, treebanks, models, kind):
     test, model = treebanks[1], models[kind]
