@@ -63,6 +63,8 @@ class Kernel(Component):
     maps_sparse: ClassVar[bool] = False
     #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
     semidefinite: ClassVar[bool] = False
+    #: Whether each value comes from the inner product or distance of its two vectors alone, whatever stands beside it.
+    entrywise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.normalize not in NORMALIZATIONS:

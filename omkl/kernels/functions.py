@@ -33,7 +33,7 @@ class Linear(Kernel):
     """
 
     aliases = {"linear": {}}
-    semidefinite = compares_sparse = maps_sparse = True
+    semidefinite = compares_sparse = maps_sparse = entrywise = True
 
     _: KW_ONLY
     normalize: str | None = "diagonal"
@@ -64,7 +64,7 @@ class Polynomial(Kernel):
     """
 
     aliases = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
-    semidefinite = compares_sparse = True
+    semidefinite = compares_sparse = entrywise = True
 
     degree: int = 2
     coef0: float = 1.0
@@ -144,7 +144,7 @@ class Gaussian(Kernel):
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
-    semidefinite = compares_sparse = True
+    semidefinite = compares_sparse = entrywise = True
 
     sigma2: float | str = "median"
 
@@ -174,7 +174,7 @@ class Laplacian(Kernel):
     """
 
     aliases = {"laplacian": {}}
-    semidefinite = True
+    semidefinite = entrywise = True
 
     sigma: float | str = "median"
 
@@ -204,7 +204,7 @@ class ChiSquared(Kernel):
     """
 
     aliases = {"chi2": {}, "chi-squared": {}}
-    semidefinite = True
+    semidefinite = entrywise = True
 
     gamma: float | str = "median"
 

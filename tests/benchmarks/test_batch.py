@@ -4,6 +4,7 @@ Run with ``pytest tests/benchmarks/test_batch.py --benchmark-only -s``.
 """
 
 import importlib
+import itertools
 import multiprocessing
 import resource
 import time
@@ -14,6 +15,8 @@ import pytest
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
 from omkl.kernels import PackedStack, random_subset_gaussians, variable_kernels
+from omkl.kernels.functions import as_kernel
+from omkl.kernels.gram import GramRows
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet
 
@@ -73,6 +76,21 @@ def test_a_pass_over_packed_kernels(benchmark, question):
 def test_building_3000_kernels(benchmark, name):
     X, _ = read(name, 200)
     benchmark(lambda: PackedStack.from_kernels(random_subset_gaussians(3000, X.shape[1], 0), X))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n_samples", "n_columns"), [(5000, 64), (5000, 256), (20000, 128)])
+def test_gram_rows_on_demand(benchmark, n_samples, n_columns, dtype):
+    """Rows of three kernels that are not kept, beside the matrix product of the same vectors."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(n_samples, n_columns))
+    kernels = [as_kernel(spec).fit(X) for spec in ("linear", "gaussian", "quadratic")]
+    rows = GramRows(kernels, [X] * 3, dtype, budget=30 * n_samples * np.dtype(dtype).itemsize)
+    wanted = itertools.cycle(generator.permutation(n_samples)[:1000].reshape(-1, 10).tolist())
+    inputs = X.astype(dtype)
+    floor = fastest(lambda: inputs[next(wanted)] @ inputs.T)
+    benchmark(lambda: rows[next(wanted)])
+    print(f"\n{n_samples} x {n_columns}: {fastest(lambda: rows[next(wanted)]) / floor:.1f} matrix products")
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-6])
