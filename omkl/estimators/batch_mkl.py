@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from omkl._components import resolve
 from omkl.batch import Expansion, Solution, Solver
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.inputs import are_few_rows
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -207,9 +208,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
 
     def _checked(self, X: Any) -> Any:
         """Inputs of a prediction: an array, or Gram matrices."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         if isinstance(self._source, ArrayKernels):
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
+            if are_few_rows(X, self):
+                X = np.ascontiguousarray(X, dtype=np.float64)
+            else:
+                X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
             # between sparse and dense rows kernels have no values
             if sparse.issparse(self._source.X) != sparse.issparse(X):
                 X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
@@ -306,8 +310,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     @property
     def intercept_(self) -> np.ndarray:
         """The constant of each model, (P,)."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         return np.array([model.intercept for model in self._models])
+
+    def _check_is_fitted(self) -> None:
+        if "_models" not in vars(self):  # scikit-learn's check takes as long as a row
+            check_is_fitted(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_models")

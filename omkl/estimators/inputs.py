@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from omkl.data import Block
 from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
@@ -23,6 +23,11 @@ from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
 from omkl.exceptions import InputError
+
+#: Numbers of an array that are checked here, where scikit-learn has nothing else to compare or to say.
+FEW = 2**14
+#: So many integers or strings are classes, whatever they are; of more scikit-learn may warn that they are many.
+FEW_CLASSES = 20
 
 
 class TokenData(NamedTuple):
@@ -88,12 +93,15 @@ def read_rows(
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
-    predictor, stream = estimator.predictor_, as_stream(X)
+    if "model_" not in vars(estimator):
+        check_is_fitted(estimator)
+    stream = as_stream(X)
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X = _checked_rows(estimator, X, reset=False)
     encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
-    return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
+    found = [potentials.unary for _, potentials in estimator.model_.blocks(encoded)]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
@@ -109,8 +117,12 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
-            y = (column_or_1d(*y, warn=True),)
-            check_consistent_length(X, *y)
+            y = (_as_column(*y),)
+            if len(X) != len(y[0]):
+                check_consistent_length(X, *y)
+        checked = (X, *y) if y else X
+    elif not reset and are_few_rows(X, estimator) and all(_is_column(column, len(X)) for column in y):
+        X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
@@ -123,6 +135,29 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
+
+
+def are_few_rows(X: Any, estimator: Any) -> bool:
+    """Whether scikit-learn would find nothing amiss with X: it looks for longer than one row takes to predict."""
+    known = vars(estimator)
+    return (
+        type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiu" and X.itemsize <= 8 and 0 < X.size <= FEW
+        and X.shape[1] == known.get("n_features_in_") and "feature_names_in_" not in known
+        and bool(np.isfinite(X).all())
+    )  # fmt: skip
+
+
+def _is_column(y: Any, n: int) -> bool:
+    """Whether scikit-learn would find nothing amiss with n targets."""
+    is_plain = type(y) is np.ndarray and y.shape == (n,)
+    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+
+
+def _as_column(y: Any) -> np.ndarray:
+    """Targets of dicts as an array."""
+    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
+        return np.asarray(y)
+    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
 def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
@@ -174,7 +209,8 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
         for i, label in enumerate(y):
             if is_missing(label):
                 raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    check_classification_targets(y)
+    if y.dtype.kind not in "biuU" or len(y) > FEW_CLASSES:
+        check_classification_targets(y)
     return y
 
 

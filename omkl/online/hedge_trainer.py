@@ -49,6 +49,8 @@ class ExpertTrainer:
 
     #: Whether its potentials are a sum over groups: they are a weighted vote of learners.
     has_groups = False
+    #: Whether the averaged model costs nothing more: it is always made for what is to be predicted.
+    average_at_hand = True
 
     def __init__(self, names: Sequence[str], structure: Any, loss: Any, method: Hedge) -> None:
         if method.vote and (len(structure.zeros(1)) > 1 or not hasattr(structure, "indicator")):

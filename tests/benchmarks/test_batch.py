@@ -1,11 +1,15 @@
 """Batch solvers beside one reading of the packed kernels, and the other programs for many kernels."""
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
 from omkl.kernels import PackedStack, random_subset_gaussians, variable_kernels
+from omkl.kernels.functions import as_kernel
+from omkl.kernels.gram import GramRows
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet
 from tests.benchmarks.measuring import Floor, product, stream
@@ -57,6 +61,18 @@ def test_building_3000_kernels(measure, name):
     kernels = list(random_subset_gaussians(3000, X.shape[1], 0))
     floor = product(3000 * 200, X.shape[1], 200)
     measure(lambda: PackedStack.from_kernels(kernels, X), floor=floor)
+
+
+@pytest.mark.parametrize(("n_samples", "n_columns"), [(5000, 64), pytest.param(20000, 128, marks=large)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+def test_gram_rows_on_demand(measure, n_samples, n_columns, dtype):
+    """Ten rows of three kernels that are not kept, beside the matrix product of the same vectors."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(n_samples, n_columns))
+    kernels = [as_kernel(spec).fit(X) for spec in ("linear", "gaussian", "quadratic")]
+    rows = GramRows(kernels, [X] * 3, dtype, budget=30 * n_samples * np.dtype(dtype).itemsize)
+    wanted = cycle(generator.permutation(n_samples)[:1000].reshape(-1, 10).tolist())
+    measure(lambda: rows[next(wanted)], floor=product(10, n_columns, n_samples, dtype))
 
 
 @pytest.mark.parametrize("tol", [1e-2, pytest.param(1e-6, marks=large)])

@@ -62,7 +62,9 @@ def measure_solver(measure, problem, solver, tol, **options):
     return solution
 
 
-@pytest.mark.parametrize("method", ["silp", *(pytest.param(m, marks=pytest.mark.large) for m in METHODS if m != "silp")])
+@pytest.mark.parametrize(
+    "method", ["silp", *(pytest.param(m, marks=pytest.mark.large) for m in METHODS if m != "silp")]
+)
 def test_wrapper(measure, pima, method):
     problem, solver = Problem(*pima, Hinge(), METHODS[method], C), resolve(Solver, method.split(",")[0], "solver")
     measure_solver(measure, problem, solver, TOL)

@@ -69,7 +69,7 @@ def fogd(X, y, n_features=400, eta=0.001, sigma=8.0):
 
 
 def nogd(X, y, n_features=400, rank=80, eta=0.2, sigma=8.0):
-    """Nystrom online gradient descent (Lu et al. 2016, Algorithm 2): a kernel machine, then its support as landmarks."""
+    """Nystrom online gradient descent (Lu et al. 2016, Algorithm 2): the first support vectors are the landmarks."""
 
     def values(A, B):
         return np.exp(-((A[:, None] - B) ** 2).sum(axis=2) / (2 * sigma**2))

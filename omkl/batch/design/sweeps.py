@@ -5,13 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.design._jit_columns import (
-    dense_diagonals,
-    minimise_quadratic,
-    sparse_diagonals,
-    sweep_dense,
-    sweep_sparse,
-)
+from omkl.batch.design._jit_sweeps import LARGEST_BASIS, minimise_quadratic, sweep_dense, sweep_sparse
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
 
@@ -30,10 +24,10 @@ class Sweeps:
     r"""Coordinate descent on a quadratic model of the loss, group by group.
 
     A round takes the loss's second derivatives h at the present predictions, sweeps once over all groups and then over
-    the active ones. A group's step is the proximity operator of the regularizer at :math:`w_g + B_g^\top \rho / h_g`,
-    with :math:`h_g` the trace of :math:`B_g^\top \mathrm{diag}(h) B_g`, and :math:`\rho` the model's dual point, which
-    every step keeps up to date. Sweeps that have gone on for as long as it takes to form the inner products of the
-    active columns and a Newton system, as they do on badly conditioned designs, give way to just that.
+    the active ones. A group's step minimises the model over it exactly, in the eigenbasis of
+    :math:`B_g^\top \mathrm{diag}(h) B_g`; the dual point :math:`\rho` is kept up to date. Sweeps that have gone on for
+    as long as it takes to form the inner products of the active columns and a Newton system, as they do on badly
+    conditioned designs, give way to just that.
 
     Parameters
     ----------
@@ -56,11 +50,14 @@ class Sweeps:
         matrix: Any = working_set.matrix
         self._matrix: tuple[Any, ...]
         if sparse.issparse(matrix):
-            self._matrix = matrix.data, matrix.indices, matrix.indptr
-            self._diagonals_of, self._sweep = sparse_diagonals, sweep_sparse
+            self._matrix, self._sweep = (matrix.data, matrix.indices, matrix.indptr), sweep_sparse
         else:
-            self._matrix = (matrix.T,)
-            self._diagonals_of, self._sweep = dense_diagonals, sweep_dense
+            self._matrix, self._sweep = (matrix.T,), sweep_dense
+        sizes = working_set.blocks.sizes
+        stored = np.where((sizes > 1) & (sizes <= LARGEST_BASIS), sizes**2, 0)
+        self._offsets = np.append(0, np.cumsum(stored))
+        self._bases, self._eigenvalues = np.empty(self._offsets[-1]), np.empty(len(working_set.columns))
+        self._is_known = np.zeros(len(sizes), dtype=bool)
         self._curvature: Any = None
         self.damping = 0.0
 
@@ -73,13 +70,14 @@ class Sweeps:
             self.damping = max(self.damping, LEAST_DAMPING)
         curvature += self.damping * (loss.weights * loss.loss.curvature - curvature)
         if self._curvature is None or not np.array_equal(curvature, self._curvature):
-            self._curvature, self._diagonal = (
-                curvature,
-                self._diagonals_of(*self._matrix, self._starts, curvature),
-            )
+            self._curvature = curvature
+            self._is_known[:] = False
         groups, first = self._groups, None
         for sweeps in range(1, MOST_SWEEPS + 1):
-            gained = self._sweep(*self._matrix, self._starts, groups, curvature, self._diagonal, *self._penalty, w, rho)
+            gained = self._sweep(
+                *self._matrix, self._starts, groups, curvature, self._bases, self._offsets, self._eigenvalues,
+                self._is_known, *self._penalty, w, rho,
+            )  # fmt: skip
             if self._problem.intercept and curvature.any():
                 rho -= curvature * (rho.sum() / curvature.sum())
             first = gained if first is None else first
@@ -118,7 +116,7 @@ class Sweeps:
             gram = gram - np.outer(means, means) / self._curvature.sum()
         found, starts = w[indices], np.append(0, np.cumsum(self._blocks.sizes[groups]))
         minimise_quadratic(
-            gram, starts, self._diagonal[groups], *self._penalty, found, columns.T @ rho, MOST_INNER_SWEEPS,
-            LEAST_GAIN, EVERY,
+            gram, starts, groups, self._bases, self._offsets, self._eigenvalues[indices], *self._penalty, found,
+            columns.T @ rho, MOST_INNER_SWEEPS, LEAST_GAIN, EVERY,
         )  # fmt: skip
         w[indices] = found

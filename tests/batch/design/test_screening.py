@@ -70,7 +70,8 @@ def test_fewer_looks_find_what_full_looks_find(kind, loss):
     assert few.history[-1]["passes"] < len(few.history)
     assert all_of_them.history[-1]["passes"] == len(all_of_them.history)
     assert_allclose(few.certificate.primal, all_of_them.certificate.primal, rtol=1e-7)
-    assert_allclose(certify(problem, few.model).gap, few.certificate.gap, atol=1e-12)
+    # the lower bound may be that of another model
+    assert few.certificate.gap <= certify(problem, few.model).gap + 1e-12
 
 
 def test_a_warm_start_looks_at_little():
