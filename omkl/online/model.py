@@ -187,6 +187,8 @@ class OnlineModel:
     ----------
     trainer : OnlineTrainer or None
         None until there are data.
+    given : list
+        The parameters of the estimator that the settings were made of, where they are known.
     predicts_only : bool
         Whether it was loaded from a file without what training goes on from.
     """
@@ -196,6 +198,7 @@ class OnlineModel:
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
         self.codec: Any = codec  # a face knows more of its own
         self.settings = settings
+        self.given: list[Any] = []
         self.trainer: Any = None
         self._scored_at = -1
 

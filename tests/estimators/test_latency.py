@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import omkl
-from omkl.estimators import inputs
+from omkl.estimators import inputs, vocabulary
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, Linear, Pair, Polynomial
 from omkl.kernels.inputs import Reference
@@ -166,3 +166,43 @@ def test_features_that_come_one_by_one_are_those_that_come_at_once(rng):
     assert bank.n_features == whole.n_features == 50
     for name, array in bank.state().items():
         np.testing.assert_array_equal(array, whole.state()[name])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_tokens_are_encoded_as_many_are(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    numbers = [0, 0.0, 1, True, False, -2.5, 1e-30, np.float64(3.0), np.float32(0.1), 2**60]
+    values = [*numbers, "one", "two", None, ["one", "two"], {"sub": 2.0}]
+    keys = list("abcd")
+
+    def tokens():
+        own = keys if rng.random() < 0.5 else list(rng.permutation(keys)[: rng.integers(1, 5)])
+        few = values[: rng.choice([len(numbers), len(numbers) + 2, len(values)])]
+        return [{str(key): few[rng.integers(len(few))] for key in own} for _ in range(rng.integers(1, 4))]
+
+    chunks = [(tokens(), bool(rng.random() < 0.6)) for _ in range(40)]
+    found = []
+    for few in (vocabulary.FEW, 0):
+        monkeypatch.setattr(vocabulary, "FEW", few)
+        known = vocabulary.Vocabulary()
+        encoded = [known.encode(chunk, grow) for chunk, grow in chunks]
+        found.append((encoded, known.ids, known.units, known.groups))
+    assert found[0][1:] == found[1][1:]
+    for quick, slow in zip(found[0][0], found[1][0]):
+        for own, other in zip(quick, slow):
+            np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, float("nan")])
+def test_a_number_that_is_not_finite_is_refused_one_by_one_as_well(value):
+    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
+    with pytest.raises(InputError, match="features must be finite"):
+        model.predict([{"a": value}])
+
+
+def test_parameters_that_are_changed_between_examples_are_checked_and_used():
+    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
+    model.set_params(C=5.0).partial_fit([{"a": 1.0}], [0])
+    assert model.model_.settings.C == 5.0
+    with pytest.raises(InputError, match="C must be"):
+        model.set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
