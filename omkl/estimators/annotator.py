@@ -36,7 +36,7 @@ TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
 
 #: What of the settings of the labelers is about labels and their order, and so for the chain of tags alone.
 OF_WORDS = {
-    "transitions": None, "allowed_transitions": None, "transitions_by_position": False, "cost": None,
+    "transitions": None, "allowed_transitions": None, "transitions_by_position": False, "order": 1, "cost": None,
     "class_weight": None,
 }  # fmt: skip
 
