@@ -1,6 +1,7 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
 import json
+import operator
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._components import check_flags, check_n_jobs, check_number, parameters_of
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
@@ -286,7 +287,11 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         """
         stream = as_stream(X, y, sample_weight)
         blocks = [TrainingBlock(X, y, sample_weight)] if stream is None else stream
-        settings, started = self._settings(), hasattr(self, "model_")
+        started = hasattr(self, "model_")
+        given = list(map(vars(self).get, parameters_of(type(self))))
+        # to check them takes as long as to learn from an example
+        known = started and len(given) == len(self.model_.given) and all(map(operator.is_, given, self.model_.given))
+        settings = self.model_.settings if known else self._settings()
         if getattr(self, "early_stopping", False):
             raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
         if started and self.model_.predicts_only:
@@ -297,7 +302,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         if started and classes is not None:
             self.model_.codec.check_declared(classes)
         model = self.model_ if started else OnlineModel(codec, settings)
-        model.settings = settings
+        model.settings, model.given = settings, given
         source = StreamSource(blocks, model, read)
         source.open()
         if not started:

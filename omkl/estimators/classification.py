@@ -160,11 +160,11 @@ callbacks, verbose, random_state
         return self._partial_fit(self._codec(classes), self._reader(), X, y, sample_weight, classes=_declared(classes))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
+        """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more, or a single one."""
         unary = row_potentials(self, X)
         if unary.shape[1] == 2 == len(self.classes_):  # with costs, and where classes grow, each class has its own
             return unary[:, 1] - unary[:, 0]
-        return unary[:, 0] if unary.shape[1] == 1 else unary
+        return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from omkl.data import Block
 from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
@@ -93,12 +93,15 @@ def read_rows(
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
-    predictor, stream = estimator.predictor_, as_stream(X)
+    if "model_" not in vars(estimator):
+        check_is_fitted(estimator)
+    stream = as_stream(X)
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X = _checked_rows(estimator, X, reset=False)
     encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
-    return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
+    found = [potentials.unary for _, potentials in estimator.model_.blocks(encoded)]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
@@ -115,7 +118,8 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
             y = (_as_column(*y),)
-            check_consistent_length(X, *y)
+            if len(X) != len(y[0]):
+                check_consistent_length(X, *y)
         checked = (X, *y) if y else X
     elif not reset and are_few_rows(X, estimator) and all(_is_column(column, len(X)) for column in y):
         X = np.ascontiguousarray(X, dtype=np.float64)

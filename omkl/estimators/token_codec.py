@@ -292,7 +292,7 @@ class TokenCodec:
             return values, {}
         arrays: dict[str, np.ndarray] = {}
         kept = None
-        if condensed is not None:
+        if condensed is not None and "bank0/table" in condensed:
             used: Any = condensed["bank0/table"].any(axis=1)
             used[: vocabulary.first_id] = True  # those of kernels have places, not names
             arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}

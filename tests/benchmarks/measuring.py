@@ -11,6 +11,7 @@ import ctypes
 import json
 import multiprocessing
 import os
+import resource
 import subprocess
 import tempfile
 import time
@@ -26,7 +27,14 @@ import numpy as np
 from numba import njit
 
 LARGEST = 1 << 28  # bytes, operations or rows that a floor goes through at most; what is more is multiplied
-CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
+
+
+def seconds_of_children() -> float:
+    """CPU seconds of the processes that this one has started and that have ended."""
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter, "children": seconds_of_children}
 #: What peers with pins of their own need; each name has a script in ``peers/``.
 ENVIRONMENTS = {"adelie": ["adelie", "numpy<2"]}
 ENVIRONMENTS_HOME = Path(os.environ.get("OMKL_PEERS", Path.home() / ".cache" / "omkl" / "peers"))
@@ -109,10 +117,10 @@ def calls_that_last(function: Callable[[], object], seconds: float, clock: Calla
 class Peer:
     """A copy of this process that calls a peer when it is told to, and answers with seconds or with a word."""
 
-    def __init__(self, make: Callable[[], Callable[[], object]], clock: str, round_seconds: float, limit: float):
+    def __init__(self, make: Callable, clock: str, round_seconds: float, limit: float, once: bool = False):
         self._limit, self.word, self.seconds, self.bytes = limit, "", np.inf, 0
         self._pipe, theirs = multiprocessing.Pipe()
-        arguments = (theirs, make, CLOCKS[clock], round_seconds)
+        arguments = (theirs, make, CLOCKS[clock], round_seconds, once)
         self._process = multiprocessing.get_context("fork").Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -148,7 +156,7 @@ class Peer:
         self.close()
 
 
-def _serve(pipe, make, clock, round_seconds) -> None:
+def _serve(pipe, make, clock, round_seconds, once) -> None:
     """In the copy: make the function, then time it whenever asked."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1), os.dup2(nowhere, 2)
@@ -156,8 +164,8 @@ def _serve(pipe, make, clock, round_seconds) -> None:
     try:
         function = make()
         timed = getattr(function, "seconds", partial(run, function, clock=clock))
-        n_calls = calls_that_last(function, round_seconds, clock)
-        pipe.send(measured_with_memory(function, clock)[1])
+        n_calls = 1 if once else calls_that_last(function, round_seconds, clock)
+        pipe.send(0 if once else measured_with_memory(function, clock)[1])
         while pipe.recv():
             pipe.send(timed(n_calls))
     except ImportError:
@@ -248,7 +256,7 @@ class Measure:
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
         with ExitStack() as stack:
             beside = {
-                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit)))
+                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit, once)))
                 for name, make in (peers or {}).items()
             }
             n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
@@ -266,7 +274,8 @@ class Measure:
                 self._benchmark.pedantic(others, rounds=1)
             else:
                 target = lambda: own.append(run(function, n_calls, tick))  # noqa: E731
-                self._benchmark.pedantic(target, setup=others, rounds=3 if self.quick else 7)
+                rounds = 3 if self.quick or memory[0] > 0.2 else 7
+                self._benchmark.pedantic(target, setup=others, rounds=rounds)
         self._benchmark.extra_info.update(
             seconds=min(own),
             clock=clock,
