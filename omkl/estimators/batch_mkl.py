@@ -26,7 +26,7 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, of_each_output, target_columns
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -109,6 +109,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
         kept, solutions = in_precision(self, source, client, self._solving(targets, weights))
+        targets, solutions = of_each_output(targets, solutions)
         self._learn(source, targets, solutions, kept)
         self._warn(source, targets, solutions, kept)
 
@@ -137,10 +138,10 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self._models = [solution.model for solution in solutions]
         self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
         self.dual_variables_ = [solution.certificate.rho for solution in solutions]
-        several = len(solutions) > 1
+        histories = [solution.history for solution in solutions if solution.history]
         self.history_ = [
-            {"problem": p, **record} if several else record
-            for p, solution in enumerate(solutions) for record in solution.history
+            {"problem": p, **record} if len(histories) > 1 else record
+            for p, history in enumerate(histories) for record in history
         ]  # fmt: skip
         norms = [solution.certificate.norms for solution in solutions]
         weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)

@@ -14,7 +14,7 @@ from omkl.batch import Solution
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.kernel_paths import KernelPaths, path_values
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, informative, of_each_output, target_columns
 
 #: Parameters of cross-validation, which the estimator of a single C does not have.
 SEARCH = ("Cs", "cv", "scoring", "n_jobs")
@@ -116,6 +116,7 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
             return results, self._solving(targets, own)(kernels)
 
         results, (kept, solutions) = in_precision(self, source, client, chosen)
+        targets, solutions = of_each_output(targets, solutions)
         self._learn(source, targets, solutions, kept)
         self._warn(source, targets, solutions, kept)
         self._warn_of_folds("C", results)
@@ -142,8 +143,17 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
         local = kernels.on(train, kernels.n_threads(self.n_jobs))
         columns = target_columns(targets, len(y))[train]
         local = local.chosen(columns, own)
-        outputs = np.empty((len(Cs), len(test), len(targets)))
+        outputs = np.empty((len(Cs), len(test), columns.shape[1]))
         active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
+        if targets[0][1].ndim == 2:
+            present, own_target = informative(columns)
+            for p in np.setdiff1d(np.arange(columns.shape[1]), present):
+                outputs[:, :, p] = _constant(columns[:, p], True)
+            for c, point in enumerate(local.path(own_target, own, Cs) if len(present) else ()):
+                outputs[c][:, present] = self._outputs_of(kernels, point.solution, own_target, train)[test]
+                active[c, point.solution.model.active] = True
+                gaps[c] = abs(point.solution.certificate.gap)
+            return outputs, active, gaps
         for p, (rows, _) in enumerate(targets):
             among = np.arange(len(train)) if not classifies else np.flatnonzero(columns[:, p])
             own_target = columns[among, p]
@@ -157,6 +167,14 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
                 active[c, solution.model.active] = True
                 gaps[c] = max(gaps[c], abs(solution.certificate.gap))
         return outputs, active, gaps
+
+    def _outputs_of(
+        self, kernels: StoredKernels, solution: Solution, target: np.ndarray, samples: np.ndarray
+    ) -> np.ndarray:
+        """Outputs (N, P) of a model of several classes that was learned on some samples, one column if of two."""
+        _, each = of_each_output([(None, target)], [solution])
+        outputs = np.column_stack([kernels.outputs(one.model, samples) for one in each])
+        return outputs if target.ndim == 2 else np.hstack([-outputs, outputs])
 
 
 def _constant(target: np.ndarray, against_rest: bool) -> float:
@@ -219,7 +237,7 @@ weighting, verbose
     def __init__(
         self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
         loss: Any = "logistic", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
-        max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "ovr",
+        max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "auto",
         dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
