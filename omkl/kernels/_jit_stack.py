@@ -123,6 +123,19 @@ def unpack_rows(packed, low, out):
 
 
 @njit(cache=True, nogil=True)
+def squared_differences(columns, first, last, out):
+    """``(columns[c, i] - columns[c, j])^2`` packed in ``out[c]``: j <= i, of the samples i from ``first`` to ``last``."""
+    for c in range(columns.shape[0]):
+        column, position = columns[c], 0
+        for i in range(first, last):
+            value, row = column[i], out[c, position : position + i + 1]
+            for j in range(i + 1):
+                difference = value - column[j]
+                row[j] = difference * difference
+            position += i + 1
+
+
+@njit(cache=True, nogil=True)
 def packed_square(vector, out):
     """``v v'`` packed with its off-diagonal entries doubled: its dot with a packed K is ``v' K v``."""
     position = 0

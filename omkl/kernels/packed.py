@@ -23,6 +23,7 @@ from omkl.kernels._jit_stack import (
     pack,
     packed_products,
     packed_square,
+    squared_differences,
     unpack,
     unpack_rows,
     weighted_sum,
@@ -377,15 +378,14 @@ def _pack_gaussians(blocks, part, X, rows):
     """``scale exp(widths . squared differences)`` of the kernels of blocks, into the rows of those of ``part``."""
     if not blocks:
         return
-    first_row, X = 0, X / _units(X)
+    first_row, columns = 0, np.ascontiguousarray((X / _units(X)).T)
     while first_row < len(X):
         # whole rows of the triangle, about PAIRS entries
         last_row = first_row + 1
         while last_row < len(X) and _start(last_row + 1) - _start(first_row) <= PAIRS:
             last_row += 1
-        i = np.repeat(np.arange(first_row, last_row), np.arange(first_row + 1, last_row + 1))
-        j = np.arange(len(i)) - (_start(i) - _start(first_row))
-        differences = (np.square(X[i] - X[j]).T).astype(rows.dtype, order="C")
+        differences = np.empty((len(columns), _start(last_row) - _start(first_row)), dtype=rows.dtype)
+        squared_differences(columns, first_row, last_row, differences)
         for block, widths, scales in blocks:
             chosen = (part.start <= block) & (block < part.stop)
             exponents = widths @ differences
