@@ -184,11 +184,12 @@ class PackedStack(OneByOne):
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         vectors = np.broadcast_to(vectors, (len(which), *vectors.shape[-2:]))
-        result = np.zeros(vectors.shape)
+        result = np.empty(vectors.shape)
 
         def multiply(part):
+            buffer = np.empty(TILE * self.n_samples)
             for k, block, out in zip(which[part], vectors[part], result[part]):
-                _packed_times_block(self.rows[k], block, out)
+                _packed_times_block(self.rows[k], block, buffer, out)
 
         self._in_threads(len(which), self.length * vectors.shape[1], multiply)
         return result
@@ -242,14 +243,14 @@ class PackedStack(OneByOne):
         return self.diagonals(which).sum(axis=1)
 
 
-def _packed_times_block(packed, vectors, out):
-    """Add the products of a packed kernel and vectors (P, N) to ``out``: both halves of a few rows at a time."""
+def _packed_times_block(packed, vectors, buffer, out):
+    """Write the products of a packed kernel and vectors (P, N) into ``out``: both halves of a few rows at a time."""
     n = vectors.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        tile = np.empty((high - low, high))
+        tile = buffer[: (high - low) * high].reshape(high - low, high)
         unpack_rows(packed, low, tile)
-        out[:, low:high] += vectors[:, :high] @ tile.T
+        np.matmul(vectors[:, :high], tile.T, out=out[:, low:high])
         out[:, :low] += vectors[:, low:high] @ tile[:, :low]
 
 
