@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from omkl._components import resolve
 from omkl.batch import Expansion, Solution, Solver
 from omkl.estimators.certified import CertifiedEstimator
-from omkl.estimators.inputs import are_few_rows
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -26,6 +25,7 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
+from omkl.estimators.quick_checks import are_few_rows
 from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
