@@ -10,6 +10,7 @@ from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
 from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
+from omkl.batch.mkl.several_outputs import each_output, shared_problem
 from omkl.batch.mkl.soft_threshold import IterativeSoftThresholding
 from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.wrappers.cutting_planes import SILP, LevelMKL
@@ -43,8 +44,10 @@ __all__ = [
     "WeightConstrained",
     "as_design",
     "certify",
+    "each_output",
     "helpful_kernels",
     "regularization_path",
     "sampled",
+    "shared_problem",
     "smallest_c",
 ]

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from omkl._components import resolve
 from omkl.batch import Expansion, Solution, Solver
+from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -25,8 +26,7 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
-from omkl.estimators.quick_checks import are_few_rows
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, of_each_output, target_columns
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -109,6 +109,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
         kept, solutions = in_precision(self, source, client, self._solving(targets, weights))
+        targets, solutions = of_each_output(targets, solutions)
         self._learn(source, targets, solutions, kept)
         self._warn(source, targets, solutions, kept)
 
@@ -137,10 +138,10 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self._models = [solution.model for solution in solutions]
         self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
         self.dual_variables_ = [solution.certificate.rho for solution in solutions]
-        several = len(solutions) > 1
+        histories = [solution.history for solution in solutions if solution.history]
         self.history_ = [
-            {"problem": p, **record} if several else record
-            for p, solution in enumerate(solutions) for record in solution.history
+            {"problem": p, **record} if len(histories) > 1 else record
+            for p, history in enumerate(histories) for record in history
         ]  # fmt: skip
         norms = [solution.certificate.norms for solution in solutions]
         weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
@@ -210,7 +211,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         """Inputs of a prediction: an array, or Gram matrices."""
         self._check_is_fitted()
         if isinstance(self._source, ArrayKernels):
-            if are_few_rows(X, self):
+            if are_few_rows(X, vars(self)):
                 X = np.ascontiguousarray(X, dtype=np.float64)
             else:
                 X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")

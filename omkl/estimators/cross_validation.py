@@ -20,7 +20,7 @@ from omkl.batch import Solution
 from omkl.estimators.kernel_paths import KernelPaths, path_values
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.outputs import check_sample_weight
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, informative, of_each_output, target_columns
 from omkl.exceptions import InputError
 
 #: The score of a class that the training part of a fold lacks, one against the rest: no other is as low.
@@ -138,6 +138,7 @@ class CrossValidatedMKL(KernelPaths):
             return results, self._solving(targets, own)(kernels)
 
         results, (kept, solutions) = in_precision(self, source, client, chosen)
+        targets, solutions = of_each_output(targets, solutions)
         self._learn(source, targets, solutions, kept)
         self._warn(source, targets, solutions, kept)
         self._warn_of_folds(results)
@@ -215,8 +216,17 @@ class CrossValidatedMKL(KernelPaths):
         local = kernels.on(train, kernels.n_threads(self.n_jobs))
         columns = target_columns(targets, len(y))[train]
         local = local.chosen(columns, own)
-        outputs = np.empty((len(Cs), len(test), len(targets)))
+        outputs = np.empty((len(Cs), len(test), columns.shape[1]))
         active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
+        if targets[0][1].ndim == 2:
+            present, own_target = informative(columns)
+            for p in np.setdiff1d(np.arange(columns.shape[1]), present):
+                outputs[:, :, p] = _constant(columns[:, p], True)
+            for c, point in enumerate(local.path(own_target, own, Cs) if len(present) else ()):
+                outputs[c][:, present] = self._outputs_of(kernels, point.solution, own_target, train)[test]
+                active[c, point.solution.model.active] = True
+                gaps[c] = abs(point.solution.certificate.gap)
+            return outputs, active, gaps
         for p, (rows, _) in enumerate(targets):
             among = np.arange(len(train)) if not classifies else np.flatnonzero(columns[:, p])
             own_target = columns[among, p]
@@ -230,6 +240,14 @@ class CrossValidatedMKL(KernelPaths):
                 active[c, solution.model.active] = True
                 gaps[c] = max(gaps[c], abs(solution.certificate.gap))
         return outputs, active, gaps
+
+    def _outputs_of(
+        self, kernels: StoredKernels, solution: Solution, target: np.ndarray, samples: np.ndarray
+    ) -> np.ndarray:
+        """Outputs (N, P) of a model of several classes that was learned on some samples, one column if of two."""
+        _, each = of_each_output([(None, target)], [solution])
+        outputs = np.column_stack([kernels.outputs(one.model, samples) for one in each])
+        return outputs if target.ndim == 2 else np.hstack([-outputs, outputs])
 
     def _choose(self, Cs: np.ndarray, results: list[dict]) -> None:
         """Set ``C_``, and what it was chosen by."""
@@ -326,7 +344,7 @@ weighting, verbose
     def __init__(
         self, kernels: Any = None, *, Cs: Any = 10, cv: Any = None, scoring: Any = None, n_jobs: int | None = None,
         loss: Any = "logistic", regularizer: Any = None, solver: Any = "spicy", tol: float = 1e-2,
-        max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "ovr",
+        max_iter: int | None = None, fit_intercept: bool = True, class_weight: Any = None, multiclass: str = "auto",
         dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(

@@ -14,13 +14,21 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from omkl._threads import in_threads
 from omkl.data import Block
-from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
+from omkl.data.rows import (
+    align_columns,
+    are_few_classes,
+    are_few_rows,
+    column_names,
+    is_column,
+    is_frame,
+    n_rows,
+    read_frame,
+)
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
-from omkl.estimators.quick_checks import are_few_classes, are_few_rows, as_column, is_column
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
@@ -126,11 +134,11 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
-            y = (as_column(*y),)
+            y = (_as_column(*y),)
             if len(X) != len(y[0]):
                 check_consistent_length(X, *y)
         checked = (X, *y) if y else X
-    elif not reset and are_few_rows(X, estimator) and all(is_column(column, len(X)) for column in y):
+    elif not reset and are_few_rows(X, vars(estimator)) and all(is_column(column, len(X)) for column in y):
         X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
@@ -144,6 +152,13 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
+
+
+def _as_column(y: Any) -> np.ndarray:
+    """Targets of dicts as an array."""
+    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
+        return np.asarray(y)
+    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
 def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:

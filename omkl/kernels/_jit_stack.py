@@ -111,6 +111,18 @@ def unpack(packed, out):
 
 
 @njit(cache=True, nogil=True)
+def unpack_rows(packed, low, out):
+    """Rows ``low ..`` of the full matrix, up to the column of the last of them."""
+    start = low * (low + 1) // 2
+    for r in range(out.shape[0]):
+        for j in range(low + r + 1):
+            out[r, j] = packed[start + j]
+        for c in range(r):
+            out[c, low + r] = out[r, low + c]
+        start += low + r + 1
+
+
+@njit(cache=True, nogil=True)
 def packed_square(vector, out):
     """``v v'`` packed with its off-diagonal entries doubled: its dot with a packed K is ``v' K v``."""
     position = 0

@@ -17,16 +17,27 @@ from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.exceptions import InputError
-from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels._jit_stack import (
+    diagonals,
+    dots,
+    pack,
+    packed_products,
+    packed_square,
+    unpack,
+    unpack_rows,
+    weighted_sum,
+)
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
 from omkl.kernels.inputs import Pair, Vectors, take_columns
-from omkl.kernels.stack import RestrictedView, WeightedSum, Which, _Parted
+from omkl.kernels.stack import OneByOne, RestrictedView, WeightedSum, Which, _Parted
 
 #: Entries of kernels that are worth a thread.
 ENTRIES = 2**22
 #: Bytes that kept kernels may take, unless said otherwise.
 BUDGET = 2**28
+#: Rows of a kernel that are multiplied with several vectors while they are in the cache.
+TILE = 48
 #: Pairs of samples, and kernels, of one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
 #: Exponents are cut here: smaller kernel values are zero to any sum, and slow where they are subnormal.
@@ -35,7 +46,7 @@ SMALLEST_EXPONENT = -80.0
 STEEPEST = 1e30
 
 
-class PackedStack:
+class PackedStack(OneByOne):
     """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
 
     Parameters
@@ -159,6 +170,28 @@ class PackedStack:
         self._in_threads(len(which), self.length, multiply)
         return result
 
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        # sum_p v_p v_p' in the place of v v': one pass, however many vectors
+        which = self._indices(which)
+        square, one, values = np.zeros(self.length), np.empty(self.length), np.empty(len(which))
+        for vector in vectors:
+            packed_square(vector, one)
+            square += one
+        self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
+        return np.maximum(values, 0.0)
+
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        which = self._indices(which)
+        vectors = np.broadcast_to(vectors, (len(which), *vectors.shape[-2:]))
+        result = np.zeros(vectors.shape)
+
+        def multiply(part):
+            for k, block, out in zip(which[part], vectors[part], result[part]):
+                _packed_times_block(self.rows[k], block, out)
+
+        self._in_threads(len(which), self.length * vectors.shape[1], multiply)
+        return result
+
     def _in_threads(self, size, entries, work):
         """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
         n_threads = max(1, min(self.n_jobs, size * entries // ENTRIES))
@@ -206,6 +239,17 @@ class PackedStack:
 
     def traces(self, which: Which = None) -> np.ndarray:
         return self.diagonals(which).sum(axis=1)
+
+
+def _packed_times_block(packed, vectors, out):
+    """Add the products of a packed kernel and vectors (P, N) to ``out``: both halves of a few rows at a time."""
+    n = vectors.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        tile = np.empty((high - low, high))
+        unpack_rows(packed, low, tile)
+        out[:, low:high] += vectors[:, :high] @ tile.T
+        out[:, :low] += vectors[:, low:high] @ tile[:, :low]
 
 
 class LazyStack(_Parted):

@@ -111,7 +111,8 @@ def main() -> int:
     import pytest
 
     marks = ["not large"] * arguments.quick + ["not study"] * (not arguments.k)
-    options = ["-q", "--timeout=900", "-p", "no:cacheprovider", *(["-k", arguments.k] if arguments.k else [])]
+    options = ["-q", "--timeout=900", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
+    options += ["-k", arguments.k] if arguments.k else []
     options += ["-m", " and ".join(marks)] if marks else []
     if arguments.what == "list":
         return pytest.main([str(FOLDER), "--collect-only", *options])

@@ -193,13 +193,13 @@ def environment(name: str) -> Path | None:
 
 
 def elsewhere(name: str, **inputs) -> Callable[[], Callable[[], object]]:
-    """A peer that runs ``peers/<name>.py`` in its environment; the inputs, arrays and numbers, are given as a file."""
+    """A peer that runs ``peers/with_<name>.py`` in its environment; the inputs are arrays and numbers."""
     python = environment(name)
 
     def make():
         if python is None:
             raise ImportError(name)
-        return Elsewhere(python, Path(__file__).parent / "peers" / f"{name}.py", inputs)
+        return Elsewhere(python, Path(__file__).parent / "peers" / f"with_{name}.py", inputs)
 
     return make
 
@@ -256,7 +256,7 @@ class Measure:
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
         with ExitStack() as stack:
             beside = {
-                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit, once)))
+                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit / (1 + 2 * self.quick), once)))
                 for name, make in (peers or {}).items()
             }
             n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
