@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from omkl._components import resolve
 from omkl.batch import Expansion, Solution, Solver
+from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
-from omkl.estimators.inputs import are_few_rows
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -211,7 +211,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         """Inputs of a prediction: an array, or Gram matrices."""
         self._check_is_fitted()
         if isinstance(self._source, ArrayKernels):
-            if are_few_rows(X, self):
+            if are_few_rows(X, vars(self)):
                 X = np.ascontiguousarray(X, dtype=np.float64)
             else:
                 X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
