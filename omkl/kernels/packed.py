@@ -23,6 +23,7 @@ from omkl.kernels._jit_stack import (
     pack,
     packed_products,
     packed_square,
+    squared_differences,
     unpack,
     unpack_rows,
     weighted_sum,
@@ -183,11 +184,12 @@ class PackedStack(OneByOne):
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._indices(which)
         vectors = np.broadcast_to(vectors, (len(which), *vectors.shape[-2:]))
-        result = np.zeros(vectors.shape)
+        result = np.empty(vectors.shape)
 
         def multiply(part):
+            buffer = np.empty(TILE * self.n_samples)
             for k, block, out in zip(which[part], vectors[part], result[part]):
-                _packed_times_block(self.rows[k], block, out)
+                _packed_times_block(self.rows[k], block, buffer, out)
 
         self._in_threads(len(which), self.length * vectors.shape[1], multiply)
         return result
@@ -241,14 +243,14 @@ class PackedStack(OneByOne):
         return self.diagonals(which).sum(axis=1)
 
 
-def _packed_times_block(packed, vectors, out):
-    """Add the products of a packed kernel and vectors (P, N) to ``out``: both halves of a few rows at a time."""
+def _packed_times_block(packed, vectors, buffer, out):
+    """Write the products of a packed kernel and vectors (P, N) into ``out``: both halves of a few rows at a time."""
     n = vectors.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        tile = np.empty((high - low, high))
+        tile = buffer[: (high - low) * high].reshape(high - low, high)
         unpack_rows(packed, low, tile)
-        out[:, low:high] += vectors[:, :high] @ tile.T
+        np.matmul(vectors[:, :high], tile.T, out=out[:, low:high])
         out[:, :low] += vectors[:, low:high] @ tile[:, :low]
 
 
@@ -377,15 +379,14 @@ def _pack_gaussians(blocks, part, X, rows):
     """``scale exp(widths . squared differences)`` of the kernels of blocks, into the rows of those of ``part``."""
     if not blocks:
         return
-    first_row, X = 0, X / _units(X)
+    first_row, columns = 0, np.ascontiguousarray((X / _units(X)).T)
     while first_row < len(X):
         # whole rows of the triangle, about PAIRS entries
         last_row = first_row + 1
         while last_row < len(X) and _start(last_row + 1) - _start(first_row) <= PAIRS:
             last_row += 1
-        i = np.repeat(np.arange(first_row, last_row), np.arange(first_row + 1, last_row + 1))
-        j = np.arange(len(i)) - (_start(i) - _start(first_row))
-        differences = (np.square(X[i] - X[j]).T).astype(rows.dtype, order="C")
+        differences = np.empty((len(columns), _start(last_row) - _start(first_row)), dtype=rows.dtype)
+        squared_differences(columns, first_row, last_row, differences)
         for block, widths, scales in blocks:
             chosen = (part.start <= block) & (block < part.stop)
             exponents = widths @ differences

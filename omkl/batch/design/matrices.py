@@ -44,6 +44,10 @@ class Design:
         """Those columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design."""
         raise NotImplementedError
 
+    def rows(self, kept: np.ndarray) -> "Design":
+        """The design of those samples alone, by their positions (increasing); nothing is copied."""
+        return RowsOfDesign(self, kept)
+
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         r""":math:`\sum_j A_j w_j` over the columns that ``indices`` names, (m,)."""
         if not len(indices):
@@ -114,6 +118,39 @@ class OperatorDesign(Design):
         full = np.zeros(self.shape[1])
         full[indices] = coefficients
         return np.asarray(self.matrix.matvec(full), dtype=np.float64).ravel()
+
+
+class RowsOfDesign(Design):
+    """Some samples of a design, as in the folds of cross-validation: products go over all, with zeros elsewhere.
+
+    Norms of columns are those over all samples, which are upper bounds.
+    """
+
+    def __init__(self, design: Design, kept: np.ndarray) -> None:
+        super().__init__(design.matrix)
+        self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
+        self.selective = design.selective
+
+    def _spread(self, rho: np.ndarray) -> np.ndarray:
+        full = np.zeros(self._design.shape[0])
+        full[self._kept] = rho
+        return full
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        return self._design.correlations(self._spread(rho))
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return self._design.some_correlations(indices, self._spread(rho))
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._design.correlations_and_norms(self._spread(rho))
+
+    def columns(self, indices: np.ndarray) -> Any:
+        found = self._design.columns(indices)
+        return found[self._kept] if sparse.issparse(found) else np.asfortranarray(found[self._kept])
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        return self._design.product(indices, coefficients)[self._kept]
 
 
 def as_design(matrix: Any) -> Design:

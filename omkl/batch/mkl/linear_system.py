@@ -18,7 +18,7 @@ LARGE = 600
 #: Samples whose rows of the kernels the preconditioner knows.
 LANDMARKS = 200
 #: The same where the approximation is inverted with the diagonals of several parts.
-LANDMARKS_OF_PARTS = 100
+LANDMARKS_OF_PARTS = 50
 #: Least diagonal of the preconditioner, as a part of the curvature's.
 LEAST = 1e-6
 #: Iterations after which a direction is taken as it is: it leads down, however inexact.
