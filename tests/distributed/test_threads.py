@@ -142,3 +142,18 @@ def test_gram_matrices_do_not_depend_on_threads(rng):
 def test_numbers_of_threads_are_checked(kind, rows):
     with pytest.raises(InputError, match="n_jobs must be a whole number"):
         kind(n_jobs=0).fit(*rows)
+
+
+@pytest.mark.parametrize("settings", [{}, {"approximate": True}], ids=["dense", "factors"])
+def test_predictions_of_certified_models_do_not_depend_on_threads(rng, settings):
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] + X[:, 1] ** 2
+    kernels = ["linear", "gaussian:on=[0,2]", "gaussian"]
+    regressor = omkl.MKLRegressor(kernels, **settings).fit(X[:200], y[:200])
+    classifier = omkl.MKLClassifier(kernels, **settings).fit(X[:200], np.digitize(y[:200], [0.0, 1.0]))
+    for model, function in ((regressor, "predict"), (classifier, "decision_function")):
+        found = [getattr(model.set_params(n_jobs=n_jobs), function)(X) for n_jobs in (None, 2, 5)]
+        for other in found[1:]:
+            assert_array_equal(found[0], other)
+    with pytest.raises(InputError, match="n_jobs must be a whole number"):
+        omkl.MKLRegressor(kernels, n_jobs=0).fit(X[:20], y[:20])
