@@ -77,6 +77,8 @@ class Run:
     client : dask.distributed.Client, optional
         Trains in shards on its workers.
     shards : int, optional
+    n_jobs : int or None
+        Threads that train shards here.
 
     Attributes
     ----------
@@ -87,6 +89,7 @@ class Run:
     def __init__(
         self, name: str, parameters: dict[str, Any], random_state: Any, verbose: bool, *, checkpoint: Any = None,
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+        n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         if isinstance(random_state, np.random.RandomState):
             random_state = random_state.randint(2**31 - 1)
@@ -95,7 +98,7 @@ class Run:
         except (TypeError, ValueError):
             raise InputError(f"random_state must be None, an integer or a generator, not {random_state!r}.") from None
         self.verbose = verbose
-        self.make_pass, self.n_shards = _make_pass(client, shards)
+        self.make_pass, self.n_shards = _make_pass(client, shards, n_jobs)
         self.checkpointer = None
         if checkpoint is not None:
             configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
@@ -118,13 +121,13 @@ class Run:
         )  # fmt: skip
 
 
-def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:
+def _make_pass(client: Any, shards: int | None, n_jobs: int | None) -> tuple[Callable, int]:
     """What learns a block, and in how many shards; 0 for plain training."""
     if client is None and shards is None:
         return serial_pass, 0
     from omkl.distributed import ParameterMixing
 
-    mixing = ParameterMixing.over(client, shards)
+    mixing = ParameterMixing.over(client, shards, n_jobs)
     return (serial_pass, 0) if mixing is None else (mixing, mixing.n_shards)
 
 
@@ -201,7 +204,8 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         model = OnlineModel(codec, settings)
         parameters = {} if running["checkpoint"] is None else self._saved_parameters()
         with names_kept(self):
-            run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **running)
+            n_jobs = getattr(self, "n_jobs", None)
+            run = Run(type(self).__name__, parameters, self.random_state, self.verbose, n_jobs=n_jobs, **running)
             if stream is None:
                 block = TrainingBlock(X, y, sample_weight)
                 source, callbacks, conclude = self._start_on_arrays(model, read, block, run, held_out_score, finish)

@@ -16,18 +16,26 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from omkl._threads import in_threads
 from omkl.data import Block
-from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
+from omkl.data.rows import (
+    align_columns,
+    are_few_classes,
+    are_few_rows,
+    column_names,
+    is_column,
+    is_frame,
+    n_rows,
+    read_frame,
+)
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
 from omkl.exceptions import InputError
 
-#: Numbers of an array that are checked here, where scikit-learn has nothing else to compare or to say.
-FEW = 2**14
-#: So many integers or strings are classes, whatever they are; of more scikit-learn may warn that they are many.
-FEW_CLASSES = 20
+#: Rows that are encoded and scored at a time, by each thread.
+AT_A_TIME = 4096
 
 
 class TokenData(NamedTuple):
@@ -99,9 +107,18 @@ def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X = _checked_rows(estimator, X, reset=False)
-    encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
-    found = [potentials.unary for _, potentials in estimator.model_.blocks(encoded)]
-    return found[0] if len(found) == 1 else np.concatenate(found)
+    model, n = estimator.model_, n_rows(X)
+
+    def scored(part: Any) -> np.ndarray:
+        encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
+        found = [potentials.unary for _, potentials in model.blocks(encoded)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    if n <= AT_A_TIME:
+        return scored(X)
+    model.predictor()  # made once, for all threads
+    parts = (X[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
+    return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
 
 
 def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
@@ -121,7 +138,7 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
             if len(X) != len(y[0]):
                 check_consistent_length(X, *y)
         checked = (X, *y) if y else X
-    elif not reset and are_few_rows(X, estimator) and all(_is_column(column, len(X)) for column in y):
+    elif not reset and are_few_rows(X, vars(estimator)) and all(is_column(column, len(X)) for column in y):
         X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
@@ -135,22 +152,6 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
-
-
-def are_few_rows(X: Any, estimator: Any) -> bool:
-    """Whether scikit-learn would find nothing amiss with X: it looks for longer than one row takes to predict."""
-    known = vars(estimator)
-    return (
-        type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiu" and X.itemsize <= 8 and 0 < X.size <= FEW
-        and X.shape[1] == known.get("n_features_in_") and "feature_names_in_" not in known
-        and bool(np.isfinite(X).all())
-    )  # fmt: skip
-
-
-def _is_column(y: Any, n: int) -> bool:
-    """Whether scikit-learn would find nothing amiss with n targets."""
-    is_plain = type(y) is np.ndarray and y.shape == (n,)
-    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
 
 
 def _as_column(y: Any) -> np.ndarray:
@@ -209,7 +210,7 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
         for i, label in enumerate(y):
             if is_missing(label):
                 raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    if y.dtype.kind not in "biuU" or len(y) > FEW_CLASSES:
+    if not are_few_classes(y):
         check_classification_targets(y)
     return y
 

@@ -12,21 +12,27 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from omkl._cache import RecentlyUsed
+from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
 from omkl.kernels.support_buffer import SupportBuffer
 
 
-def dense_grams(kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis."""
+def dense_grams(
+    kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
+) -> np.ndarray:
+    """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis; threads have blocks of the rows."""
     inputs = _all_in_precision(inputs, dtype)
     n = len(inputs[0])
     stack = np.empty((len(kernels), n, n), dtype=dtype)
     supports = _supports(kernels, inputs)
-    for rows in row_blocks(n, n, dtype):
+
+    def fill(rows: slice) -> None:
         for k, matrix in enumerate(cross_matrices(kernels, _rows_of(inputs, rows), supports)):
             stack[k, rows] = matrix
+
+    in_threads(fill, row_blocks(n, n, dtype), n_jobs)
     return stack
 
 

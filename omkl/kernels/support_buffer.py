@@ -114,28 +114,26 @@ class BufferPair(Pair):
         self._buffer = buffer
         self._rows = rows
         self._columns = columns
+        self._right = buffer.columns, columns.start, columns.stop
         # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
         self.X, self.Y, self._on_columns = X, buffer.columns[:, columns].T, {}
         self.right = Reference(self.Y)
 
     @cached_property
     def products(self) -> np.ndarray:
-        return self._compare(jit.PRODUCTS)
+        return jit.compare(jit.PRODUCTS, self.X, *self._right)
 
     @cached_property
     def squared_distances(self) -> np.ndarray:
-        return self._compare(jit.SQUARED)
+        return jit.compare(jit.SQUARED, self.X, *self._right)
 
     @cached_property
     def manhattan_distances(self) -> np.ndarray:
-        return self._compare(jit.MANHATTAN)
+        return jit.compare(jit.MANHATTAN, self.X, *self._right)
 
     @cached_property
     def chi_squared_distances(self) -> np.ndarray:
-        return jit.chi_squared_distances(self.X, self._buffer.columns, self._columns.start, self._columns.stop)
-
-    def _compare(self, kind):
-        return jit.compare(kind, self.X, self._buffer.columns, self._columns.start, self._columns.stop)
+        return jit.chi_squared_distances(self.X, *self._right)
 
     def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from omkl._components import Component
+from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.groups import GroupState, Tokens
-from omkl.online.threads import in_threads
 from omkl.structures import Potentials
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.

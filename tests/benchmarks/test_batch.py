@@ -4,7 +4,11 @@ from itertools import cycle
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.svm import SVC
 
+from omkl import MKLClassifier
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
 from omkl.kernels import PackedStack, random_subset_gaussians, variable_kernels
@@ -111,6 +115,28 @@ def test_more_kernels(measure, n_kernels, loss):
 def test_more_samples(measure, n_samples, loss):
     kernels, y = subsets("ringnorm", 20, n_samples)
     measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 0.05), size=n_samples)
+
+
+def digit_kernels():
+    """30 kernels on images of 8 x 8 pixels: of many widths, on all rows and on each, linear and quadratic."""
+    wide = [f"gaussian:sigma2={width:.1f}" for width in np.geomspace(20, 20000, 20)]
+    return [*wide, *(f"gaussian:sigma2=100,on={8 * row}:{8 * row + 8}" for row in range(8)), "linear", "quadratic"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_ten_classes_of_digits(measure, loss):
+    """Kernels included; beside a support vector machine with one kernel of a width that is known to be good."""
+    X, y = load_digits(return_X_y=True)
+    train, test, seen, wanted = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
+    svm, model = SVC(C=10.0, gamma=1e-3), MKLClassifier(digit_kernels(), C=10.0, loss=loss)
+    peers = {"SVC": lambda: lambda: svm.fit(train, seen)}
+    if not measure.quick:
+        one_by_one = MKLClassifier(digit_kernels(), C=10.0, loss=loss, multiclass="ovr")
+        peers["one class after the other"] = lambda: lambda: one_by_one.fit(train, seen)
+    measure(lambda: model.fit(train, seen), peers=peers)
+    measure.note(
+        gap=model.dual_gap_, accuracy=model.score(test, wanted), of_the_svm=svm.fit(train, seen).score(test, wanted)
+    )
 
 
 def by_easy_mkl(kernels, y):

@@ -6,7 +6,8 @@ import pytest
 from scipy import sparse
 
 import omkl
-from omkl.estimators import inputs, vocabulary
+from omkl.data import rows as row_checks
+from omkl.estimators import vocabulary
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, Linear, Pair, Polynomial
 from omkl.kernels.inputs import Reference
@@ -35,7 +36,7 @@ def model(request, data):
 def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_checks(model, data, monkeypatch):
     rows = [data[0][i : i + 1] for i in range(10)] + [data[0], data[0].astype(np.float32), (5 * data[0]).astype(int)]
     quick = [model.predict(row) for row in rows]
-    monkeypatch.setattr(inputs, "FEW", 0)
+    monkeypatch.setattr(row_checks, "FEW", 0)
     for row, predicted in zip(rows, quick):
         np.testing.assert_array_equal(model.predict(row), predicted)
 
@@ -43,9 +44,9 @@ def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_che
 def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
     X, y = data
     models = []
-    for few in (inputs.FEW, 0):
-        monkeypatch.setattr(inputs, "FEW", few)
-        monkeypatch.setattr(inputs, "FEW_CLASSES", few)
+    for few in (row_checks.FEW, 0):
+        monkeypatch.setattr(row_checks, "FEW", few)
+        monkeypatch.setattr(row_checks, "FEW_CLASSES", few)
         model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:20], y[:20])
         for i in range(20, 60):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
