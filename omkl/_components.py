@@ -7,10 +7,11 @@ soon as it is defined.
 import ast
 import math
 import re
-from collections.abc import Collection
-from inspect import signature
+from collections.abc import Collection, Mapping
+from inspect import Parameter, signature
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Component:
 
     def parameters(self) -> dict[str, Any]:
         """The constructor's arguments, by name: what equality and model files use."""
-        return {name: getattr(self, name) for name in signature(type(self)).parameters}
+        return {name: getattr(self, name) for name in parameters_of(type(self))}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Component) and type(self) is type(other) and self.parameters() == other.parameters()
@@ -59,7 +60,7 @@ class Component:
 
     def settings(self) -> dict[str, Any]:
         """The parameters that differ from their defaults."""
-        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        defaults = {name: parameter.default for name, parameter in parameters_of(type(self)).items()}
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
     def as_string(self) -> str:
@@ -117,7 +118,7 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
 
 def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -> None:
     """Raise where a constructor does not know one of these arguments, or needs another one."""
-    known = signature(cls).parameters
+    known = parameters_of(cls)
     for name in given:
         if name not in known:
             others = f", only {', '.join(known)}" if known else ""
@@ -129,6 +130,17 @@ def _check_parameters(cls: type, given: Collection[str], spec: str, what: str) -
             f"The {what} {spec!r} needs {' and '.join(missing)}: give the object {cls.__name__}({arguments}) in place "
             "of the name."
         )
+
+
+#: The parameters of constructors: to read them off takes as long as to learn from an example.
+_PARAMETERS: WeakKeyDictionary[type, Mapping[str, Parameter]] = WeakKeyDictionary()
+
+
+def parameters_of(cls: type) -> Mapping[str, Parameter]:
+    """The parameters of a constructor by name."""
+    if cls not in _PARAMETERS:
+        _PARAMETERS[cls] = signature(cls).parameters
+    return _PARAMETERS[cls]
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
@@ -180,7 +192,7 @@ def _parse_value(value: str) -> Any:
 
 def check_flags(estimator: Any) -> None:
     """Raise where a parameter of an estimator that is True or False by default is neither, and no number."""
-    for name, parameter in signature(type(estimator).__init__).parameters.items():
+    for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
         if isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int)):
             raise InputError(f"{name} must be True or False, not {value!r}.")

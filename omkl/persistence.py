@@ -147,7 +147,8 @@ def compacted(
     ----------
     arrays : dict of str to array
     dtype : {None, "float32", "float16"}
-        Precision of the arrays whose names end with one of ``rounded``. Halves are multiplied by the power of two that
+        Precision of the arrays whose names end with one of ``rounded``, and a sign that support vectors are held in
+        single precision. Halves are multiplied by the power of two that
         gives the largest of them an exponent of 15.
 
     Returns
@@ -167,7 +168,9 @@ def compacted(
         elif array.dtype.kind in "iu" and array.size:
             small[name] = values.astype(np.result_type(*map(np.min_scalar_type, (values.min(), values.max()))))
         else:
-            if dtype is not None and name.endswith(rounded) and array.size:
+            if dtype is not None and array.dtype.kind == "f" and "/support:" in name:
+                values = _in_single_precision(values)
+            elif dtype is not None and name.endswith(rounded) and array.size:
                 if np.dtype(dtype) == np.float16:
                     how[name]["exponent"] = exponent = 16 - int(np.frexp(np.abs(values).max())[1])
                 values = np.ldexp(values, exponent).astype(dtype)
@@ -176,6 +179,12 @@ def compacted(
             sparse = bits.nbytes + np.count_nonzero(places) * values.itemsize < values.nbytes
             small |= {name: values[places], f"{name}:places": bits} if sparse else {name: values}
     return small, how
+
+
+def _in_single_precision(values: np.ndarray) -> np.ndarray:
+    """Vectors rounded to float32, unless their numbers would overflow or vanish."""
+    largest = np.abs(values).max(initial=0.0)
+    return values.astype(np.float32) if largest == 0.0 or 1e-30 < largest < 1e38 else values
 
 
 def expanded(small: dict[str, np.ndarray], how: dict[str, Any]) -> dict[str, np.ndarray]:

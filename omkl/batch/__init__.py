@@ -4,12 +4,13 @@ from omkl.batch.core.problem import BaseProblem, Certificate, certify
 from omkl.batch.core.solver import GapMonitor, PathPoint, Solution, Solver, regularization_path
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.dal import DAL
-from omkl.batch.design.matrices import as_design
+from omkl.batch.design.matrices import Design, as_design
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
 from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, smallest_c
+from omkl.batch.mkl.several_outputs import each_output, shared_problem
 from omkl.batch.mkl.soft_threshold import IterativeSoftThresholding
 from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.wrappers.cutting_planes import SILP, LevelMKL
@@ -23,6 +24,7 @@ __all__ = [
     "BaseProblem",
     "Certificate",
     "ColumnGroups",
+    "Design",
     "DesignProblem",
     "DesignSolver",
     "Expansion",
@@ -43,8 +45,10 @@ __all__ = [
     "WeightConstrained",
     "as_design",
     "certify",
+    "each_output",
     "helpful_kernels",
     "regularization_path",
     "sampled",
+    "shared_problem",
     "smallest_c",
 ]

@@ -1,6 +1,6 @@
 """Rows of whatever holds examples (arrays, data frames, sparse matrices, lists, treebanks), and names of columns."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, NamedTuple, Self
 
@@ -9,6 +9,11 @@ from scipy import sparse
 
 from omkl.data.treebank import Treebank
 from omkl.exceptions import InputError
+
+#: Numbers of an array that are checked here, where scikit-learn has nothing else to compare or to say.
+FEW = 2**14
+#: So many integers or strings are classes, whatever they are; of more scikit-learn may warn that they are many.
+FEW_CLASSES = 20
 
 
 class _Examples(NamedTuple):
@@ -264,3 +269,26 @@ def _values(column: Any) -> list:
 def _is_missing(value: Any) -> bool:
     is_nan = isinstance(value, float) and value != value
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+def are_few_rows(X: Any, learned: Mapping[str, Any]) -> bool:
+    """Whether scikit-learn would find nothing amiss with X: it looks for longer than one row takes to predict.
+
+    ``learned`` are the attributes of an estimator.
+    """
+    return (
+        type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiu" and X.itemsize <= 8 and 0 < X.size <= FEW
+        and X.shape[1] == learned.get("n_features_in_") and "feature_names_in_" not in learned
+        and bool(np.isfinite(X).all())
+    )  # fmt: skip
+
+
+def is_column(y: Any, n: int) -> bool:
+    """Whether scikit-learn would find nothing amiss with n targets."""
+    is_plain = type(y) is np.ndarray and y.shape == (n,)
+    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+
+
+def are_few_classes(y: np.ndarray) -> bool:
+    """Whether these are classes, whatever they are, and too few to look like numbers."""
+    return y.dtype.kind in "biuU" and len(y) <= FEW_CLASSES

@@ -22,14 +22,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.distributed.cluster import workers_of
 from omkl.distributed.executors import DaskExecutor, SerialExecutor
-from omkl.exceptions import InputError
+from omkl.distributed.payoff import Payoff
+from omkl.exceptions import InputError, OmklError
 from omkl.groups import Mixable, check_ability
 from omkl.online import OnlineTrainer, Step, below, serial_pass
 
@@ -62,10 +65,17 @@ class ParameterMixing:
         a :class:`~omkl.distributed.DaskExecutor` with a client.
     weighting : {"size", "uniform"}
         Whether a shard counts by its examples, each as much as its sample weight says, or all count the same.
+    foretells : bool
+        Whether it is measured on a few examples, before the first pass, what shards will take; a warning says where
+        that is longer than plain training.
     """
 
     def __init__(
-        self, n_shards: int, executor: Callable[[list], Any] = SerialExecutor, weighting: str = "size"
+        self,
+        n_shards: int,
+        executor: Callable[[list], Any] = SerialExecutor,
+        weighting: str = "size",
+        foretells: bool = False,
     ) -> None:
         if not isinstance(n_shards, (int, np.integer)) or n_shards < 1:
             raise InputError(f"shards must be a whole number > 0, not {n_shards!r}.")
@@ -75,18 +85,22 @@ class ParameterMixing:
         self.executor = executor
         self.weighting = weighting
         self._examples: Any = None  # those that the executor holds
+        self._told = not foretells
 
     @classmethod
-    def over(cls, client: Any = None, shards: int | None = None) -> ParameterMixing | None:
+    def over(
+        cls, client: Any = None, shards: int | None = None, n_jobs: int | None = None
+    ) -> ParameterMixing | None:  # fmt: skip
         """What ``fit(..., client=client, shards=shards)`` of an estimator asks for; None for plain training.
 
-        With a Dask client there are as many shards as workers by default; shards alone are trained here, one after
-        the other.
+        With a Dask client there are as many shards as workers by default; shards alone are trained here, on so many
+        threads, one after the other by default.
         """
         if client is None:
-            return None if shards is None or cls(shards).n_shards == 1 else cls(shards)
+            here = partial(SerialExecutor, n_jobs=n_jobs)
+            return None if shards is None or cls(shards).n_shards == 1 else cls(shards, here, foretells=True)
         for_client = partial(DaskExecutor, client)
-        return cls(len(workers_of(client)) if shards is None else shards, for_client)
+        return cls(len(workers_of(client)) if shards is None else shards, for_client, foretells=True)
 
     def __call__(
         self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, report: Callable
@@ -116,15 +130,27 @@ class ParameterMixing:
         if self._examples is not examples:
             parts = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
             self._examples, self._sizes, self._executor = examples, list(map(len, parts)), self.executor(parts)
+        else:
+            parts = []
         sizes, reports = self._sizes, _Reports(report)
-        task = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1)
-        changes = self._executor.run(task, trainer.state(), orders(sizes), reports)
+        task, state = partial(pass_over_shard, blueprint(trainer), self.n_shards == 1), trainer.state()
+        self._foretell(task, state, parts)
+        changes = self._executor.run(task, state, orders(sizes), reports)
         passed = time.perf_counter()
         losses, learned = np.array([change["loss_and_weight"] for change in changes]).T
         self._mix(trainer, changes, learned)
         now = time.perf_counter()
         record = _record(changes, losses, learned, now - started, now - passed)
         yield MixedPass(float(losses.sum()), sum(sizes), float(learned.sum()), record)
+
+    def _foretell(self, task: Callable, state: dict[str, np.ndarray], parts: list) -> None:
+        """Say, once before it starts, where shards that are to learn side by side will take longer than without."""
+        executor, self._told = self._executor, self._told or not parts
+        if not self._told and self.n_shards > 1 and executor.side_by_side > 1:
+            with suppress(OmklError):  # what is wrong will be met again
+                payoff = Payoff(task, state, parts, executor.side_by_side, executor.threads, executor.transfer)
+                payoff.warn(self.n_shards, executor.where, stacklevel=8)
+        self._told = True
 
     def check(self, trainer: OnlineTrainer, source: Any, callbacks: Sequence[Any]) -> None:
         """Raise an InputError where shards cannot train this model, or callbacks would have to see single rounds."""
@@ -171,7 +197,8 @@ def _built(
     **settings: Any,
 ) -> OnlineTrainer:  # fmt: skip
     own, others = [make() for make in banks], [make() for make in unpenalized]
-    return OnlineTrainer(own, structure, loss, regularizer, schedule=schedule, unpenalized=others, **settings)
+    # one of its own: passes may run side by side
+    return OnlineTrainer(own, structure, loss, regularizer, schedule=schedule.fresh(), unpenalized=others, **settings)
 
 
 def pass_over_shard(
@@ -275,7 +302,9 @@ class _Reports:
     def __init__(self, report: Callable) -> None:
         self._report = report
         self._done: dict[int, tuple[int, float]] = {}
+        self._lock = Lock()
 
     def __call__(self, shard: int, count: int, loss: float) -> None:
-        self._done[shard] = count, loss
-        self._report(*map(sum, zip(*self._done.values())))
+        with self._lock:
+            self._done[shard] = count, loss
+            self._report(*map(sum, zip(*self._done.values())))

@@ -96,6 +96,14 @@ class KernelPartition:
         """See :class:`~omkl.kernels.KernelStack`."""
         return self._stack.products(np.array(vectors), which)
 
+    def block_quadratics(self, vectors: np.ndarray, which: np.ndarray | None) -> np.ndarray:
+        """See :class:`~omkl.kernels.KernelStack`."""
+        return self._stack.block_quadratics(np.array(vectors), which)
+
+    def block_products(self, vectors: np.ndarray, which: np.ndarray | None) -> np.ndarray:
+        """See :class:`~omkl.kernels.KernelStack`."""
+        return self._stack.block_products(np.array(vectors), which)
+
     def diagonals(self, which: np.ndarray | None) -> np.ndarray:
         """See :class:`~omkl.kernels.KernelStack`."""
         return self._stack.diagonals(which)
@@ -111,6 +119,10 @@ class KernelPartition:
     def sum_product(self, weights: np.ndarray, which: np.ndarray | None, vector: np.ndarray) -> np.ndarray:
         """``sum_m w_m K_m v``: (N,)."""
         return self._sum(weights, which).products(np.array(vector))[0]
+
+    def sum_block_product(self, weights: np.ndarray, which: np.ndarray | None, vectors: np.ndarray) -> np.ndarray:
+        """``sum_m w_m K_m v_p``: (P, N)."""
+        return self._sum(weights, which).block_products(np.array(vectors))[0]
 
     def sum_rows(self, weights: np.ndarray, which: np.ndarray | None, samples: np.ndarray) -> np.ndarray:
         """Rows of ``sum_m w_m K_m``: (s, N)."""

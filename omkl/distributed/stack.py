@@ -65,6 +65,7 @@ class DistributedStack:
 
     sums_entries = True
     concurrent = False
+    n_parts = 1
 
     def __init__(
         self, client: Client, n_kernels: int, n_samples: int, dtype: DTypeLike, recipe: Recipe, budget: int = 2**26
@@ -163,6 +164,16 @@ class DistributedStack:
             return self._cache.stack.products(vectors, self._cache.indices(which, self._fetch))
         return self._gather("products", which, (self.n_samples,), vectors)
 
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """See :class:`~omkl.kernels.KernelStack`."""
+        return self._gather("block_quadratics", which, (), vectors, 2)
+
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """See :class:`~omkl.kernels.KernelStack`."""
+        if self._cache.fits(which):
+            return self._cache.stack.block_products(vectors, self._cache.indices(which, self._fetch))
+        return self._gather("block_products", which, vectors.shape[-2:], vectors, 2)
+
     def diagonals(self, which: Which = None) -> np.ndarray:
         """See :class:`~omkl.kernels.KernelStack`."""
         if self._cache.fits(which):
@@ -217,14 +228,14 @@ class DistributedStack:
         return rows
 
     def _gather(
-        self, method: str, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None
+        self, method: str, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None, ndim: int = 1
     ) -> np.ndarray:
-        """What a method of the partitions gives for each kernel; ``vectors`` are one for all, or one for each."""
+        """What a method of the partitions gives for each kernel; ``vectors`` of so many axes are for all of them."""
         parts = list(self.split(which))
         result = np.empty((self.n_kernels if which is None else len(which), *shape))
         calls = {}
         for s, at, local in parts:
-            own = () if vectors is None else (vectors if np.ndim(vectors) == 1 else vectors[at],)
+            own = () if vectors is None else (vectors if np.ndim(vectors) == ndim else vectors[at],)
             calls[s] = (method, *own, local)
         for (_, at, _), values in zip(parts, self.ask(calls)):
             result[at] = values
@@ -249,6 +260,10 @@ class DistributedSum:
     def product(self, vector: np.ndarray) -> np.ndarray:
         """The sum times a vector: (N,)."""
         return self._total("sum_product", (self.kernels.n_samples,), vector)
+
+    def block_product(self, vectors: np.ndarray) -> np.ndarray:
+        """The sum times each of several vectors: (P, N)."""
+        return self._total("sum_block_product", vectors.shape, vectors)
 
     def rows(self, samples: np.ndarray) -> np.ndarray:
         """Rows of the sum: (s, N)."""

@@ -1,6 +1,7 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
 import json
+import operator
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._components import check_flags, check_n_jobs, check_number, parameters_of
 from omkl.data import Stream
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
@@ -76,6 +77,8 @@ class Run:
     client : dask.distributed.Client, optional
         Trains in shards on its workers.
     shards : int, optional
+    n_jobs : int or None
+        Threads that train shards here.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class Run:
     def __init__(
         self, name: str, parameters: dict[str, Any], random_state: Any, verbose: bool, *, checkpoint: Any = None,
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+        n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         if isinstance(random_state, np.random.RandomState):
             random_state = random_state.randint(2**31 - 1)
@@ -94,7 +98,7 @@ class Run:
         except (TypeError, ValueError):
             raise InputError(f"random_state must be None, an integer or a generator, not {random_state!r}.") from None
         self.verbose = verbose
-        self.make_pass, self.n_shards = _make_pass(client, shards)
+        self.make_pass, self.n_shards = _make_pass(client, shards, n_jobs)
         self.checkpointer = None
         if checkpoint is not None:
             configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
@@ -117,13 +121,13 @@ class Run:
         )  # fmt: skip
 
 
-def _make_pass(client: Any, shards: int | None) -> tuple[Callable, int]:
+def _make_pass(client: Any, shards: int | None, n_jobs: int | None) -> tuple[Callable, int]:
     """What learns a block, and in how many shards; 0 for plain training."""
     if client is None and shards is None:
         return serial_pass, 0
     from omkl.distributed import ParameterMixing
 
-    mixing = ParameterMixing.over(client, shards)
+    mixing = ParameterMixing.over(client, shards, n_jobs)
     return (serial_pass, 0) if mixing is None else (mixing, mixing.n_shards)
 
 
@@ -200,7 +204,8 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         model = OnlineModel(codec, settings)
         parameters = {} if running["checkpoint"] is None else self._saved_parameters()
         with names_kept(self):
-            run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **running)
+            n_jobs = getattr(self, "n_jobs", None)
+            run = Run(type(self).__name__, parameters, self.random_state, self.verbose, n_jobs=n_jobs, **running)
             if stream is None:
                 block = TrainingBlock(X, y, sample_weight)
                 source, callbacks, conclude = self._start_on_arrays(model, read, block, run, held_out_score, finish)
@@ -286,7 +291,11 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         """
         stream = as_stream(X, y, sample_weight)
         blocks = [TrainingBlock(X, y, sample_weight)] if stream is None else stream
-        settings, started = self._settings(), hasattr(self, "model_")
+        started = hasattr(self, "model_")
+        given = list(map(vars(self).get, parameters_of(type(self))))
+        # to check them takes as long as to learn from an example
+        known = started and len(given) == len(self.model_.given) and all(map(operator.is_, given, self.model_.given))
+        settings = self.model_.settings if known else self._settings()
         if getattr(self, "early_stopping", False):
             raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
         if started and self.model_.predicts_only:
@@ -297,7 +306,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         if started and classes is not None:
             self.model_.codec.check_declared(classes)
         model = self.model_ if started else OnlineModel(codec, settings)
-        model.settings = settings
+        model.settings, model.given = settings, given
         source = StreamSource(blocks, model, read)
         source.open()
         if not started:

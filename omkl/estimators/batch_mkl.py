@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from omkl._components import resolve
+from omkl._components import check_n_jobs, resolve
+from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
+from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -25,7 +27,7 @@ from omkl.estimators.kernel_sources import (
 )
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, of_each_output, target_columns
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -35,6 +37,9 @@ PRECOMPUTED = "precomputed"
 
 class BatchMKL(TransformerMixin, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
+
+    #: Threads that predict.
+    n_jobs: int | None = None
 
     def __init__(
         self, kernels: Any = None, loss: Any = None, regularizer: Any = None, C: Any = 1.0, solver: Any = "spicy",
@@ -77,6 +82,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
         """The parts that the parameters name, checked."""
         loss = self._resolve_loss()
+        check_n_jobs(self.n_jobs)
         if self.dtype not in ("auto", "float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
         if self.approximate not in ("auto", True, False):
@@ -108,6 +114,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""
         kept, solutions = in_precision(self, source, client, self._solving(targets, weights))
+        targets, solutions = of_each_output(targets, solutions)
         self._learn(source, targets, solutions, kept)
         self._warn(source, targets, solutions, kept)
 
@@ -136,10 +143,10 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         self._models = [solution.model for solution in solutions]
         self._weights = [source.weights(m, self._coefficients(m)) for m in self._active]
         self.dual_variables_ = [solution.certificate.rho for solution in solutions]
-        several = len(solutions) > 1
+        histories = [solution.history for solution in solutions if solution.history]
         self.history_ = [
-            {"problem": p, **record} if several else record
-            for p, solution in enumerate(solutions) for record in solution.history
+            {"problem": p, **record} if len(histories) > 1 else record
+            for p, history in enumerate(histories) for record in history
         ]  # fmt: skip
         norms = [solution.certificate.norms for solution in solutions]
         weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
@@ -207,9 +214,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
 
     def _checked(self, X: Any) -> Any:
         """Inputs of a prediction: an array, or Gram matrices."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         if isinstance(self._source, ArrayKernels):
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
+            if are_few_rows(X, vars(self)):
+                X = np.ascontiguousarray(X, dtype=np.float64)
+            else:
+                X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
             # between sparse and dense rows kernels have no values
             if sparse.issparse(self._source.X) != sparse.issparse(X):
                 X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
@@ -220,9 +230,13 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         """Predictions of every problem's model, (n, P): only kernels that are active are computed."""
         X = self._checked(X)
         outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
-        for block, parts in self._source.blocks(X, self._active):
+
+        def add(own: tuple[slice, Iterable[np.ndarray]]) -> None:
+            block, parts = own
             for part, weights in zip(parts, self._weights):
                 outputs[block] += part @ weights
+
+        in_threads(add, self._source.blocks(X, self._active), self.n_jobs)
         return outputs
 
     def transform(self, X: Any) -> np.ndarray:
@@ -306,8 +320,12 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     @property
     def intercept_(self) -> np.ndarray:
         """The constant of each model, (P,)."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         return np.array([model.intercept for model in self._models])
+
+    def _check_is_fitted(self) -> None:
+        if "_models" not in vars(self):  # scikit-learn's check takes as long as a row
+            check_is_fitted(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_models")

@@ -41,6 +41,9 @@ callbacks, verbose, random_state
         ``cost[gold, predicted]`` in the order of ``classes_``, for three classes and more.
     fit_intercept : bool
         Learn a constant for every class, not regularized.
+    n_jobs : int or None
+        Threads that compute Gram matrices, predict, each some of the rows, and train, each some of the shards that
+        ``fit`` is asked for; None is one, -1 one for each core. The bits do not depend on it.
     shuffle : bool
         Present the examples in a fresh random order every epoch. The order then depends on ``random_state`` and on
         the examples, not on the order of the rows.
@@ -73,8 +76,8 @@ callbacks, verbose, random_state
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
         n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0, budget: int | None = None,
-        budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto", callbacks: Any = None,
-        verbose: bool = False, random_state: Any = None,
+        budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto",
+        n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -101,6 +104,7 @@ callbacks, verbose, random_state
         self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size
         self.dtype = dtype
+        self.n_jobs = n_jobs
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
@@ -160,11 +164,11 @@ callbacks, verbose, random_state
         return self._partial_fit(self._codec(classes), self._reader(), X, y, sample_weight, classes=_declared(classes))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
+        """Potentials: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more, or a single one."""
         unary = row_potentials(self, X)
         if unary.shape[1] == 2 == len(self.classes_):  # with costs, and where classes grow, each class has its own
             return unary[:, 1] - unary[:, 0]
-        return unary[:, 0] if unary.shape[1] == 1 else unary
+        return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -74,6 +74,8 @@ class Encoder:
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
         self._shorthands: dict[type, WordEncoder | AttributeEncoder] = {}
+        #: Views that banks read, and kernels of explicit features with what they read.
+        self._plan: tuple[dict[str, View], list[tuple[Kernel, View]]] | None = None
 
     def fit(
         self, tokens: FlatTokens, names: Sequence[str] | None = None, index: TrainingIndex | None = None
@@ -126,11 +128,13 @@ class Encoder:
         ``index`` says which training inputs they are; by default they are none of them.
         """
         raw = self._read_views(tokens)
-        used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
-        views = {view: self.sources[view].select(raw, index) for view in used}
-        explicit = [(self.kernels[name], self.sources[self.views[name]].select(raw, index)) for name in self.explicit]
-        parts = [sparse.csr_array(kernel.features(inputs)) for kernel, inputs in explicit]
-        features = _from_csr(sparse.hstack(parts, format="csr")) if parts else None
+        if self._plan is None:  # it takes as long to make as a row
+            used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
+            explicit = [(self.kernels[name], self.sources[self.views[name]]) for name in self.explicit]
+            self._plan = {view: self.sources[view] for view in used}, explicit
+        views = {name: view.select(raw, index) for name, view in self._plan[0].items()}
+        parts = [kernel.features(view.select(raw, index)) for kernel, view in self._plan[1]]
+        features = _joined(parts) if parts else None
         if self.vocabulary is not None:
             found = self._sparse(tokens, offsets, grow)
             features = found if features is None else _side_by_side(features, found)
@@ -365,6 +369,17 @@ def _without(tokens, keys):
     if not keys:
         return tokens
     return [{key: value for key, value in token.items() if key not in keys} for token in tokens]
+
+
+def _joined(parts):
+    """The features of several kernels, arrays or sparse matrices, one after the other."""
+    if any(map(sparse.issparse, parts)):
+        return _from_csr(sparse.hstack(list(map(sparse.csr_array, parts)), format="csr"))
+    matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
+    kept = matrix != 0.0
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
+    ids = (np.flatnonzero(kept) % matrix.shape[1]).astype(np.int32)
+    return Features(starts, ids, matrix[kept].astype(np.float64, copy=False))
 
 
 def _from_csr(matrix):

@@ -14,15 +14,28 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from omkl._threads import in_threads
 from omkl.data import Block
-from omkl.data.rows import align_columns, column_names, is_frame, n_rows, read_frame
+from omkl.data.rows import (
+    align_columns,
+    are_few_classes,
+    are_few_rows,
+    column_names,
+    is_column,
+    is_frame,
+    n_rows,
+    read_frame,
+)
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
 from omkl.exceptions import InputError
+
+#: Rows that are encoded and scored at a time, by each thread.
+AT_A_TIME = 4096
 
 
 class TokenData(NamedTuple):
@@ -88,12 +101,24 @@ def read_rows(
 
 def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     """Potentials of each row of X, an array, data frame, list of dicts, stream or block of one: (n, K)."""
-    predictor, stream = estimator.predictor_, as_stream(X)
+    if "model_" not in vars(estimator):
+        check_is_fitted(estimator)
+    stream = as_stream(X)
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X = _checked_rows(estimator, X, reset=False)
-    encoded = estimator.model_.codec.encoder.encode(X, np.arange(n_rows(X) + 1))
-    return np.concatenate([potentials.unary for _, potentials in predictor.blocks(encoded)])
+    model, n = estimator.model_, n_rows(X)
+
+    def scored(part: Any) -> np.ndarray:
+        encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
+        found = [potentials.unary for _, potentials in model.blocks(encoded)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    if n <= AT_A_TIME:
+        return scored(X)
+    model.predictor()  # made once, for all threads
+    parts = (X[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
+    return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
 
 
 def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
@@ -109,8 +134,12 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
-            y = (column_or_1d(*y, warn=True),)
-            check_consistent_length(X, *y)
+            y = (_as_column(*y),)
+            if len(X) != len(y[0]):
+                check_consistent_length(X, *y)
+        checked = (X, *y) if y else X
+    elif not reset and are_few_rows(X, vars(estimator)) and all(is_column(column, len(X)) for column in y):
+        X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
@@ -123,6 +152,13 @@ def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
+
+
+def _as_column(y: Any) -> np.ndarray:
+    """Targets of dicts as an array."""
+    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
+        return np.asarray(y)
+    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
 def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
@@ -174,7 +210,8 @@ def checked_classes(y: np.ndarray) -> np.ndarray:
         for i, label in enumerate(y):
             if is_missing(label):
                 raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    check_classification_targets(y)
+    if not are_few_classes(y):
+        check_classification_targets(y)
     return y
 
 

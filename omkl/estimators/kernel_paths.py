@@ -22,7 +22,7 @@ from omkl.estimators.stability import (
     complementary_halves,
     selection_of,
 )
-from omkl.estimators.stored_kernels import StoredKernels, in_precision, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, in_precision, of_each_output, target_columns
 from omkl.exceptions import InputError
 
 
@@ -87,7 +87,7 @@ class KernelPaths(BatchMKL):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]
-            model._learn(source, targets, solutions, kept)
+            model._learn(source, *of_each_output(targets, solutions), kept)
             yield {
                 "C": points[0].value,
                 "kernel_weights": np.array(list(model.kernel_weights_.values())),

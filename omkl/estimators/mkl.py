@@ -46,8 +46,11 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         Outer iterations at most.
     fit_intercept : bool
         Whether there is a constant b, which is not regularized.
-    multiclass : {"ovr", "ovo"}
-        How more than two classes are split into binary problems: each against the rest, or each pair.
+    multiclass : {"auto", "shared", "ovr", "ovo"}
+        How more than two classes are told apart. "shared" learns a function for each, against the rest, in one problem,
+        with one weight a kernel for all of them: :math:`\|f_m\|` above is the root of the sum of the classes' squared
+        norms. "ovr" learns the same functions one after the other, each with kernel weights of its own, and "ovo" one
+        for each pair. "auto" is "shared" where the solver can, as "spicy" and "one-step" do, else "ovr".
     class_weight : None, "balanced" or dict
         Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
     dtype : {"auto", "float32", "float64"}
@@ -67,6 +70,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         kernels, takes memory for a few matrices of these, and fetches every kernel from the workers of a cluster.
         Samples must be independent: one that is there twice is not left out. Where no kernel helps all are kept, with a
         warning.
+    n_jobs : int or None
+        Threads that predict, each some of the rows; None is one, -1 one for each core. The bits do not depend on it.
     verbose : bool
         Show a progress bar, if it takes longer than a second and standard error is a terminal.
 
@@ -74,7 +79,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
     ----------
     classes_ : array of shape (K,)
     kernel_weights_ : dict of str to float
-        Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); the mean over binary problems.
+        Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); of several problems, their
+        mean.
     unscaled_kernel_weights_ : dict of str to float
         The same on the scale of the regularizer: for "gmkl" the weights :math:`\theta` of Citi (2015), which fulfil
         :math:`\eta \|\theta\|_1 + (1 - \eta) \|\theta\|_2^2 = 1`.
@@ -85,14 +91,14 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         Relative duality gap reached, the largest of the binary problems; computed from the model over all kernels.
     n_iter_ : int
         Outer iterations, the largest of the binary problems.
-    dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 binary problems
+    dual_coef_ : array of shape (M, N), or (P, M, N) for P > 1 classes or pairs of them
     intercept_ : array of shape (P,)
     left_out_ : list of str
         The kernels that do not help on samples left out, if ``weighting`` asks for it; their weight is 0.
     n_active_ : int
         Number of kernels that prediction needs.
     dual_variables_ : list of arrays
-        For each binary problem the dual feasible :math:`\\rho` whose value bounds the optimum from below: with
+        For each class, or pair, the dual feasible :math:`\\rho` whose value bounds the optimum from below: with
         ``dual_coef_`` and ``intercept_`` all that is needed to verify ``dual_gap_``. Not kept in model files.
     history_ : list of dict
         A flat record an iteration, see :class:`omkl.batch.GapMonitor`; of several binary problems one after the other,
@@ -114,13 +120,14 @@ class MKLClassifier(BatchClassifier, KernelPaths):
     def __init__(
         self, kernels: Any = None, *, loss: Any = "logistic", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
-        class_weight: Any = None, multiclass: str = "ovr", dtype: Any = "auto", approximate: Any = "auto",
-        weighting: str = "norms", verbose: bool = False,
+        class_weight: Any = None, multiclass: str = "auto", dtype: Any = "auto", approximate: Any = "auto",
+        weighting: str = "norms", n_jobs: int | None = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
             verbose,
         )  # fmt: skip
+        self.n_jobs = n_jobs
         self.class_weight = class_weight
         self.multiclass = multiclass
 
@@ -156,22 +163,33 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         targets, weights = self._targets(y, weights)
         if client is not None and targets[0][0] is not None:
             raise InputError(
-                'multiclass="ovo" needs the kernels on one machine: choose "ovr", or leave out the client.'
+                'multiclass="ovo" needs the kernels on one machine: choose another, or leave out the client.'
             )
         self._fit(source, targets, weights, client)
         return self
 
     def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
-        if self.multiclass not in ("ovr", "ovo"):
-            raise InputError(f'multiclass must be "ovr" or "ovo", not {self.multiclass!r}.')
-        return super()._resolve()
+        if self.multiclass not in ("auto", "shared", "ovr", "ovo"):
+            raise InputError(f'multiclass must be "auto", "shared", "ovr" or "ovo", not {self.multiclass!r}.')
+        parts = super()._resolve()
+        if self.multiclass == "shared" and not parts[2].several_outputs:
+            raise InputError(
+                f'The solver {self.solver!r} learns one function at a time: choose multiclass="ovr", or "spicy".'
+            )
+        return parts
 
     def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
-        """The binary problems, as samples (None for all) and targets -1 and +1; and weights times those of classes."""
+        """Problems, as samples (None for all) and targets -1 and +1; and weights times those of classes.
+
+        The one of all classes together has a column for each.
+        """
         codes = self._learn_classes(y)
         weights = np.asarray(self._times_class_weights(codes, weights))
-        if self.multiclass == "ovr" or len(self.classes_) == 2:
-            return [(None, targets) for targets in self._one_vs_rest(codes)], weights
+        if self.multiclass != "ovo" or len(self.classes_) == 2:
+            each = self._one_vs_rest(codes)
+            if self.multiclass != "ovr" and len(each) > 1 and self._resolve()[2].several_outputs:
+                return [(None, np.column_stack(each))], weights
+            return [(None, targets) for targets in each], weights
         pairs = []
         for a, b in combinations(range(len(self.classes_)), 2):
             rows = np.flatnonzero((codes == a) | (codes == b))
@@ -190,12 +208,12 @@ training samples; kernels that are not active may be None
         K = len(self.classes_)
         if K == 2:
             return outputs[:, 0]
-        if self.multiclass == "ovr":
+        if self.multiclass != "ovo":
             return outputs
         return _ovr_decision_function(outputs > 0, outputs, K)
 
     def _is_probabilistic(self):
-        return super()._is_probabilistic() and self.multiclass == "ovr"
+        return super()._is_probabilistic() and self.multiclass != "ovo"
 
 
 class MKLRegressor(RegressorMixin, KernelPaths):
@@ -203,7 +221,7 @@ class MKLRegressor(RegressorMixin, KernelPaths):
 
     Parameters
     ----------
-    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, verbose
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, n_jobs, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
@@ -226,12 +244,14 @@ dual_variables_, history_
     def __init__(
         self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
-        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
+        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
             verbose,
         )  # fmt: skip
+        self.n_jobs = n_jobs
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Any = None

@@ -49,6 +49,10 @@ class Labels:
 
     def add(self, labels: Iterable) -> int:
         """Take in labels that are not known yet; returns how many there are."""
+        labels = list(labels)
+        with suppress(TypeError):  # of labels that are not hashable, which are refused below
+            if all(map(self._index.__contains__, labels)):
+                return 0
         new = [label for label in Labels(labels).members if label not in self._index]
         self._index.update({label: len(self.members) + k for k, label in enumerate(new)})
         self.members += new

@@ -54,6 +54,9 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
         As for :class:`~omkl.SequenceLabeler`.
     fit_intercept : bool
         Learn a constant, not regularized; without it, ``level_`` is 0.
+    n_jobs : int or None
+        Threads that compute Gram matrices, predict, each some of the rows, and train, each some of the shards that
+        ``fit`` is asked for; None is one, -1 one for each core. The bits do not depend on it.
     shuffle : bool
         Present the examples in a fresh random order every epoch. The order then depends on ``random_state`` and on
         the examples, not on the order of the rows.
@@ -91,8 +94,8 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
         shuffle: bool = True, early_stopping: bool = False, validation_fraction: float = 0.1,
         n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0, budget: int | None = None,
-        budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto", callbacks: Any = None,
-        verbose: bool = False, random_state: Any = None,
+        budget_maintenance: str = "projection", cache_size: float = 4000, dtype: Any = "auto",
+        n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.loss = loss
@@ -117,6 +120,7 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
         self.budget_maintenance = budget_maintenance
         self.cache_size = cache_size
         self.dtype = dtype
+        self.n_jobs = n_jobs
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state

@@ -34,11 +34,12 @@ class SavedEstimator(BaseEstimator):
         training : bool
             False keeps only what predicts: the averaged weights that are not zero, and the features that have some.
             What is loaded predicts the same, bit for bit, has an empty ``history_``, refuses ``partial_fit``, and
-            is saved like this again. Not for models on a budget of support vectors, nor for those that Hedge combines.
+            is saved like this again.
         dtype : {None, "float32", "float16"}
-            With ``training=False``: round the weights to this precision. Half precision, in units of a power of two
-            for each table, changes a weight by less than 1 part in 2000; weights below 1e-12 of the largest one of
-            their table are lost.
+            With ``training=False``, for online estimators: round the weights to this precision, and the support vectors
+            of kernels to single precision. That changes each of these numbers by less than 1 part in 16 million; half
+            precision, in units of a power of two for each table, changes a weight by less than 1 part in 2000, and
+            loses those below 1e-12 of the largest one of their table. What is loaded computes in double precision.
 
         Raises
         ------

@@ -125,8 +125,8 @@ class SequenceLabeler(PredictsLabels):
     dtype : {"auto", "float32", "float64"}
         Precision of Gram matrices and cached potentials. "auto" takes double precision while they are small.
     n_jobs : int or None
-        Threads that predict, each some of the sequences; None is one, -1 one for each core. What is predicted is the
-        same, bit for bit.
+        Threads that compute Gram matrices, predict, each some of the sequences, and train, each some of the shards that
+        ``fit`` is asked for; None is one, -1 one for each core. The bits do not depend on it.
     callbacks : list of callable, optional
         Called after every epoch as ``callback(trainer, record)``; a true value stops training. Where one has them, so
         are ``on_round(trainer, step)`` and others, see :class:`~omkl.online.TrainingLoop`.
@@ -237,7 +237,8 @@ class SequenceLabeler(PredictsLabels):
             Train in shards on its workers, by iterative parameter mixing: see :mod:`omkl.distributed.mixing`.
         shards : int, optional
             Number of shards; the number of the client's workers by default. Without a client the same shards are
-            trained here, one after the other, to the same bits. Kernels that are held as dual expansions are then
+            trained here, on ``n_jobs`` threads, to the same bits; a warning says where that is expected to take longer
+            than plain training. Kernels that are held as dual expansions are then
             computed when they are needed, as with ``cache_size=0``.
 
         Returns

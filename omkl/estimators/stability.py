@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_number
-from omkl.estimators.stored_kernels import StoredKernels, target_columns
+from omkl.estimators.stored_kernels import StoredKernels, informative, target_columns
 from omkl.exceptions import InputError
 
 
@@ -122,7 +122,8 @@ def chosen_on_halves(
             part = None if rows is None else np.flatnonzero(np.isin(half, rows))
             samples = half if part is None else half[part]
             own = target[samples if rows is None else np.searchsorted(rows, samples)]
-            if kernels.loss.classifies and len(set(own.tolist())) < 2:
+            own = informative(own)[1] if own.ndim == 2 else own
+            if kernels.loss.classifies and len(set(own.ravel().tolist())) < 2:
                 continue
             solution = local.on(part).solve(own, weights[samples], C, start=starts[p])
             starts[p] = solution.start

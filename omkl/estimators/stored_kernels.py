@@ -19,9 +19,11 @@ from omkl.batch import (
     Problem,
     Solution,
     Solver,
+    each_output,
     helpful_kernels,
     regularization_path,
     sampled,
+    shared_problem,
 )
 from omkl.batch.mkl.problem import rounding_of_storage
 from omkl.kernels import KernelStack
@@ -107,7 +109,9 @@ class StoredKernels:
         return effective_n_jobs(n_jobs) if self.stack.concurrent else 1
 
     def problem(self, target: np.ndarray, weights: np.ndarray, C: float = 1.0) -> Problem:
-        """The problem of a target."""
+        """The problem of a target (N,); of several outputs with kernel weights in common, (N, P)."""
+        if target.ndim == 2:
+            return shared_problem(self.stack, target, self.loss, self.regularizer, C, self.intercept, weights)
         return Problem(self.stack, target, self.loss, self.regularizer, C, self.intercept, weights)
 
     def solve(
@@ -149,10 +153,29 @@ class StoredKernels:
 
 def target_columns(targets: list, n_samples: int) -> np.ndarray:
     """The targets of all problems as columns (N, P), 0 for samples that a problem has not; of (rows, target)."""
+    if targets[0][1].ndim == 2:
+        return targets[0][1]
     columns = np.zeros((n_samples, len(targets)))
     for column, (rows, target) in zip(columns.T, targets):
         column[slice(None) if rows is None else rows] = target
     return columns
+
+
+def of_each_output(targets: list, solutions: list[Solution]) -> tuple[list, list[Solution]]:
+    """Targets and solutions, of which one of several outputs is replaced by one for each."""
+    if targets[0][1].ndim == 1:
+        return targets, solutions
+    columns = targets[0][1].T
+    return [(None, column) for column in columns], each_output(solutions[0], len(columns))
+
+
+def informative(target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of a target of several classes (n, K) that these samples can tell apart, and the target of those.
+
+    A class that is missing, and one that is alone, have none; two are one problem, whose target is (n,).
+    """
+    present = np.flatnonzero(np.ptp(target, axis=0) > 0)
+    return present, target[:, present[-1]] if len(present) == 2 else target[:, present]
 
 
 def in_precision(estimator: Any, source: Any, client: Any, work: Callable[[StoredKernels], Result]) -> Result:

@@ -77,7 +77,8 @@ class TokenCodec:
     ----------
     outputs : ChainOutputs, ClassOutputs or NumberOutputs
     estimator : SequenceLabeler, OnlineMKLClassifier or OnlineMKLRegressor
-        For its parameters ``kernels``, ``budget``, ``budget_maintenance``, ``cache_size`` and ``dtype``.
+        For its parameters ``kernels``, ``budget``, ``budget_maintenance``, ``cache_size``, ``dtype`` and
+        ``n_jobs``.
 
     Attributes
     ----------
@@ -101,7 +102,7 @@ class TokenCodec:
             raise InputError(f'dtype must be "auto", "float32" or "float64", not {estimator.dtype!r}.')
         self._outputs = outputs
         self._budget, self._maintenance = estimator.budget, estimator.budget_maintenance
-        self._cache_size, self._dtype = estimator.cache_size, estimator.dtype
+        self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
         self.encoder = Encoder(estimator.kernels, separate=estimator.method not in list(METHODS))
 
     # ---- encoding -----------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ class TokenCodec:
             else:
                 bank = SparseCachedBank if _is_sparse(groups[1][0]) else CachedKernelBank
                 dtype = self._gram_dtype(len(names), tokens)
-                banks.append(bank(*groups, tokens, n_outputs, averaging, dtype, memory))
+                banks.append(bank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs))
         regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
         return banks + regularized, free
 
@@ -292,7 +293,7 @@ class TokenCodec:
             return values, {}
         arrays: dict[str, np.ndarray] = {}
         kept = None
-        if condensed is not None:
+        if condensed is not None and "bank0/table" in condensed:
             used: Any = condensed["bank0/table"].any(axis=1)
             used[: vocabulary.first_id] = True  # those of kernels have places, not names
             arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}

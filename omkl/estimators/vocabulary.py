@@ -24,6 +24,9 @@ NUMBER = None
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
+#: Numbers that are read one by one, without a look at what else they might be, between these bounds.
+PLAIN_NUMBERS, LARGE = {bool, int, float, np.float64}, 2.0**53
+
 #: Tokens encoded at a time, few enough for their strings to stay in cache between reading and looking up.
 CHUNK = 1024
 #: Tokens up to which it is the number of calls that takes the time, not what they do.
@@ -60,7 +63,7 @@ class Vocabulary:
 
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
-        if not grow and 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens)) is not None:
+        if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:
             return _joined([rows])
         chunks = []
         for low in range(0, len(tokens), CHUNK):
@@ -71,9 +74,9 @@ class Vocabulary:
             chunks.append(_to_rows(parts, len(chunk)))
         return _joined(chunks)
 
-    def _known_rows(self, tokens: list[dict[str, Any]]) -> tuple | None:
+    def _known_rows(self, tokens: list[dict[str, Any]], grow: bool) -> tuple | None:
         """CSR rows of a few tokens, the same as key by key, at a fraction of the calls; None unless all have the same
-        keys in the same order, and strings and booleans alone."""
+        keys in the same order, and strings and numbers alone, and where something new is to be learned."""
         keys, nothing = tuple(tokens[0]), dict[str | None, int]()
         known = [self.ids.get(key, nothing) for key in keys]
         ids: list[int] = []
@@ -86,16 +89,23 @@ class Vocabulary:
                 if type(value) is str:
                     if (i := own.get(value)) is not None:
                         ids.append(i)
-                elif value is True:
-                    if (i := own.get(NUMBER)) is not None:
-                        scaled.append((len(ids), key))
-                        ids.append(i)
-                elif value is not False:
+                    elif grow:
+                        return None
+                elif type(value) not in PLAIN_NUMBERS or not -LARGE < value < LARGE:
                     return None
+                elif (i := own.get(NUMBER)) is None or key not in self.units:
+                    if grow:
+                        return None
+                    if i is not None and value:  # all that were met are 0, and have no unit
+                        scaled.append((len(ids), float(value)))
+                        ids.append(i)
+                elif amount := value / self.units[key]:
+                    scaled.append((len(ids), amount))
+                    ids.append(i)
             lengths.append(len(ids) - before)
         values = np.ones(len(ids))
-        for place, key in scaled:
-            values[place] /= self.units.get(key, 1.0)
+        for place, amount in scaled:
+            values[place] = amount
         return np.array(lengths), np.array(ids, np.int32), values
 
     def look_up(self, key: str, column: list[Any], grow: bool) -> list[tuple[Any, np.ndarray, Any]]:

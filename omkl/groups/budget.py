@@ -147,9 +147,9 @@ class BudgetedExpansion(KernelBank):
             array[others] = 0.0
         self._n_used = len(used)
 
-    def _buffer_of(self, view, n_columns):
+    def _buffer_of(self, view, n_columns, capacity=None):
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
-        return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
+        return SupportBuffer(kernels, n_columns, self._capacity if capacity is None else capacity, self.dtype)
 
     def step(self, x: Span, gradient: Potentials) -> None:
         group_state = self.group_state
@@ -254,19 +254,35 @@ class BudgetedExpansion(KernelBank):
             arrays[f"support:{view}"], arrays[f"roots:{view}"] = buffer.state(n)
         return arrays
 
+    def condensed(self) -> dict[str, np.ndarray]:
+        coefficients = self.averaged_coefficients()
+        used = coefficients.any(axis=(0, 2))
+        arrays = {"coefficients": coefficients[:, used], "sums": self.sums[:, :0]}
+        for view, buffer in self._buffers.items():
+            vectors, roots = buffer.state(self.n_support)
+            arrays[f"support:{view}"], arrays[f"roots:{view}"] = vectors[used], roots[:, used]
+        return arrays
+
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
         supports = {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}
-        n = self._check(state, supports)
-        if n > self._capacity:
-            self._reserve(n)
+        self.n_support = n = self._check(state, supports)
         if supports:
             self.dtype = next(iter(supports.values())).dtype
+        if "ages" in state:
+            if n > self._capacity:
+                self._reserve(n)
+            self._load_training(state, n)
+        else:  # of a file that only predicts
+            self._coefficients, self.averaging = np.array(state["coefficients"].swapaxes(1, 2)), False
+            self._sums = np.zeros((*self._coefficients.shape[:2], 0))
         self._buffers = {}
         for view, vectors in supports.items():
-            self._buffers[view] = self._buffer_of(view, vectors.shape[1])
+            self._buffers[view] = self._buffer_of(view, vectors.shape[1], max(n, self._capacity))
             self._buffers[view].load_state(vectors, state[f"roots:{view}"])
-        self.n_support = n
+
+    def _load_training(self, state: dict[str, np.ndarray], n: int) -> None:
+        """What only training needs, and the coefficients beside the places for more."""
         self.coefficients[:] = state["coefficients"]
         self.sums[:] = state["sums"]
         self._diagonals[:, :n] = state["diagonals"]
@@ -279,16 +295,15 @@ class BudgetedExpansion(KernelBank):
     def _check(self, state, supports):
         """The number of support vectors, when all arrays of a state fit this bank."""
         own = {key for key in self.state() if ":" not in key}
-        if own != {key for key in state if ":" not in key}:
+        if {key for key in state if ":" not in key} not in (own, {"coefficients", "sums"}):
             raise InputError("The arrays do not fit a kernel expansion whose budget is kept in this way.")
         p, n, n_outputs = state["coefficients"].shape
         if n > self.budget:
             raise InputError(f"The state holds {n} support vectors, more than the budget of {self.budget}.")
         fits = (
             (p, n_outputs) == (len(self.names), self.n_outputs)
-            and state["sums"].shape == (p, n if self.averaging else 0, n_outputs)
-            and state["diagonals"].shape == (p, n)
-            and state["ages"].shape == (n,)
+            and state["sums"].shape == (p, n if self.averaging and "ages" in state else 0, n_outputs)
+            and ("ages" not in state or (state["diagonals"].shape == (p, n) and state["ages"].shape == (n,)))
             and (set(supports) == set(self.views) or n == 0)
             and all(len(vectors) == n for vectors in supports.values())
         )
@@ -371,7 +386,7 @@ class RemovalExpansion(BudgetedExpansion):
         clock = np.array([self._fraction, self._without_support, self._seen_weight])
         return {**super().state(), "entered": self._entered[: self.n_support], "clock": clock}
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        super().load_state(state)
-        self._entered[: self.n_support] = state["entered"]
+    def _load_training(self, state: dict[str, np.ndarray], n: int) -> None:
+        super()._load_training(state, n)
+        self._entered[:n] = state["entered"]
         self._fraction, self._without_support, self._seen_weight = state["clock"].tolist()

@@ -36,11 +36,13 @@ class CachedKernelBank(KernelBank):
         Precision of Gram matrices and cached potentials; coefficients and norms are float64 always.
     memory : int
         Bytes that Gram matrices may take; beyond it, rows are computed on demand and the latest kept.
+    n_jobs : int or None
+        Threads that compute Gram matrices.
     """
 
     def __init__(
         self, names: list[str], kernels: list[Kernel], views: list[str], tokens: Tokens, n_outputs: int,
-        averaging: bool = False, dtype: DTypeLike = np.float32, memory: int = 2**32,
+        averaging: bool = False, dtype: DTypeLike = np.float32, memory: int = 2**32, n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.tokens = tokens
@@ -49,14 +51,14 @@ class CachedKernelBank(KernelBank):
         self._coefficients = np.zeros((p, n, n_outputs))
         self._sums = np.zeros((p, n if averaging else 0, n_outputs))
         self._moved = np.zeros(p, dtype=bool)
-        self._build_gram(memory)
+        self._build_gram(memory, n_jobs)
 
-    def _build_gram(self, memory):
+    def _build_gram(self, memory, n_jobs):
         n = self.tokens.n_tokens
         inputs = [self.tokens.views[view] for view in self.views]
         self._whole = len(self.kernels) * n * n * self.dtype.itemsize <= memory
         if self._whole:
-            self._gram = dense_grams(self.kernels, inputs, self.dtype)
+            self._gram = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
             self._all_rows = np.arange(n)
         else:
             self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
@@ -163,7 +165,7 @@ class CachedKernelBank(KernelBank):
 class SparseCachedBank(CachedKernelBank):
     """One kernel group whose Gram matrix is mostly zeros: it costs its non-zeros, not N^2 (B1 spline)."""
 
-    def _build_gram(self, memory):
+    def _build_gram(self, memory, n_jobs):
         (kernel,), (view,) = self.kernels, self.views
         self._gram = sparse_gram(kernel, self.tokens.views[view], self.dtype)
 

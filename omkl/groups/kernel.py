@@ -13,7 +13,7 @@ from omkl.groups.base import Bank, FrozenGroups
 from omkl.groups.mixing import Mixture
 from omkl.groups.tokens import Span, products_of
 from omkl.kernels import Kernel, Pair
-from omkl.kernels.inputs import in_precision, row_blocks
+from omkl.kernels.inputs import Reference, in_precision, row_blocks
 from omkl.structures import Potentials
 
 
@@ -99,6 +99,7 @@ class KernelExpansion(KernelBank):
         #: The latest input with its potentials, and vectors of the latest step that are not in the support yet.
         self._scored: tuple = (None, None)
         self._vectors: dict[str, np.ndarray] | None = None
+        self._references: dict[str, Reference] | None = None  # as long as the support stays what it is
         #: ``||theta_k||^2`` of the average where support vectors do not tell kernel values among themselves, (p,).
         self.average_squares: np.ndarray | None = None
 
@@ -127,6 +128,7 @@ class KernelExpansion(KernelBank):
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
         self._scored, self._vectors, self.average_squares = (None, None), None, None
+        self._references = None
 
     def restart(self) -> None:
         nothing = np.zeros((len(self.names), 0, self.n_outputs))
@@ -156,7 +158,9 @@ class KernelExpansion(KernelBank):
         if self._scored[0] is not x:
             own = np.zeros((len(self.names), len(x), self.n_outputs))
             out = [None if left else part for left, part in zip(self.group_state.left_out, own)]
-            expand(self.kernels, self.views, x, self.supports, self.coefficients, out)
+            if self._references is None:
+                self._references = {view: Reference(support) for view, support in self.supports.items()}
+            expand(self.kernels, self.views, x, self._references, self.coefficients, out)
             self._scored = (x, own)
         return self._scored[1]
 
@@ -205,7 +209,7 @@ class KernelExpansion(KernelBank):
             self._coefficients = _grown_to(self._coefficients, rows.stop, axis=1)
             if self.averaging:
                 self._sums = _grown_to(self._sums, rows.stop, axis=1)
-            self.n_support, self._vectors = rows.stop, None
+            self.n_support, self._vectors, self._references = rows.stop, None, None
         for k in groups:
             self._coefficients[k, rows] = -self.group_state.rates[k] * D
             if self.averaging:
@@ -305,7 +309,7 @@ class FrozenExpansion(FrozenGroups):
         self._kernels = [kernels[k] for k in self._alive]
         self._views = [views[k] for k in self._alive]
         kept = [(kernel, view) for kernel, view in zip(kernels, views) if view in supports]
-        self._supports = {view: kernel.as_support(supports[view])[used] for kernel, view in kept}
+        self._supports = {view: Reference(kernel.as_support(supports[view])[used]) for kernel, view in kept}
         self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
     @property
@@ -333,7 +337,8 @@ class FrozenExpansion(FrozenGroups):
             group_state.square_norms[:] = self.known_squares
             return
         group_state.square_norms[:] = 0.0
-        arguments = self._kernels, self._views, self._supports, self._coefficients
+        supports = {view: support.X for view, support in self._supports.items()}
+        arguments = self._kernels, self._views, supports, self._coefficients
         group_state.square_norms[self._alive] = square_norms(*arguments)
 
 
@@ -353,14 +358,14 @@ def square_norms(
 
 
 def expand(
-    kernels: list[Kernel], views: list[str], x: Span, supports: dict[str, np.ndarray], coefficients: np.ndarray,
+    kernels: list[Kernel], views: list[str], x: Span, supports: dict[str, Reference], coefficients: np.ndarray,
     out: np.ndarray | Sequence[np.ndarray | None],
 ) -> None:  # fmt: skip
     """Add ``K_k(x, support) A_k`` to ``out[k]`` (n, K), unless it is None, for each kernel, in blocks of tokens."""
     n_support = coefficients.shape[1]
     if n_support == 0 or not kernels:
         return
-    dtype = supports[views[0]].dtype
+    dtype = supports[views[0]].X.dtype
     for rows in row_blocks(len(x), n_support, dtype):
         tokens = slice(x.low + rows.start, x.low + rows.stop)
         block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in dict.fromkeys(views)}

@@ -96,9 +96,8 @@ class ProjectionExpansion(BudgetedExpansion):
             "order": self._order[:n],
         }
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        super().load_state(state)
-        n = self.n_support
+    def _load_training(self, state: dict[str, np.ndarray], n: int) -> None:
+        super()._load_training(state, n)
         self._factors[:, :n, :n] = state["factors"]
         self._jitters[:, :n] = state["jitters"]
         self._order[:n] = state["order"]

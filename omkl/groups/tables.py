@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_tables as jit
@@ -105,12 +105,13 @@ class ExplicitBank(TableBank):
     """
 
     def __init__(
-        self, names: list[str], groups: ArrayLike, n_outputs: int, averaging: bool = False,
+        self, names: list[str], groups: np.ndarray | list[int], n_outputs: int, averaging: bool = False,
         dtype: DTypeLike = np.float64,
     ) -> None:  # fmt: skip
         self.names, self.averaging = list(names), bool(averaging)
         self.n_outputs = int(n_outputs)
-        self.groups = np.zeros(0, dtype=np.int32)
+        self._groups = np.zeros(0, dtype=np.int32)
+        self.n_features = 0
         self._dtype = np.dtype(dtype)
         self._allocate(0)
         self._heads = np.full(len(self.names), jit.END, dtype=np.int32)
@@ -120,10 +121,12 @@ class ExplicitBank(TableBank):
         self.table = np.zeros((capacity, self.n_outputs), dtype=self._dtype)
         self._sums = np.zeros((capacity if self.averaging else 0, self.n_outputs), dtype=self._dtype)
         self._links = np.full(capacity, jit.UNTOUCHED, dtype=np.int32)
+        self._groups = np.zeros(capacity, dtype=np.int32)
 
     @property
-    def n_features(self) -> int:
-        return len(self.groups)
+    def groups(self) -> np.ndarray:
+        """The group of each feature."""
+        return self._groups[: self.n_features]
 
     @property
     def nbytes(self) -> int:
@@ -135,15 +138,17 @@ class ExplicitBank(TableBank):
         self.names += names
         self._heads = np.concatenate([self._heads, np.full(len(names), jit.END, dtype=np.int32)])
 
-    def grow(self, groups: ArrayLike) -> None:
+    def grow(self, groups: np.ndarray | list[int]) -> None:
         """Append features that belong to these groups, with weights of zero. Amortised O(1) a feature."""
-        self.groups = np.concatenate([self.groups, np.asarray(groups, dtype=np.int32)])
+        first, self.n_features = self.n_features, self.n_features + len(groups)
         capacity = len(self.table)
         if self.n_features > capacity:
-            table, sums, links = self.table, self._sums, self._links
+            table, sums, links, known = self.table, self._sums, self._links, self._groups[:first]
             # the first table fits exactly: a fixed training set is the usual case
             self._allocate(self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2))
             self.table[:capacity], self._sums[: len(sums)], self._links[:capacity] = table, sums, links
+            self._groups[:first] = known
+        self._groups[first : self.n_features] = groups
 
     def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, n_outputs - self.n_outputs))
@@ -161,6 +166,20 @@ class ExplicitBank(TableBank):
         jit.add_scores(
             starts, ids, values, x.low, x.high, self.table, self.groups, self.group_state.scales, potentials.unary
         )
+
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        """Add what :meth:`averaged` adds, bit for bit, from the averages of the rows that ``x`` needs."""
+        starts, ids, values = self._features(x)
+        starts = starts[x.low : x.high + 1]
+        entries = slice(starts[0], starts[-1])
+        rows, places = np.unique(ids[entries], return_inverse=True)
+        sums = self._sums[rows] if len(self._sums) else self._sums
+        table = self.group_state.average(self.table[rows], sums, partial(self._spread, rows=rows))
+        owners, scales = np.zeros(len(rows), dtype=np.int32), np.ones(1)
+        jit.add_scores(
+            starts - starts[0], places.astype(np.int32), values[entries], 0, len(x), table, owners, scales,
+            potentials.unary,
+        )  # fmt: skip
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         features, products = self._features(x), np.zeros(len(self.names))
@@ -225,9 +244,10 @@ class ExplicitBank(TableBank):
         in_range = np.all((state["groups"] >= 0) & (state["groups"] < len(self.names)))
         if state["table"].shape != (n, self.n_outputs) or len(state["sums"]) not in (0, n) or not in_range:
             raise InputError("The arrays of an explicit bank do not fit each other.")
-        self.groups = np.array(state["groups"], dtype=np.int32)
+        self.n_features = n
         self.averaging = len(state["sums"]) > 0 or (n == 0 and self.averaging)
         self._allocate(n)
+        self._groups[:] = state["groups"]
         self.table[:] = state["table"]
         self._sums[:] = state["sums"]
         self._find_nonzero()

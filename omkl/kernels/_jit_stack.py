@@ -111,6 +111,33 @@ def unpack(packed, out):
 
 
 @njit(cache=True, nogil=True)
+def unpack_rows(packed, low, out):
+    """Rows ``low ..`` of the full matrix, up to the column of the last of them."""
+    start = low * (low + 1) // 2
+    for r in range(out.shape[0]):
+        row, values = out[r], packed[start : start + low + r + 1]
+        for j in range(values.shape[0]):
+            row[j] = values[j]
+        start += low + r + 1
+    for r in range(out.shape[0]):
+        for c in range(r + 1, out.shape[0]):
+            out[r, low + c] = out[c, low + r]
+
+
+@njit(cache=True, nogil=True)
+def squared_differences(columns, first, last, out):
+    """``(columns[c, i] - columns[c, j])^2`` packed in ``out[c]``: j <= i, of the samples i from ``first`` on."""
+    for c in range(columns.shape[0]):
+        column, position = columns[c], 0
+        for i in range(first, last):
+            value, row = column[i], out[c, position : position + i + 1]
+            for j in range(i + 1):
+                difference = value - column[j]
+                row[j] = difference * difference
+            position += i + 1
+
+
+@njit(cache=True, nogil=True)
 def packed_square(vector, out):
     """``v v'`` packed with its off-diagonal entries doubled: its dot with a packed K is ``v' K v``."""
     position = 0

@@ -63,6 +63,8 @@ class Kernel(Component):
     maps_sparse: ClassVar[bool] = False
     #: Whether it is known to be positive semidefinite; others are checked on the training samples by batch solvers.
     semidefinite: ClassVar[bool] = False
+    #: Whether each value comes from the inner product or distance of its two vectors alone, whatever stands beside it.
+    entrywise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.normalize not in NORMALIZATIONS:
@@ -136,14 +138,15 @@ class Kernel(Component):
         """Normalised kernel matrix, (n, m)."""
         matrix = self.raw(pair)
         if self.normalize == "diagonal":
-            left, right = pair.known_roots(self) or (self._inverse_roots(pair.X), self._inverse_roots(pair.Y))
+            left, right = pair.inverse_roots(self)
             matrix *= left.astype(matrix.dtype, copy=False)[:, None]
             matrix *= right.astype(matrix.dtype, copy=False)[None, :]
         elif self.scale_ is not None:
             matrix *= matrix.dtype.type(self.scale_)
         return matrix
 
-    def _inverse_roots(self, X):
+    def inverse_roots(self, X: Vectors) -> np.ndarray:
+        """``1 / sqrt(k(x, x))`` before normalisation for each row of X, 0 where that is 0."""
         return inverse_root(self.raw_diagonal(X))
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> np.ndarray:
@@ -173,7 +176,7 @@ class Kernel(Component):
         """Explicit features (n, D), an array or as sparse as ``X``, with inner products equal to the kernel."""
         features = self.raw_features(X)
         if self.normalize == "diagonal":
-            scales = self._inverse_roots(X)
+            scales = self.inverse_roots(X)
             if not sparse.issparse(features):
                 return features * scales[:, None]
             # scaling rows by hand spares scipy's detour by coordinates

@@ -6,7 +6,8 @@ inner products (or distances) once, however many kernels ask for it.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import combinations_with_replacement
+from functools import lru_cache
+from itertools import combinations_with_replacement, pairwise
 from math import comb, factorial
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -32,7 +33,7 @@ class Linear(Kernel):
     """
 
     aliases = {"linear": {}}
-    semidefinite = compares_sparse = maps_sparse = True
+    semidefinite = compares_sparse = maps_sparse = entrywise = True
 
     _: KW_ONLY
     normalize: str | None = "diagonal"
@@ -63,7 +64,7 @@ class Polynomial(Kernel):
     """
 
     aliases = {"polynomial": {}, "quadratic": {"degree": 2}, "cubic": {"degree": 3}}
-    semidefinite = compares_sparse = True
+    semidefinite = compares_sparse = entrywise = True
 
     degree: int = 2
     coef0: float = 1.0
@@ -92,17 +93,27 @@ class Polynomial(Kernel):
         return comb(n_columns + self.degree, self.degree)
 
     def raw_features(self, X: Vectors) -> Vectors:
-        with_constant = np.column_stack([np.sqrt(self.gamma) * X, np.full(len(X), np.sqrt(self.coef0))])
-        powers = np.array(list(combinations_with_replacement(range(with_constant.shape[1]), self.degree)))
-        # how often the multinomial theorem counts each monomial: degree! over the factorials of its powers
-        counts = np.full(len(powers), float(factorial(self.degree)))
-        runs = np.ones(len(powers))
-        features = with_constant[:, powers[:, 0]]
-        for earlier, column in zip(powers.T, powers.T[1:]):
-            runs = np.where(column == earlier, runs + 1.0, 1.0)
-            counts /= runs
+        with_constant = np.empty((len(X), X.shape[1] + 1))
+        np.multiply(np.sqrt(self.gamma), X, out=with_constant[:, :-1])
+        with_constant[:, -1] = np.sqrt(self.coef0)
+        factors, roots = _monomials(X.shape[1] + 1, self.degree)
+        features = with_constant[:, factors[0]]
+        for column in factors[1:]:
             features *= with_constant[:, column]
-        return features * np.sqrt(counts)
+        features *= roots
+        return features
+
+
+@lru_cache(maxsize=16)
+def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """The columns that are the factors of each monomial, (degree, D), and the square root of how often the multinomial
+    theorem counts it: degree! over the factorials of its powers."""
+    factors = np.array(list(combinations_with_replacement(range(n_columns), degree))).T
+    counts, runs = np.full(factors.shape[1], float(factorial(degree))), np.ones(factors.shape[1])
+    for earlier, column in pairwise(factors):
+        runs = np.where(column == earlier, runs + 1.0, 1.0)
+        counts /= runs
+    return np.ascontiguousarray(factors), np.sqrt(counts)
 
 
 def _squares(X):
@@ -133,7 +144,7 @@ class Gaussian(Kernel):
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
-    semidefinite = compares_sparse = True
+    semidefinite = compares_sparse = entrywise = True
 
     sigma2: float | str = "median"
 
@@ -163,7 +174,7 @@ class Laplacian(Kernel):
     """
 
     aliases = {"laplacian": {}}
-    semidefinite = True
+    semidefinite = entrywise = True
 
     sigma: float | str = "median"
 
@@ -193,7 +204,7 @@ class ChiSquared(Kernel):
     """
 
     aliases = {"chi2": {}, "chi-squared": {}}
-    semidefinite = True
+    semidefinite = entrywise = True
 
     gamma: float | str = "median"
 

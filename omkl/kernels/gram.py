@@ -12,20 +12,27 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from omkl._cache import RecentlyUsed
+from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, cross_matrices
-from omkl.kernels.inputs import Pair, in_precision, row_blocks
+from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
+from omkl.kernels.support_buffer import SupportBuffer
 
 
-def dense_grams(kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis."""
+def dense_grams(
+    kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
+) -> np.ndarray:
+    """Stack of Gram matrices, (p, N, N) in ``dtype``, contiguous in its last axis; threads have blocks of the rows."""
     inputs = _all_in_precision(inputs, dtype)
     n = len(inputs[0])
     stack = np.empty((len(kernels), n, n), dtype=dtype)
     supports = _supports(kernels, inputs)
-    for rows in row_blocks(n, n, dtype):
+
+    def fill(rows: slice) -> None:
         for k, matrix in enumerate(cross_matrices(kernels, _rows_of(inputs, rows), supports)):
             stack[k, rows] = matrix
+
+    in_threads(fill, row_blocks(n, n, dtype), n_jobs)
     return stack
 
 
@@ -41,6 +48,9 @@ def sparse_gram(kernel: Kernel, X: np.ndarray, dtype: DTypeLike = np.float32) ->
 class GramRows:
     """Rows of Gram matrices that do not fit in memory together: computed on demand, the latest kept.
 
+    Rows that are missing are computed together, by products whose bits do not depend on which these are. Training
+    inputs are held once, column by column.
+
     Parameters
     ----------
     kernels, inputs
@@ -53,13 +63,22 @@ class GramRows:
         self, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32,
         budget: int = 2**30,
     ) -> None:  # fmt: skip
-        self.kernels = kernels
-        self.inputs = _all_in_precision(inputs, dtype)
-        self.dtype = np.dtype(dtype)
-        self._supports = _supports(kernels, self.inputs)
-        capacity = max(1, budget // (len(kernels) * len(inputs[0]) * self.dtype.itemsize))
-        self._recent = RecentlyUsed(min(capacity, len(inputs[0])))
-        self._rows: list[np.ndarray | None] = [None] * self._recent.capacity
+        self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
+        inputs = _all_in_precision(inputs, dtype)
+        together = [k for k, kernel in enumerate(kernels) if kernel.entrywise]
+        self._buffers = [
+            (own, SupportBuffer.holding([kernels[k] for k in own], inputs[own[0]]))
+            for own in ([k for k in together if inputs[k] is X] for X in _distinct(inputs)) if own
+        ]  # fmt: skip
+        # one row at a time: with others beside them, what these kernels compute may be rounded otherwise
+        self._alone = [
+            (k, kernel, inputs[k], Reference(kernel.as_support(inputs[k])))
+            for k, kernel in enumerate(kernels) if k not in together
+        ]  # fmt: skip
+        capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
+        self._recent = RecentlyUsed(min(capacity, self.n_inputs))
+        # memory is taken by those that are written
+        self._rows = np.empty((self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype)
 
     @property
     def n_kept(self) -> int:
@@ -69,11 +88,11 @@ class GramRows:
     @property
     def nbytes(self) -> int:
         """Bytes of the kept rows."""
-        return sum(row.nbytes for row in self._rows if row is not None)
+        return self.n_kept * self._rows[0].nbytes
 
     def __getitem__(self, rows: list[int]) -> np.ndarray:
         """The rows with these indices: an array of shape (p, len(rows), N)."""
-        block = np.empty((len(self.kernels), len(rows), len(self.inputs[0])), dtype=self.dtype)
+        block = np.empty((len(self.kernels), len(rows), self.n_inputs), dtype=self.dtype)
         for low in range(0, len(rows), self._recent.capacity):
             indices = self._recent.indices(rows[low : low + self._recent.capacity], self._compute)
             for i, index in enumerate(indices, start=low):
@@ -81,10 +100,20 @@ class GramRows:
         return block
 
     def _compute(self, rows, indices):
-        for row, index in zip(rows, indices):
-            # one at a time: the bits of a row must not depend on which others happen to be missing
-            matrices = cross_matrices(self.kernels, _rows_of(self.inputs, [row]), self._supports)
-            self._rows[index] = np.concatenate([matrix.astype(self.dtype, copy=False) for matrix in matrices])
+        rows, indices = np.asarray(rows), np.asarray(indices)
+        for block in row_blocks(len(rows), self.n_inputs, self.dtype):
+            for own, buffer in self._buffers:
+                pair = buffer.pair(rows[block], self.n_inputs)
+                for k in own:
+                    self._rows[indices[block], k] = self.kernels[k].between(pair)
+        for k, kernel, X, support in self._alone:
+            for row, index in zip(rows, indices):
+                self._rows[index, k] = kernel.between(Pair(X[row : row + 1], support))[0]
+
+
+def _distinct(inputs):
+    """Each array object once."""
+    return {id(X): X for X in inputs}.values()
 
 
 def _all_in_precision(inputs, dtype):

@@ -169,9 +169,10 @@ class Pair:
         Integers are taken as float64.
     """
 
-    def __init__(self, X: Vectors, Y: Vectors) -> None:
+    def __init__(self, X: Vectors, Y: "Vectors | Reference") -> None:
         self.X = as_floats(X)
-        self.Y = self.X if Y is X else as_floats(Y)
+        self.right = Y if isinstance(Y, Reference) else Reference(self.X if Y is X else Y)
+        self.Y = self.right.X
         self._on_columns: dict[Any, Pair] = {}
 
     def on_columns(self, columns: Positions) -> "Pair":
@@ -180,7 +181,7 @@ class Pair:
             return self
         key = repr(columns)
         if key not in self._on_columns:
-            self._on_columns[key] = Pair(take_columns(self.X, columns), take_columns(self.Y, columns))
+            self._on_columns[key] = Pair(take_columns(self.X, columns), self.right.on_columns(columns))
         return self._on_columns[key]
 
     @cached_property
@@ -195,17 +196,17 @@ class Pair:
         X, Y = self.X, self.Y
         if sparse.issparse(X):
             return pairwise.euclidean_distances(X, Y, squared=True)
-        center = Y.mean(axis=0)
-        if center @ center / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > Y.var(axis=0).sum():
+        center, square, variance = self.right.spread
+        if square / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > variance:
             # the distances would be lost in the length of the vectors: move the origin into the data
             X, Y = X - center, Y - center
             distances = X @ Y.T
             distances *= -2.0
+            squares_y = np.einsum("ij,ij->i", Y, Y)
         else:
             distances = self.products * self.products.dtype.type(-2.0)
-        squares_x = np.einsum("ij,ij->i", X, X)
-        squares_y = np.einsum("ij,ij->i", Y, Y)
-        distances += squares_x[:, None]
+            squares_y = self.right.squares
+        distances += np.einsum("ij,ij->i", X, X)[:, None]
         distances += squares_y[None, :]
         return np.maximum(distances, 0.0, out=distances)
 
@@ -219,9 +220,55 @@ class Pair:
         r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
         return -pairwise.additive_chi2_kernel(self.X, self.Y)
 
-    def known_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation, where they are known."""
-        return None
+    def inverse_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray]:
+        """``1 / sqrt(k(x, x))`` of the rows of X and of those of Y, before normalisation."""
+        return kernel.inverse_roots(self.X), self.right.inverse_roots(kernel)
+
+
+class Reference:
+    """Vectors that others are compared with, and what a :class:`Pair` computes of them alone: once for all pairs.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (m, d)
+        Integers are taken as float64. It must not change.
+    """
+
+    def __init__(self, X: Vectors) -> None:
+        self.X = as_floats(X)
+        self._on_columns: dict[Any, Reference] = {}
+        self._inverse_roots: dict[int, tuple[Any, np.ndarray]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the vectors."""
+        return self.X.nbytes
+
+    @cached_property
+    def spread(self) -> tuple[np.ndarray, Any, Any]:
+        """The mean of the vectors, (d,), its squared length, and the sum of the variances of all columns."""
+        center = self.X.mean(axis=0)
+        return center, center @ center, self.X.var(axis=0).sum()
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """Squared lengths of the vectors, (m,)."""
+        return np.einsum("ij,ij->i", self.X, self.X)
+
+    def inverse_roots(self, kernel: Any) -> np.ndarray:
+        """``1 / sqrt(k(x, x))`` of the vectors, before normalisation."""
+        found = self._inverse_roots.get(id(kernel))
+        if found is None:
+            # with the kernel, which must live as long as its number stands for it
+            found = self._inverse_roots[id(kernel)] = kernel, kernel.inverse_roots(self.X)
+        return found[1]
+
+    def on_columns(self, columns: Positions) -> "Reference":
+        """The same vectors on some of their columns; once for all pairs."""
+        key = repr(columns)
+        if key not in self._on_columns:
+            self._on_columns[key] = Reference(take_columns(self.X, columns))
+        return self._on_columns[key]
 
 
 def as_floats(X: Vectors) -> Vectors:

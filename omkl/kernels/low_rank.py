@@ -14,7 +14,7 @@ from omkl.kernels._jit_stack import dots, factor_products, pivoted_cholesky
 from omkl.kernels.checks import checked_gram, require_bytes
 from omkl.kernels.inputs import Vectors, count_columns, row_blocks, take_columns
 from omkl.kernels.packed import PackedStack
-from omkl.kernels.stack import MixedStack, WeightedSum, Which
+from omkl.kernels.stack import MixedStack, OneByOne, WeightedSum, Which
 
 #: Rows of factors that one block of a sum holds in float64.
 BLOCK_ROWS = 4096
@@ -22,7 +22,7 @@ BLOCK_ROWS = 4096
 LEFT_OUT = {np.dtype(np.float32): 1e-8, np.dtype(np.float64): 1e-13}
 
 
-class FactoredStack:
+class FactoredStack(OneByOne):
     """Kernels :math:`K_m = F_m F_m'`; sums in float64 whatever the storage.
 
     Parameters

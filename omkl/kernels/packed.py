@@ -17,16 +17,28 @@ from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.exceptions import InputError
-from omkl.kernels._jit_stack import diagonals, dots, pack, packed_products, packed_square, unpack, weighted_sum
+from omkl.kernels._jit_stack import (
+    diagonals,
+    dots,
+    pack,
+    packed_products,
+    packed_square,
+    squared_differences,
+    unpack,
+    unpack_rows,
+    weighted_sum,
+)
 from omkl.kernels.checks import checked_gram, require_memory
 from omkl.kernels.functions import Gaussian, KernelSpec, as_kernel
 from omkl.kernels.inputs import Pair, Vectors, take_columns
-from omkl.kernels.stack import RestrictedView, WeightedSum, Which, _Parted
+from omkl.kernels.stack import OneByOne, RestrictedView, WeightedSum, Which, _Parted
 
 #: Entries of kernels that are worth a thread.
 ENTRIES = 2**22
 #: Bytes that kept kernels may take, unless said otherwise.
 BUDGET = 2**28
+#: Rows of a kernel that are multiplied with several vectors while they are in the cache.
+TILE = 48
 #: Pairs of samples, and kernels, of one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
 #: Exponents are cut here: smaller kernel values are zero to any sum, and slow where they are subnormal.
@@ -35,7 +47,7 @@ SMALLEST_EXPONENT = -80.0
 STEEPEST = 1e30
 
 
-class PackedStack:
+class PackedStack(OneByOne):
     """Gram matrices as packed lower triangles, row by row, in one array; sums in float64 whatever the storage.
 
     Parameters
@@ -159,6 +171,29 @@ class PackedStack:
         self._in_threads(len(which), self.length, multiply)
         return result
 
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        # sum_p v_p v_p' in the place of v v': one pass, however many vectors
+        which = self._indices(which)
+        square, one, values = np.zeros(self.length), np.empty(self.length), np.empty(len(which))
+        for vector in vectors:
+            packed_square(vector, one)
+            square += one
+        self._in_threads(len(which), self.length, lambda part: dots(self.rows, which[part], square, values[part]))
+        return np.maximum(values, 0.0)
+
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        which = self._indices(which)
+        vectors = np.broadcast_to(vectors, (len(which), *vectors.shape[-2:]))
+        result = np.empty(vectors.shape)
+
+        def multiply(part):
+            buffer = np.empty(TILE * self.n_samples)
+            for k, block, out in zip(which[part], vectors[part], result[part]):
+                _packed_times_block(self.rows[k], block, buffer, out)
+
+        self._in_threads(len(which), self.length * vectors.shape[1], multiply)
+        return result
+
     def _in_threads(self, size, entries, work):
         """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
         n_threads = max(1, min(self.n_jobs, size * entries // ENTRIES))
@@ -206,6 +241,17 @@ class PackedStack:
 
     def traces(self, which: Which = None) -> np.ndarray:
         return self.diagonals(which).sum(axis=1)
+
+
+def _packed_times_block(packed, vectors, buffer, out):
+    """Write the products of a packed kernel and vectors (P, N) into ``out``: both halves of a few rows at a time."""
+    n = vectors.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        tile = buffer[: (high - low) * high].reshape(high - low, high)
+        unpack_rows(packed, low, tile)
+        np.matmul(vectors[:, :high], tile.T, out=out[:, low:high])
+        out[:, :low] += vectors[:, low:high] @ tile[:, :low]
 
 
 class LazyStack(_Parted):
@@ -333,15 +379,14 @@ def _pack_gaussians(blocks, part, X, rows):
     """``scale exp(widths . squared differences)`` of the kernels of blocks, into the rows of those of ``part``."""
     if not blocks:
         return
-    first_row, X = 0, X / _units(X)
+    first_row, columns = 0, np.ascontiguousarray((X / _units(X)).T)
     while first_row < len(X):
         # whole rows of the triangle, about PAIRS entries
         last_row = first_row + 1
         while last_row < len(X) and _start(last_row + 1) - _start(first_row) <= PAIRS:
             last_row += 1
-        i = np.repeat(np.arange(first_row, last_row), np.arange(first_row + 1, last_row + 1))
-        j = np.arange(len(i)) - (_start(i) - _start(first_row))
-        differences = (np.square(X[i] - X[j]).T).astype(rows.dtype, order="C")
+        differences = np.empty((len(columns), _start(last_row) - _start(first_row)), dtype=rows.dtype)
+        squared_differences(columns, first_row, last_row, differences)
         for block, widths, scales in blocks:
             chosen = (part.start <= block) & (block < part.stop)
             exponents = widths @ differences

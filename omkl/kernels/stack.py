@@ -25,12 +25,20 @@ class KernelStack(Protocol):
     sums_entries: bool
     #: Whether several threads may ask at once.
     concurrent: bool
+    #: Blocks of equal size on the diagonal of every kernel, beside which it is zero.
+    n_parts: int
 
     def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         """``v' K_m v`` for each kernel, clipped at 0: (k,), from a vector (N,)."""
 
     def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         """``K_m v_m`` for each kernel: (k, N), from one vector (N,) for all, or one each, (k, N)."""
+
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """``sum_p v_p' K_m v_p`` for each kernel, clipped at 0: (k,), from vectors (P, N)."""
+
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        """``K_m v_p`` for each kernel: (k, P, N), from the vectors (P, N) for all, or some for each, (k, P, N)."""
 
     def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         """``sum_m w_m K_m``: (N, N) float64, from weights (k,); or its rows of some samples, (s, N)."""
@@ -46,6 +54,18 @@ class KernelStack(Protocol):
 
     def restricted(self, samples: np.ndarray) -> KernelStack:
         """The same kernels on some of the samples, given by increasing indices."""
+
+
+class OneByOne:
+    """What a stack does with several vectors if it knows no better: one after the other."""
+
+    n_parts = 1
+
+    def block_quadratics(self: Any, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return sum(self.quadratics(vector, which) for vector in vectors)
+
+    def block_products(self: Any, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return np.stack([self.products(part, which) for part in np.moveaxis(vectors, -2, 0)], axis=1)
 
 
 class WeightedSum:
@@ -65,6 +85,10 @@ class WeightedSum:
         """The sum times a vector: (N,)."""
         return self.weights @ self.kernels.products(vector, self.which)
 
+    def block_product(self, vectors: np.ndarray) -> np.ndarray:
+        """The sum times each of several vectors: (P, N)."""
+        return np.tensordot(self.weights, self.kernels.block_products(vectors, self.which), axes=1)
+
     def rows(self, samples: np.ndarray) -> np.ndarray:
         """Rows of the sum: (s, N)."""
         return self.kernels.combine(self.weights, self.which, samples)
@@ -74,7 +98,7 @@ class WeightedSum:
         return self.weights @ self.kernels.diagonals(self.which)
 
 
-class DenseStack:
+class DenseStack(OneByOne):
     """Gram matrices as one array.
 
     Parameters
@@ -122,7 +146,7 @@ class DenseStack:
         return DenseStack(np.asarray(self.grams)[:, samples[:, None], samples])
 
 
-class RestrictedView:
+class RestrictedView(OneByOne):
     """The kernels of a stack on some of its samples, of which nothing is copied: vectors are filled up with zeros.
 
     Parameters
@@ -152,6 +176,12 @@ class RestrictedView:
     def products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         return self.stack.products(self.filled(vectors), which)[:, self.samples]
 
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return self.stack.block_quadratics(self.filled(vectors), which)
+
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return self.stack.block_products(self.filled(vectors), which)[..., self.samples]
+
     def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         # by rows, as all entries of the whole may not fit into memory
         chosen = self.samples if samples is None else self.samples[samples]
@@ -176,6 +206,9 @@ class _RestrictedSum:
     def product(self, vector: np.ndarray) -> np.ndarray:
         return self.whole.product(self.view.filled(vector))[self.view.samples]
 
+    def block_product(self, vectors: np.ndarray) -> np.ndarray:
+        return self.whole.block_product(self.view.filled(vectors))[:, self.view.samples]
+
     def rows(self, samples: np.ndarray) -> np.ndarray:
         return self.whole.rows(self.view.samples[samples])[:, self.view.samples]
 
@@ -188,6 +221,7 @@ class _Parted:
 
     n_kernels: int
     n_samples: int
+    n_parts = 1
 
     def _parts(self, which: Which) -> Iterable[tuple[Any, Any, Any]]:
         """Each stack that has some of the kernels, their positions in ``which``, and their indices in that stack."""
@@ -208,6 +242,15 @@ class _Parted:
             return stack.products(vectors if np.ndim(vectors) == 1 else vectors[at], local)
 
         return self._gather(which, multiply, self.n_samples)
+
+    def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        return self._gather(which, lambda stack, at, local: stack.block_quadratics(vectors, local))
+
+    def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
+        def multiply(stack, at, local):
+            return stack.block_products(vectors if np.ndim(vectors) == 2 else vectors[at], local)
+
+        return self._gather(which, multiply, vectors.shape[-2], self.n_samples)
 
     def combine(self, weights: Any, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
@@ -299,6 +342,9 @@ class _SumOfSums:
 
     def product(self, vector: np.ndarray) -> np.ndarray:
         return sum((part.product(vector) for part in self.sums), np.zeros(self.n_samples))
+
+    def block_product(self, vectors: np.ndarray) -> np.ndarray:
+        return sum((part.block_product(vectors) for part in self.sums), np.zeros(vectors.shape))
 
     def rows(self, samples: np.ndarray | None) -> np.ndarray:
         shape = (self.n_samples if samples is None else len(samples), self.n_samples)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl.kernels import _jit_distances as jit
 from omkl.kernels.base import Kernel, inverse_root
-from omkl.kernels.inputs import Pair
+from omkl.kernels.inputs import Pair, Reference
 
 
 class SupportBuffer:
@@ -39,6 +40,13 @@ class SupportBuffer:
         self.columns = np.zeros((n_columns, 1 + self.capacity), dtype)
         self.roots = np.zeros((len(self.normalized), 1 + self.capacity), dtype)
 
+    @classmethod
+    def holding(cls, kernels: Sequence[Kernel], X: np.ndarray) -> Self:
+        """A buffer of the vectors X (B, d), in their precision."""
+        buffer = cls(kernels, X.shape[1], len(X), X.dtype)
+        buffer.load_state(X, np.array([inverse_root(kernel.raw_diagonal(X)) for kernel in buffer.normalized]))
+        return buffer
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
@@ -59,9 +67,11 @@ class SupportBuffer:
             roots[at_hand] = inverse_root(kernel.raw_diagonal(X))
         return BufferPair(self, X, at_hand, slice(self.first - m, self.first + n_support))
 
-    def pair(self, which: slice, n_support: int) -> BufferPair:
-        """The :class:`BufferPair` of some support vectors (a slice of their indices) with the first ``n_support``."""
-        columns = slice(self.first + which.start, self.first + which.stop)
+    def pair(self, which: slice | np.ndarray, n_support: int) -> BufferPair:
+        """The :class:`BufferPair` of some support vectors, by their indices, with the first ``n_support``."""
+        columns = (
+            slice(self.first + which.start, self.first + which.stop) if isinstance(which, slice) else self.first + which
+        )
         X = np.ascontiguousarray(self.columns[:, columns].T)
         return BufferPair(self, X, columns, slice(self.first, self.first + n_support))
 
@@ -93,38 +103,40 @@ class SupportBuffer:
     def load_state(self, vectors: np.ndarray, roots: np.ndarray) -> None:
         """The inverse of :meth:`state`."""
         self.columns[:, self.first : self.first + len(vectors)] = vectors.T
-        self.roots[:, self.first : self.first + len(vectors)] = roots
+        if len(self.roots):
+            self.roots[:, self.first : self.first + len(vectors)] = roots
 
 
 class BufferPair(Pair):
     """Vectors against columns of a :class:`SupportBuffer`; what it knows is not computed anew."""
 
-    def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: slice, columns: slice) -> None:
+    def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: Any, columns: slice) -> None:
         self._buffer = buffer
         self._rows = rows
         self._columns = columns
-        self._right = buffer.columns[:, columns]
+        self._right = buffer.columns, columns.start, columns.stop
         # as Pair.__init__ sets them, which would look once more at what is known to be dense and floating
-        self.X, self.Y, self._on_columns = X, self._right.T, {}
+        self.X, self.Y, self._on_columns = X, buffer.columns[:, columns].T, {}
+        self.right = Reference(self.Y)
 
     @cached_property
     def products(self) -> np.ndarray:
-        return jit.compare(jit.PRODUCTS, self.X, self._right)
+        return jit.compare(jit.PRODUCTS, self.X, *self._right)
 
     @cached_property
     def squared_distances(self) -> np.ndarray:
-        return jit.compare(jit.SQUARED, self.X, self._right)
+        return jit.compare(jit.SQUARED, self.X, *self._right)
 
     @cached_property
     def manhattan_distances(self) -> np.ndarray:
-        return jit.compare(jit.MANHATTAN, self.X, self._right)
+        return jit.compare(jit.MANHATTAN, self.X, *self._right)
 
     @cached_property
     def chi_squared_distances(self) -> np.ndarray:
-        return jit.chi_squared_distances(self.X, self._right)
+        return jit.chi_squared_distances(self.X, *self._right)
 
-    def known_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray] | None:
+    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):
             if known is kernel:
                 return roots[self._rows], roots[self._columns]
-        return None
+        return super().inverse_roots(kernel)

@@ -1,5 +1,6 @@
 """Online training: Algorithm 1 and dual averaging, learning rates, averages, diagnostics."""
 
+from omkl._threads import in_threads
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import (
     EarlyStopping,
@@ -28,7 +29,6 @@ from omkl.online.schedules import (
     Schedule,
 )
 from omkl.online.selection import left_out_groups
-from omkl.online.threads import in_threads
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from omkl._components import Component
+from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.groups import GroupState, Tokens, initial_potentials
-from omkl.online.threads import in_threads
 from omkl.structures import Potentials
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
@@ -180,3 +180,17 @@ class Predictor:
 
         outputs = in_threads(decoded, self._parts_of(tokens), n_jobs)
         return outputs[0] if len(outputs) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
+
+
+def averaged_potentials(banks: Sequence[Any], structure: Any, x: Any) -> Potentials:
+    """Potentials of an input in the averaged model as it is now, bit for bit those of a :class:`Predictor`.
+
+    A bank that can average what the input needs does so; what others need is as much as they hold.
+    """
+    potentials = structure.zeros(len(x))
+    others = Predictor([bank for bank in banks if not hasattr(bank, "add_averaged_potentials")], structure)
+    frozen = iter(others.banks)
+    for bank in banks:
+        add = bank.add_averaged_potentials if hasattr(bank, "add_averaged_potentials") else next(frozen).add_potentials
+        add(x, potentials)
+    return potentials

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from omkl.exceptions import InputError
 from omkl.groups import Condensable, check_ability
 
 
@@ -15,11 +14,13 @@ def condensed_state(trainer: Any) -> dict[str, np.ndarray]:
     Raises
     ------
     omkl.exceptions.InputError
-        If learners are combined by Hedge, or a bank cannot leave out what only training needs.
+        If a bank cannot leave out what only training needs.
     """
+    if hasattr(trainer, "experts"):
+        states = enumerate(map(condensed_state, trainer.experts))
+        experts = {f"expert{index}/{name}": array for index, state in states for name, array in state.items()}
+        return experts | trainer.own_state()
     purpose, remedy = "A file that only predicts has averaged weights alone", "save it with training=True"
-    if not trainer.has_groups:
-        raise InputError(f"{purpose}, and {trainer.method!r} combines learners that go on: {remedy}.")
     check_ability(trainer.banks, Condensable, purpose, remedy)
     norms, before = trainer.predictor().norms, trainer.group_state.state()
     groups = {

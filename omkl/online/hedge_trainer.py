@@ -49,6 +49,8 @@ class ExpertTrainer:
 
     #: Whether its potentials are a sum over groups: they are a weighted vote of learners.
     has_groups = False
+    #: Whether the averaged model costs nothing more: it is always made for what is to be predicted.
+    average_at_hand = True
 
     def __init__(self, names: Sequence[str], structure: Any, loss: Any, method: Hedge) -> None:
         if method.vote and (len(structure.zeros(1)) > 1 or not hasattr(structure, "indicator")):
@@ -177,7 +179,12 @@ class ExpertTrainer:
     def state(self) -> dict[str, np.ndarray]:
         """All training state: named arrays and counters."""
         states = enumerate(expert.state() for expert in self.experts)
-        return {f"expert{index}/{key}": value for index, state in states for key, value in state.items()}
+        own = self.own_state()
+        return {f"expert{index}/{key}": value for index, state in states for key, value in state.items()} | own
+
+    def own_state(self) -> dict[str, np.ndarray]:
+        """What is not of the experts: their weights, and counters."""
+        raise NotImplementedError
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of :meth:`state`."""
@@ -240,9 +247,9 @@ class KernelHedge(ExpertTrainer):
         weight_of = dict(zip(self.names, self.weights.tolist()))
         return {name: weight_of[name] for name in self.order}
 
-    def state(self) -> dict[str, np.ndarray]:
+    def own_state(self) -> dict[str, np.ndarray]:
         counters = np.array([self.round, self.presented, self.hedge.gap])
-        return {**super().state(), "cumulative": self.hedge.cumulative, "counters": counters}
+        return {"cumulative": self.hedge.cumulative, "counters": counters}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         super().load_state(state)
@@ -357,9 +364,9 @@ class IntervalHedge(ExpertTrainer):
         """Make afresh what experts start anew from."""
         self._initial = [self._expert(level).state() for level in range(len(self.experts))]
 
-    def state(self) -> dict[str, np.ndarray]:
+    def own_state(self) -> dict[str, np.ndarray]:
         counters = np.array([self.round, self.presented, self._largest])
-        return {**super().state(), "logs": self._logs, "counters": counters}
+        return {"logs": self._logs, "counters": counters}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         while len(self.experts) < len(state["logs"]):

@@ -1,7 +1,7 @@
 """The model that every online estimator holds: what encodes its data, and the trainer that learns from them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from omkl._components import check_number, family, resolve
 from omkl.exceptions import InputError
+from omkl.groups import Tokens
 from omkl.losses import CRF
-from omkl.online.averaging import Average, Predictor
+from omkl.online.averaging import Average, Predictor, averaged_potentials
 from omkl.online.condensing import condensed_state
 from omkl.online.hedge_trainer import ExpertTrainer, IntervalHedge, KernelHedge, rates_of
 from omkl.online.hedging import Hedge
@@ -19,6 +20,10 @@ from omkl.online.schedules import GrowingHorizon, InverseTime, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
+from omkl.structures import Potentials
+
+#: Tokens that are scored one by one as long as the model goes on learning between them.
+FEW = 32
 
 
 class Codec(Protocol):
@@ -182,6 +187,8 @@ class OnlineModel:
     ----------
     trainer : OnlineTrainer or None
         None until there are data.
+    given : list
+        The parameters of the estimator that the settings were made of, where they are known.
     predicts_only : bool
         Whether it was loaded from a file without what training goes on from.
     """
@@ -191,7 +198,9 @@ class OnlineModel:
     def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
         self.codec: Any = codec  # a face knows more of its own
         self.settings = settings
+        self.given: list[Any] = []
         self.trainer: Any = None
+        self._scored_at = -1
 
     def start(self, *banks: list, given: tuple = ()) -> Any:
         """Make the trainer, over these banks or those that the codec makes for the examples ``given``."""
@@ -250,6 +259,18 @@ class OnlineModel:
     def predictor(self) -> Predictor:
         """The averaged model as it is now, frozen."""
         return self.trainer.predictor()
+
+    def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
+        """Blocks of tokens with their potentials in the averaged model, in order.
+
+        To freeze that takes as long as there are parameters: a few tokens that come between one example learned and the
+        next are scored without.
+        """
+        trainer = self.trainer
+        if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
+            return trainer.predictor().blocks(tokens)
+        self._scored_at = trainer.round
+        return iter([(tokens, averaged_potentials(trainer.banks, trainer.structure, tokens.everything()))])
 
     def kernel_weights(self) -> dict[str, float]:
         """Weight of each regularized group by name, in [0, 1], summing to one."""

@@ -280,6 +280,11 @@ class OnlineTrainer:
         for bank in self.banks:
             bank.grow_outputs(structure.n_labels)
 
+    @property
+    def average_at_hand(self) -> bool:
+        """Whether the averaged model has been asked for since something was learned."""
+        return self._predictor is not None
+
     def predictor(self) -> Predictor:
         """The averaged model as it is now, frozen; the last one again while nothing has changed."""
         if self._predictor is None:

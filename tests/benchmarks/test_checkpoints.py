@@ -1,7 +1,6 @@
-"""What checkpoints cost: the time their bytes take to reach the disk, and the share of training."""
+"""What checkpoints cost, in seconds that pass: beside the time that their bytes alone take to reach the disk."""
 
 import os
-import time
 
 import numpy as np
 import pytest
@@ -13,51 +12,37 @@ from omkl.losses import StructuredHinge
 from omkl.online import Checkpoints, Constant, OnlineTrainer, PolynomialAverage
 from omkl.regularizers import SquaredL21
 from omkl.structures import NonProjectiveTree
+from tests.benchmarks.measuring import Floor
 
 
-def seconds(function, *arguments):
-    started = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - started
+def measure_writing(measure, folder, state):
+    def bytes_alone():
+        with (folder / "floor").open("wb") as file:
+            for array in state.values():
+                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            file.flush()
+            os.fsync(file.fileno())
+
+    checkpoints = Checkpoints(folder / "run")
+    size = sum(array.nbytes for array in state.values())
+    floor = Floor("disk", bytes_alone)
+    return measure(lambda: checkpoints.write({}, state), floor=floor, clock="wall", state_mb=size / 1e6)
 
 
-def written(path, arrays):
-    """The bytes of arrays, and nothing else, on disk."""
-    with path.open("wb") as file:
-        for array in arrays:
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@pytest.mark.parametrize("averaging", [False, True])
-def test_a_checkpoint_of_fifty_million_features(benchmark, tmp_path, averaging):
+@pytest.mark.large
+@pytest.mark.parametrize("averaging", [False, True], ids=["weights", "weights and averages"])
+def test_a_checkpoint_of_fifty_million_features(measure, tmp_path, averaging):
     bank = ArcTemplateBank(TemplateSet.resolve("martins507"), averaging, memory=200 * (1 + averaging))
     bank.table[:] = np.random.default_rng(0).random(bank.table.shape, dtype=np.float32)
     trainer = OnlineTrainer(
         [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=1.0, schedule=Constant(0.1),
         average=PolynomialAverage() if averaging else None,
     )  # fmt: skip
-    checkpoints = Checkpoints(tmp_path / "run")
-    state = trainer.state()
-    size = sum(array.nbytes for array in state.values())
-    floor = min(seconds(written, tmp_path / "floor", state.values()) for _ in range(3))
-    benchmark.pedantic(checkpoints.write, ({}, state), rounds=3, iterations=1, warmup_rounds=1)
-    taken = benchmark.stats.stats.min
-    print(
-        f"\n{bank.table.size / 1e6:.1f} million weights, {size / 1e6:.0f} MB: {taken:.2f} s, {taken / floor:.2f} times "
-        f"what the bytes take to the disk ({size / floor / 1e9:.2f} GB/s)"
-    )
+    measure_writing(measure, tmp_path, trainer.state())
 
 
-def test_a_checkpoint_a_minute_of_a_parser(benchmark, tmp_path):
-    """At the default memory: what one checkpoint takes, as a share of a minute."""
-    parser = DependencyParser("martins507", epochs=1, verbose=False, random_state=0).fit(
-        synthetic_treebank(300, random_state=0)
-    )
-    checkpoints = Checkpoints(tmp_path / "run")
-    state = parser.model_.trainer.state()
-    benchmark.pedantic(checkpoints.write, ({}, state), rounds=5, iterations=1, warmup_rounds=1)
-    size = sum(array.nbytes for array in state.values())
-    share = benchmark.stats.stats.min / (60.0 + benchmark.stats.stats.min)
-    print(f"\n{size / 1e6:.0f} MB: {benchmark.stats.stats.min:.2f} s, {share:.2%} of training at one a minute")
+def test_a_checkpoint_of_a_parser(measure, tmp_path):
+    parser = DependencyParser("martins507", epochs=1, verbose=False, random_state=0)
+    state = parser.fit(synthetic_treebank(300, random_state=0)).model_.trainer.state()
+    taken = measure_writing(measure, tmp_path, state)
+    measure.note(share_at_one_a_minute=taken / (60.0 + taken))

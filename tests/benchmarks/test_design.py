@@ -1,138 +1,158 @@
-"""DAL against skglm, celer and scikit-learn: lasso and L1-logistic regression to a relative duality gap of 1e-3.
+"""Lasso and group lasso on a design matrix, one strength and a path, beside celer, skglm, adelie and scikit-learn.
 
-The designs are those of the DAL slides: m = 1024, random columns or ``U diag(1, 1/2, ..., 1/m) V'``. A peer is given
-the loosest of its tolerances at which its model has the gap, certified over all columns by the same function; peers
-that are not installed are skipped. CPU time of one core (set OMP_NUM_THREADS=1), the best of three, compilation
-excluded. The floor is one pass over the design. OMKL_COLUMNS="4096 65536" chooses other sizes.
+All minimise the same objective. A peer is given the loosest of its tolerances at which its model has the relative
+duality gap, certified over all columns by the same function, at every point of a path. The floor is one pass over the
+design.
 """
 
-import os
-import time
-import warnings
-from functools import partial
+from contextlib import suppress
 from importlib import import_module
 
 import numpy as np
 import pytest
 
-from omkl.batch import DAL, DesignProblem, LinearModel, as_design, certify
+from omkl.batch import DAL, ColumnGroups, DesignProblem, LinearModel, as_design, certify, regularization_path
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
+from tests.benchmarks.measuring import Floor, MissedError, elsewhere
 
-M, GAP = 1024, 1e-3
-COLUMNS = [int(n) for n in os.environ.get("OMKL_COLUMNS", "4096 16384 65536").split()]
-SHARES = (0.1, 0.01)
-TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+GAP = 1e-3
+PATH_GAP = 1e-4
+TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+large = pytest.mark.large
+SHAPES = [(2048, 512), (512, 4096), pytest.param((1024, 16_384), marks=large)]
+WIDTHS = [1000, 10_000, pytest.param(100_000, marks=large), pytest.param(1_000_000, marks=large)]
 
 
-def slides_design(n, condition, seed=0):
-    """The design and a target, as in the slides; V has independent Gaussian rows, nearly orthogonal columns."""
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """skglm keeps nothing of what it compiles: processes that are copied from this one have it."""
+    A, y = design_of(64, 32, "well")
+    with suppress(Exception):
+        for loss, size in ((Squared(), 1), (Logistic(), 1), (Squared(), 4)):
+            problem = problem_of(A, y, loss, 0.5, size)
+            skglm(problem, 1e-2).fit(A, problem.y)
+
+
+def design_of(m, n, condition, seed=0):
+    """Independent normal columns, or such columns times a square root whose spectrum falls as 1, 1/2, ..., 1/m."""
     rng = np.random.default_rng(seed)
-    A = np.empty((M, n), order="F")
-    root = np.eye(M)
-    if condition == "bad":
-        root = np.linalg.qr(rng.normal(size=(M, M)))[0] / np.arange(1, M + 1)
+    A = np.empty((m, n), order="F")
+    root = np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1) if condition == "bad" else None
     for start in range(0, n, 4096):
-        block = rng.normal(size=(M, min(4096, n - start)))
-        A[:, start : start + 4096] = block if condition == "well" else root @ block
-    signal = A[:, rng.choice(n, 40, replace=False)] @ rng.normal(size=40)
-    noise = 1.0 if condition == "well" else 0.1 * signal.std()
-    return A, signal + noise * rng.normal(size=M)
+        block = rng.normal(size=(m, min(4096, n - start)))
+        A[:, start : start + 4096] = block if root is None else root @ block
+    signal = A[:, rng.choice(n, min(40, n // 8), replace=False)] @ rng.normal(size=min(40, n // 8))
+    return A, signal + (1.0 if condition == "well" else 0.1 * signal.std()) * rng.normal(size=m)
 
 
-def skglm(A, y, alpha, classifies, tol):
-    package = import_module("skglm")
-    model = package.SparseLogisticRegression if classifies else package.Lasso
-    return model(alpha=alpha, tol=tol, fit_intercept=False).fit(A, y)
+def problem_of(A, y, loss, share, size=1):
+    """The problem at a share of the largest strength; groups are of neighbours."""
+    target = np.sign(y) if loss.classifies else y
+    groups = None if size == 1 else ColumnGroups(np.arange(A.shape[1]) // size, A.shape[1])
+    problem = DesignProblem(as_design(A), target, loss, L21(), 1.0, groups, False)
+    return problem.at(share * problem.largest_alpha())
 
 
-def celer(A, y, alpha, classifies, tol):
-    package = import_module("celer")
-    if classifies:
-        return package.LogisticRegression(C=1 / (alpha * M), tol=tol, fit_intercept=False).fit(A, y)
-    return package.Lasso(alpha=alpha, tol=tol, fit_intercept=False).fit(A, y)
+def peer(make_model, problem):
+    """The fit of a package's model at the tolerance at which it has the gap."""
+
+    def make():
+        A, y = problem.design.matrix, problem.y
+        for tol in TOLERANCES:
+            coef = make_model(problem, tol).fit(A, y).coef_.ravel()
+            active = np.flatnonzero(coef)
+            groups = problem.groups.of_columns(active)
+            gap = certify(problem, LinearModel(*_whole_groups(problem, groups, coef))).gap
+            if gap <= GAP:
+                return lambda: make_model(problem, tol).fit(A, y)
+        raise MissedError(f"gap {gap:.0e}")
+
+    return make
 
 
-def sklearn(A, y, alpha, classifies, tol):
+def _whole_groups(problem, groups, coef):
+    columns, _ = problem.groups.columns_of(groups)
+    return columns, coef[columns]
+
+
+def skglm(problem, tol):
+    package, size = import_module("skglm"), int(problem.groups.blocks.sizes[0])
+    if size > 1:
+        return package.GroupLasso(groups=size, alpha=problem.alpha, tol=tol, fit_intercept=False)
+    model = package.SparseLogisticRegression if problem.loss.classifies else package.Lasso
+    return model(alpha=problem.alpha, tol=tol, fit_intercept=False)
+
+
+def celer(problem, tol):
+    package, size = import_module("celer"), int(problem.groups.blocks.sizes[0])
+    if size > 1:
+        return package.GroupLasso(groups=size, alpha=problem.alpha, tol=tol, fit_intercept=False)
+    if problem.loss.classifies:
+        return package.LogisticRegression(C=1 / (problem.alpha * len(problem.y)), tol=tol, fit_intercept=False)
+    return package.Lasso(alpha=problem.alpha, tol=tol, fit_intercept=False)
+
+
+def sklearn(problem, tol):
     package = import_module("sklearn.linear_model")
-    if classifies:
-        model = package.LogisticRegression(
-            C=1 / (alpha * M), l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=tol
-        )
-        return model.fit(A, y)
-    return package.Lasso(alpha=alpha, tol=tol, fit_intercept=False).fit(A, y)
+    if problem.loss.classifies:
+        strength = {"C": 1 / (problem.alpha * len(problem.y)), "l1_ratio": 1.0, "solver": "liblinear"}
+        return package.LogisticRegression(**strength, fit_intercept=False, tol=tol)
+    return package.Lasso(alpha=problem.alpha, tol=tol, fit_intercept=False)
 
 
-PEERS = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
+def adelie(problem, alphas, gap):
+    return elsewhere(
+        "adelie", A=problem.design.matrix, y=problem.y, alphas=np.atleast_1d(alphas), gap=gap,
+        classifies=problem.loss.classifies, group_size=int(problem.groups.blocks.sizes[0]),
+    )  # fmt: skip
 
 
-def seconds(function, repeats=3):
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        function()
-        times.append(time.process_time() - started)
-    return min(times)
+def a_pass(problem):
+    A, rho = problem.design.matrix, np.ones(len(problem.y))
+    return Floor("pass", lambda: A.T @ rho)
 
 
-def time_of_peer(fit, problem):
-    """CPU seconds of a peer at the loosest tolerance that gives the gap, and that gap; infinite where none does."""
-    A, y, classifies = problem.design.matrix, problem.y, problem.loss.classifies
-    for tol in TOLERANCES:
-        started = time.process_time()
-        coef = fit(A, y, problem.alpha, classifies, tol).coef_.ravel()
-        spent = time.process_time() - started
-        active = np.flatnonzero(coef)
-        gap = certify(problem, LinearModel(active, coef[active])).gap
-        if gap <= GAP:
-            if spent < 5.0:
-                spent = min(spent, seconds(partial(fit, A, y, problem.alpha, classifies, tol), 2))
-            return spent, gap
-        if spent > 60.0:
-            break
-    return np.inf, gap
+def measure_solver(measure, problem, names, size=None):
+    """One strength."""
+    known = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
+    peers = {name: peer(known[name], problem) for name in names}
+    peers["adelie"] = adelie(problem, problem.alpha, GAP)
+    solutions = []
+    solve = lambda: solutions.append(DAL().solve(problem, GAP))  # noqa: E731
+    measure(solve, floor=a_pass(problem), peers=peers, size=size)
+    measure.note(gap=solutions[-1].certificate.gap, active=len(solutions[-1].model.active))
 
 
-@pytest.fixture(scope="module")
-def peers():
-    """Those that are installed, compiled."""
-    found = {}
-    rng = np.random.default_rng(0)
-    A, y = np.asfortranarray(rng.normal(size=(M, 50))), rng.normal(size=M)
-    for name, fit in PEERS.items():
-        try:
-            fit(A, y, 0.01, False, 1e-3)
-            fit(A, np.sign(y), 0.01, True, 1e-3)
-            found[name] = fit
-        except ImportError:
-            print(f"\n{name} is not installed: its column is left out")
-    return found
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=["squared", "logistic"])
+@pytest.mark.parametrize("share", [0.1, pytest.param(0.01, marks=large)])
+@pytest.mark.parametrize("condition", ["well", pytest.param("bad", marks=large)])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_lasso(measure, shape, condition, share, loss):
+    names = ["skglm", "celer", *(["sklearn"] if condition == "well" else [])]
+    measure_solver(measure, problem_of(*design_of(*shape, condition), loss, share), names)
 
 
-@pytest.mark.parametrize("n", COLUMNS)
-@pytest.mark.parametrize("condition", ["well", "bad"])
-def test_against_peers(benchmark, n, condition, peers):
-    A, y = slides_design(n, condition)
-    rho = np.ones(M)
-    floor = seconds(lambda: A.T @ rho, 5)
-    solver = DAL()
-    print(f"\nn = {n}, {condition} conditioned; a pass takes {1e3 * floor:.1f} ms")
-    for loss in (Squared(), Logistic()):
-        target = np.sign(y) if loss.classifies else y
-        largest = DesignProblem(as_design(A), target, loss, L21(), 1.0, None, False).largest_alpha()
-        for share in SHARES:
-            problem = DesignProblem(as_design(A), target, loss, L21(), share * largest, None, False)
-            solution = solver.solve(problem, GAP)
-            ours = seconds(partial(solver.solve, problem, GAP))
-            line = f"  {loss!r:10} {share:4} of alpha_max: {ours:7.3f} s, {ours / floor:5.1f} passes' time, gap "
-            line += f"{certify(problem, solution.model).gap:.0e}, {len(solution.model.active):4d} active"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                for name, fit in peers.items():
-                    if name == "sklearn" and (n > 20_000 or (condition == "bad" and not loss.classifies)):
-                        continue
-                    theirs, gap = time_of_peer(fit, problem)
-                    line += f" | {name} {theirs:.3f} s (gap {gap:.0e}): ratio {ours / theirs:.2f}"
-            print(line, flush=True)
-    benchmark.group = f"{condition} conditioned"
-    benchmark.pedantic(lambda: solver.solve(problem, GAP), rounds=1)
+@pytest.mark.parametrize("size", [4, 16, 64])
+@pytest.mark.parametrize("condition", ["well", pytest.param("bad", marks=large)])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_group_lasso(measure, shape, condition, size):
+    measure_solver(measure, problem_of(*design_of(*shape, condition), Squared(), 0.1, size), ["skglm", "celer"])
+
+
+@pytest.mark.parametrize("n_points", [20, pytest.param(100, marks=large)])
+@pytest.mark.parametrize("size", [1, 16])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_path(measure, shape, size, n_points):
+    """Strengths from the largest to a tenth of it, each with a gap of 1e-4."""
+    problem = problem_of(*design_of(*shape, "well"), Squared(), 1.0, size)
+    alphas = problem.alpha * np.geomspace(1.0, 0.1, n_points)
+    path = lambda: [None for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP)]  # noqa: E731
+    measure(path, floor=a_pass(problem), peers={"adelie": adelie(problem, alphas, PATH_GAP)})
+
+
+@pytest.mark.parametrize("n", WIDTHS)
+def test_columns(measure, n):
+    """128 rows, more and more columns, groups of 4."""
+    problem = problem_of(*design_of(128, n, "well"), Squared(), 0.3, 4)
+    measure_solver(measure, problem, ["celer"] if n <= 100_000 else [], size=n)

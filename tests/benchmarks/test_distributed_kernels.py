@@ -1,8 +1,9 @@
 """Kernels on two workers against one, and against none: solves, and the making of the kernels.
 
-Run with ``pytest tests/benchmarks/test_distributed_kernels.py --benchmark-only -s``. Workers are processes of one
-thread on this machine. Wall times are the least of several rounds in turn. The processor time of the client and of the
-busiest worker together is what they come down to where no other program wants the processors.
+Run with ``pytest tests/benchmarks/test_distributed_kernels.py --benchmark-only -s``: it prints more than a row holds.
+Workers are processes of one thread on this machine. Wall times are the least of several rounds in turn. The processor
+time of the client and of the busiest worker together is what they come down to where no other program wants the
+processors.
 """
 
 import os
@@ -22,6 +23,8 @@ from omkl.regularizers import L21, ElasticNet
 
 ROUNDS = 7
 LOSSES = {"logistic": Logistic(), "hinge": Hinge()}
+
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from omkl.online import values_of
 FOLDER = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 EPOCHS = 2
 
+pytestmark = pytest.mark.study
+
 
 @pytest.fixture(scope="module")
 def treebank(real_data):

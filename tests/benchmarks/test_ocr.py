@@ -1,26 +1,14 @@
-"""One OCR fold: Gram matrices, 20 epochs of MKL over three kernels, prediction, memory; floors and peers beside."""
-
-import json
-import os
-import subprocess
-import sys
-import time
+"""One OCR fold: Gram matrices, 20 epochs of MKL over three kernels, and prediction, beside their floors and peers."""
 
 import numpy as np
 import pytest
-from sklearn.svm import SVC
 
 from omkl import SequenceLabeler
 from omkl.kernels import as_kernel
 from omkl.kernels.gram import dense_grams
+from tests.benchmarks.measuring import Floor, product, stream
 
 KERNELS = ["linear", "quadratic", "gaussian:sigma2=5"]
-
-
-def cpu(function, *arguments):
-    start = time.process_time()
-    result = function(*arguments)
-    return time.process_time() - start, result
 
 
 @pytest.fixture(scope="module")
@@ -48,89 +36,101 @@ class GradientCounter:
         return False
 
 
-def test_gram_matrices(benchmark, fold):
-    """The floor: one product of all pairs, and writing the matrices."""
-    (images, _), _ = fold
-    X = np.concatenate(images)
+def test_gram_matrices(measure, fold):
+    X = np.concatenate(fold[0][0])
     kernels = [as_kernel(spec).fit(X) for spec in KERNELS[1:]]
-    seconds, _ = cpu(benchmark.pedantic, dense_grams, (kernels, [X, X]))
     X32 = X.astype(np.float32)
-    product, _ = cpu(lambda: X32 @ X32.T)
-    written, _ = cpu(lambda: np.ones((2, len(X), len(X)), np.float32))
-    print(f"\nGram matrices of 2 kernels, {len(X)} characters: {seconds:.2f} s CPU; product {product:.2f} s, writing "
-          f"{written:.2f} s: {seconds / (product + written):.1f} x that floor")  # fmt: skip
+    floor = Floor("product, stream", lambda: (X32 @ X32.T, np.ones((2, len(X), len(X)), np.float32)))
+    measure(lambda: dense_grams(kernels, [X, X]), floor=floor)
 
 
-def test_training(benchmark, fold):
+def by_crfsuite(images, letters, path):
+    """The averaged perceptron on pixels that are on."""
+    import pycrfsuite
+
+    names = [f"p{j}" for j in range(images[0].shape[1])]
+    words = [[[names[j] for j in np.flatnonzero(image)] for image in word] for word in images]
+
+    def fit():
+        trainer = pycrfsuite.Trainer(algorithm="ap", verbose=False)
+        for word, labels in zip(words, letters):
+            trainer.append(word, labels)
+        trainer.set_params({"max_iterations": 20})
+        trainer.train(str(path))
+
+    return fit
+
+
+def by_svc(images, letters):
+    from sklearn.svm import SVC
+
+    X, y = np.concatenate(images), np.concatenate(letters)
+    return lambda: SVC(C=10, gamma=0.1).fit(X, y)
+
+
+@pytest.mark.parametrize("case", ["linear", "MKL"])
+def test_ocr_20_epochs(measure, fold, tmp_path, case):
     """The floor: every Gram row that a moved coefficient needs, read and added at the speed of a plain axpy."""
-    (images, letters), _ = fold
-    SequenceLabeler(KERNELS, epochs=1, verbose=False).fit(images[:20], letters[:20])
+    images, letters = fold[0]
+    kernels, n = (KERNELS if case == "MKL" else ["linear"]), sum(map(len, images))
     counter = GradientCounter()
-    SequenceLabeler(KERNELS, random_state=0, verbose=False, callbacks=[counter]).fit(images, letters)
-    n = sum(map(len, images))
-    stack, target = np.ones((500, n), np.float32), np.zeros((26, n), np.float32)
+    SequenceLabeler(kernels, random_state=0, verbose=False, callbacks=[counter]).fit(images, letters)
+    width = n if case == "MKL" else images[0].shape[1]
+    stack, target = np.ones((500, width), np.float32), np.zeros((26, width), np.float32)
 
     def axpys():
         for i in range(500):
             target[i % 26] += np.float32(0.5) * stack[i]
 
-    axpy = min(cpu(axpys)[0] for _ in range(5)) / 500
-    times = []
+    floor = Floor("axpy", axpys, counter.moved * (2 if case == "MKL" else 1) / 500)
+    records = []
 
-    def run():
-        seconds, labeler = cpu(SequenceLabeler(KERNELS, random_state=0, verbose=False).fit, images, letters)
-        times.append((seconds, sum(record["seconds"] for record in labeler.history_)))
+    def fit():
+        records.append(SequenceLabeler(kernels, random_state=0, verbose=False).fit(images, letters).history_)
 
-    benchmark.pedantic(run, rounds=5)
-    total, passes = min(times)
-    floor = counter.moved * 2 * axpy
-    print(f"\nMKL of three kernels, {n} characters, 20 epochs: {passes:.2f} s of passes, {total:.2f} s CPU with "
-          f"encoding and Gram matrices; {counter.moved} moved coefficients x 2 kernels at {axpy * 1e6:.1f} us an axpy: "
-          f"floor {floor:.2f} s, {passes / floor:.1f} x it")  # fmt: skip
+    peers = {"SVC": lambda: by_svc(images, letters)} if case == "MKL" else {}
+    peers = peers or {"CRFsuite": lambda: by_crfsuite(images, letters, tmp_path / "crfsuite")}
+    measure(fit, floor=floor, peers=peers, letters=n)
+    measure.note(passes=min(sum(record["seconds"] for record in history) for history in records))
 
 
-def test_prediction(benchmark, fold):
+def test_kernel_scoring(measure, fold):
     """The floor: inner products with the support, and two products with the coefficients, by BLAS."""
-    (images, letters), (test_images, test_letters) = fold
+    (images, letters), (test_images, _) = fold
     labeler = SequenceLabeler(KERNELS, random_state=0, verbose=False).fit(images, letters)
-    labeler.predict(test_images[:100])
-    seconds = []
-    benchmark.pedantic(lambda: seconds.append(cpu(labeler.predict, test_images)[0]), rounds=3)
-    X = np.concatenate(test_images).astype(np.float32)
+    test = test_images[:250]
+    X = np.concatenate(test).astype(np.float32)
     bank = next(b for b in labeler.predictor_.banks if hasattr(b, "_coefficients"))
     support, coefficients = bank._supports["x"], bank._coefficients
 
-    def floor():
-        for low in range(0, len(X), 128):
-            products = X[low : low + 128] @ support.T
-            for A in coefficients:
-                products @ A
+    def products():
+        inner = X @ support.T
+        for A in coefficients:
+            inner @ A
 
-    least = min(cpu(floor)[0] for _ in range(3))
-    rate = len(X) / min(seconds)
-    machine = SVC(C=10, gamma=0.1).fit(np.concatenate(images), np.concatenate(letters))
-    peer, _ = cpu(machine.predict, X[:2000].astype(np.float64))
-    print(f"\nprediction: {rate / 1e3:.1f} k characters/s on {len(support)} support vectors; "
-          f"{min(seconds) / least:.1f} x the BLAS floor; scikit-learn's SVC {2 / peer:.2f} k/s: "
-          f"{rate * peer / 2000:.0f} x as fast; accuracy {labeler.score(test_images, test_letters):.2%}")  # fmt: skip
+    def svc():
+        machine = by_svc(images, letters)()
+        return lambda: machine.predict(X.astype(np.float64))
+
+    seconds = measure(lambda: labeler.predict(test), floor=Floor("product", products), peers={"SVC": svc})
+    measure.note(letters_a_second=len(X) / seconds, support=len(support))
 
 
-MEMORY = """
-import json, re, omkl, omkl.data
-def peak():
-    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1e3
-X, y = omkl.data.read_ocr().of_folds(1)
-before = peak()
-labeler = omkl.SequenceLabeler({kernels!r}, random_state=0, verbose=False).fit(X, y)
-print(json.dumps([before, peak(), labeler.memory_usage()]))
-"""
+@pytest.mark.parametrize("kernel", ["linear:explicit=False", "quadratic", "gaussian", "laplacian", "chi2"])
+def test_kernel_rows(measure, kernel):
+    """Kernel values of 200 vectors with 5000 others of 128 columns."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.random((200, 128)), rng.random((5000, 128))
+    fitted = as_kernel(kernel).fit(Z)
+    sums = kernel in ("laplacian", "chi2")
 
+    def sklearn():
+        from sklearn.metrics import pairwise
 
-def test_peak_memory(benchmark, fold):
-    command = [sys.executable, "-c", MEMORY.format(kernels=KERNELS)]
-    answer = benchmark.pedantic(
-        lambda: subprocess.run(command, capture_output=True, check=True, text=True, env=os.environ).stdout, rounds=1
-    )
-    before, peak, usage = json.loads(answer)
-    print(f"\npeak memory of the process: {peak:.0f} MB ({before:.0f} MB before training: interpreter, libraries, all "
-          f"images); the model itself: {usage}")  # fmt: skip
+        name = {"linear:explicit=False": "linear", "quadratic": "polynomial", "gaussian": "rbf"}.get(kernel, kernel)
+        function = pairwise.PAIRWISE_KERNEL_FUNCTIONS["chi2" if kernel == "chi2" else name]
+        return lambda: function(X, Z)
+
+    # a sum over columns of differences has no product to stand on: each pair reads a row
+    floor = stream(8 * 200 * 5000 * 128) if sums else product(200, 128, 5000, np.float64)
+    measure(lambda: fitted(X, Z), floor=floor, peers={"sklearn": sklearn})

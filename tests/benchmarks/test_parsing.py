@@ -1,27 +1,16 @@
-"""Training and parsing of English with 507 templates: the share of what fetching the lines alone would take."""
+"""Training and parsing of English with 507 templates: beside fetching as many weights from the table, and UDPipe."""
 
-import resource
 import time
 
 import numpy as np
 import pytest
-from numba import njit
 
 from omkl import DependencyParser
-from omkl.data import read_treebank
+from omkl.data import read_treebank, write_treebank
 from omkl.estimators.treebanks import encode
+from tests.benchmarks.measuring import gather
 
 SENTENCES = 2000
-PEERS = "TurboParser: 34-51 s an epoch, 4-12 k words/s, 228 MB"
-
-
-@njit(cache=True)
-def fetch(table, lines):
-    """Read one number of each line; the sums keep the compiler from leaving it out."""
-    total = 0.0
-    for i in range(lines.shape[0]):
-        total += table[lines[i], 0] + table[lines[i], 16]
-    return total
 
 
 @pytest.fixture(scope="module")
@@ -31,82 +20,84 @@ def treebanks(real_data):
     return train, test
 
 
-def seconds_a_line(table, n=2_000_000):
-    """CPU seconds to fetch a line of the table at random."""
-    lines = np.random.default_rng(0).integers(0, len(table), n)
-    fetch(table, lines[:10])
-    started = time.process_time()
-    fetch(table, lines)
-    return (time.process_time() - started) / n
-
-
-def n_lines(bank, lengths):
-    """Lines that scoring sentences of these lengths looks up."""
-    return int((lengths.astype(np.int64) ** 2).sum()) * len(bank.sizes)
-
-
-def test_training(benchmark, treebanks):
-    train = treebanks[0]
-    part = train[:SENTENCES]
-    DependencyParser("martins507", regularizer="l2", epochs=1, labeled=False, verbose=False).fit(part[:20])
-    found = {}
-
-    def run():
-        parser = DependencyParser(
-            "martins507", regularizer="l2", epochs=2, labeled=False, random_state=0, verbose=False
-        )
-        started = time.process_time()
-        parser.fit(part)
-        found.update(seconds=(time.process_time() - started) / 2, bank=parser.model_.trainer.banks[0])
-
-    benchmark.pedantic(run, rounds=2)
-    share = part.n_words / train.n_words
-    floor = n_lines(found["bank"], part.lengths) * seconds_a_line(found["bank"].table)
-    arcs = (part.lengths.astype(float) ** 2).sum() / (train.lengths.astype(float) ** 2).sum()
-    print(
-        f"\ntraining: {part.n_words / found['seconds'] / 1e3:.1f} k words/s, {found['seconds']:.1f} s for "
-        f"{share:.0%} of the words and {arcs:.0%} of the arcs, so {found['seconds'] / arcs:.0f} s an epoch; "
-        f"{found['seconds'] / floor:.2f} x fetching every line at random ({floor:.1f} s); {PEERS}"
-    )
-
-
-@pytest.mark.parametrize("keep", [507, 107])
-def test_parsing(benchmark, treebanks, keep):
-    train, test = treebanks
-    parser = DependencyParser("martins507", regularizer="l2", epochs=1, random_state=0, verbose=False).fit(
-        train[:SENTENCES]
-    )
-    parser = parser.prune(keep, by="norms")
-    parser.parse(test[:10])
-    seconds = []
-
-    def run():
-        started = time.process_time()
-        parser.parse(test)
-        seconds.append(time.process_time() - started)
-
-    benchmark.pedantic(run, rounds=5)
-    bank = parser.predictor_.banks[0]
-    tokens = encode(test, parser.templates_)
-    started = time.process_time()
-    scores = [score for sentences in tokens.blocks() for score in bank.potentials_of(sentences)]
-    scoring = time.process_time() - started
-    started = time.process_time()
-    for score in scores:
-        parser.model_.trainer.structure.decode(score)
-    decoding = time.process_time() - started
-    floor = n_lines(bank, test.lengths) * seconds_a_line(bank.table)
-    print(
-        f"\nparsing with {keep} templates: {test.n_words / min(seconds) / 1e3:.0f} k words/s with relations; scoring "
-        f"{scoring:.2f} s, {scoring / floor:.2f} x fetching every line at random, decoding {decoding:.3f} s; {PEERS}"
-    )
-
-
-def test_peak_memory(benchmark, treebanks):
-    train = treebanks[0]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+@pytest.fixture(scope="module")
+def whole_parser(treebanks):
     parser = DependencyParser("martins507", regularizer="l2", epochs=1, random_state=0, verbose=False)
-    benchmark.pedantic(lambda: parser.fit(train[:SENTENCES]), rounds=1)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    print(f"\npeak memory of the process: {after:.0f} MB ({before:.0f} MB before training); parameters "
-          f"{parser.memory_usage()}; {PEERS}")  # fmt: skip
+    return parser.fit(treebanks[0][:SENTENCES])
+
+
+@pytest.fixture(scope="module", params=[107, pytest.param(507, marks=pytest.mark.large)])
+def parser(request, whole_parser):
+    return whole_parser.prune(request.param, by="norms")
+
+
+def all_lines(bank, lengths):
+    """The floor of scoring sentences of these lengths: each weight fetched from the table at random."""
+    return gather(bank.table, float((lengths.astype(np.int64) ** 2).sum()) * len(bank.sizes))
+
+
+def udpipe_of(train, folder):
+    """UDPipe's parser after one iteration, and both the sentences and the function that trains."""
+    from ufal.udpipe import InputFormat, Model, ProcessingError, Sentence, Sentences, Trainer
+
+    path, sentences, error = folder / "train.conllu", Sentences(), ProcessingError()
+    write_treebank(path, train)
+    reader, sentence = InputFormat.newConlluInputFormat(), Sentence()
+    reader.setText(path.read_text(encoding="utf-8"))
+    while reader.nextSentence(sentence, error):
+        sentences.append(sentence)
+        sentence = Sentence()
+
+    def fit():
+        options = ("morphodita_parsito", sentences, Sentences(), Trainer.NONE, Trainer.NONE, "iterations=1", error)
+        (folder / "udpipe").write_bytes(Trainer.train(*options))
+        return Model.load(str(folder / "udpipe"))
+
+    return fit, sentences
+
+
+@pytest.mark.parametrize("n", [200, pytest.param(SENTENCES, marks=pytest.mark.large)])
+def test_parser_epoch(measure, treebanks, whole_parser, tmp_path, n):
+    part = treebanks[0][:n]
+    settings = {"regularizer": "l2", "epochs": 1, "labeled": False, "random_state": 0, "verbose": False}
+    floor = all_lines(whole_parser.model_.trainer.banks[0], part.lengths)
+    peers = {"UDPipe": lambda: udpipe_of(part, tmp_path)[0]} if n < SENTENCES else {}
+    seconds = measure(lambda: DependencyParser("martins507", **settings).fit(part), floor=floor, peers=peers, once=True)
+    squares = (treebanks[0].lengths.astype(float) ** 2).sum() / (part.lengths.astype(float) ** 2).sum()
+    measure.note(words_a_second=part.n_words / seconds, seconds_of_all_sentences=seconds * squares)
+
+
+def test_template_scoring(measure, treebanks, parser):
+    test = treebanks[1][:500]
+    bank, tokens = parser.predictor_.banks[0], encode(test, parser.templates_)
+    floor = all_lines(bank, test.lengths)
+    measure(lambda: [bank.potentials_of(sentences) for sentences in tokens.blocks()], floor=floor)
+
+
+def test_parsing(measure, treebanks, parser, tmp_path):
+    test = treebanks[1][:500]
+
+    def udpipe():
+        from ufal.udpipe import Model  # noqa: F401  missing where it is not installed
+
+        fit, _ = udpipe_of(treebanks[0][:100], tmp_path)
+        model = fit()
+        _, sentences = udpipe_of(test, tmp_path)
+        return lambda: [model.parse(sentence, model.DEFAULT) for sentence in sentences]
+
+    floor = all_lines(parser.predictor_.banks[0], test.lengths)
+    seconds = measure(lambda: parser.parse(test), floor=floor, peers={"UDPipe": udpipe})
+    measure.note(words_a_second=test.n_words / seconds)
+
+
+def test_decoding(measure, treebanks, parser):
+    """What of parsing is finding the trees."""
+    test = treebanks[1][:500]
+    blocks = encode(test, parser.templates_).blocks()
+    scores = [score for block in blocks for score in parser.predictor_.banks[0].potentials_of(block)]
+    started = time.process_time()
+    parser.parse(test)
+    parsing = time.process_time() - started
+    decode = parser.model_.trainer.structure.decode
+    seconds = measure(lambda: [decode(score) for score in scores])
+    measure.note(share_of_parsing=seconds / parsing)

@@ -1,17 +1,110 @@
-"""What it takes to use a trained tagger or parser: one sentence at a time, threads, and files that only predict."""
+"""What it takes to use a trained model: one row, one sentence, one example after the other, threads, and files."""
 
-import time
+from itertools import cycle
 
 import numpy as np
-import pycrfsuite
 import pytest
 
 import omkl
 from omkl.data import read_treebank
-from omkl.estimators import evaluate_treebanks
 from omkl.features import token_features
+from tests.benchmarks.measuring import Floor
 
-EPOCHS = {"tagger": 10, "parser": 2}
+CLASSIFIERS = {
+    "linear": {"kernels": ["linear"]},
+    "default kernels": {},
+    "budget 100": {"budget": 100},
+    "fourier": {"kernels": ["gaussian:features=200"]},
+}
+
+
+def some_rows(n=2000):
+    X = np.random.default_rng(0).normal(size=(n, 20))
+    return X, (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
+
+
+def river_and_rows():
+    from river import linear_model
+
+    X, y = some_rows()
+    model, rows = linear_model.LogisticRegression(), [dict(enumerate(x)) for x in X.tolist()]
+    for row, label in zip(rows, y):
+        model.learn_one(row, bool(label))
+    return model, rows, y
+
+
+@pytest.mark.parametrize("case", [*CLASSIFIERS, "batch"])
+def test_predicting_one_row(measure, case):
+    """20 numbers; the floor is a product of a row and 100 others, the peers are linear."""
+    X, y = some_rows(300 if case == "batch" else 2000)
+    batch = omkl.MKLClassifier(["linear", "gaussian"])
+    model = batch if case == "batch" else omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case])
+    model.fit(X, y)
+    row, support = X[:1], X[:100]
+
+    def river():
+        peer, rows, _ = river_and_rows()
+        return lambda: peer.predict_one(rows[0])
+
+    def sgd():
+        from sklearn.linear_model import SGDClassifier
+
+        peer = SGDClassifier().fit(X, y)
+        return lambda: peer.predict(row)
+
+    floor = Floor("product", lambda: row @ support.T)
+    measure(lambda: model.predict(row), floor=floor, peers={"river": river, "SGD": sgd})
+
+
+@pytest.mark.parametrize("case", CLASSIFIERS)
+def test_learning_one_row(measure, case):
+    X, y = some_rows()
+    model = omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case]).fit(X, y)
+    turn = cycle(range(1000)).__next__
+
+    def learn():
+        i = turn()
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+
+    def river():
+        peer, rows, y = river_and_rows()
+        next_row = cycle(zip(rows, y.astype(bool).tolist())).__next__
+        return lambda: peer.learn_one(*next_row())
+
+    def sgd():
+        from sklearn.linear_model import SGDClassifier
+
+        peer, turn = SGDClassifier(average=True).fit(X, y), cycle(range(1000)).__next__
+        return lambda: peer.partial_fit(X[(i := turn()) : i + 1], y[i : i + 1])
+
+    support = X[:100]
+    measure(learn, floor=Floor("product", lambda: X[:1] @ support.T), peers={"river": river, "SGD": sgd})
+
+
+def test_one_example_after_the_other(measure):
+    """Dicts of two numbers and a word, predicted and learned one at a time; river learns the numbers alone."""
+    pytest.importorskip("river")
+    from omkl.estimators.river import RiverClassifier
+
+    rng = np.random.default_rng(0)
+    numbers, words = rng.normal(size=(2000, 2)).tolist(), rng.integers(0, 100_000, size=2000).tolist()
+    rows = [({"a": a, "b": b, "word": f"w{word}"}, a + b > 0) for (a, b), word in zip(numbers, words)]
+
+    def passing(model, rows):
+        def run():
+            for x, label in rows:
+                model.predict_one(x)
+                model.learn_one(x, label)
+
+        return run
+
+    def river():
+        from river import linear_model
+
+        return passing(linear_model.LogisticRegression(), [({"a": x["a"], "b": x["b"]}, y) for x, y in rows])
+
+    seconds = measure(passing(RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)), rows), peers={"river": river})
+    measure.note(microseconds_an_example=1e6 * seconds / len(rows))
 
 
 @pytest.fixture(scope="module")
@@ -22,84 +115,73 @@ def treebanks(real_data):
 
 @pytest.fixture(scope="module")
 def models(treebanks, tmp_path_factory):
-    """For each kind of model, the one that was trained, and the path of its file."""
-    train, folder = treebanks[0], tmp_path_factory.mktemp("models")
+    """For each kind of model, one that was trained, and the folder of their files."""
+    train, folder = treebanks[0][:1500], tmp_path_factory.mktemp("models")
     words, tags = [s.forms for s in train], [s.upos for s in train]
-    tagger = omkl.SequenceLabeler(epochs=EPOCHS["tagger"], random_state=0).fit(words, tags)
-    as_dicts = omkl.SequenceLabeler(epochs=2, random_state=0).fit(
-        [token_features(x) for x in words[:3000]], tags[:3000]
-    )
-    parser = omkl.DependencyParser("martins507", epochs=EPOCHS["parser"], random_state=0).fit(train)
-    for name, model in (("tagger", tagger), ("parser", parser)):
-        model.save(folder / f"{name}.npz")
-    crf = pycrfsuite.Trainer(algorithm="ap", verbose=False)
-    for x, y in zip(words, tags):
-        crf.append(token_features(x), y)
-    crf.set_params({"max_iterations": EPOCHS["tagger"]})
-    crf.train(str(folder / "crfsuite"))
-    return {"tagger": tagger, "tagger on dicts": as_dicts, "parser": parser, "folder": folder}
-
-
-def quickest(function, repeats):
-    """Seconds of a call when the machine disturbs it least."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def test_one_sentence(benchmark, treebanks, models):
-    sentence = next(s for s in treebanks[1] if len(s) == 20)
-    features = token_features(sentence.forms)
-    crfsuite = pycrfsuite.Tagger()
-    crfsuite.open(str(models["folder"] / "crfsuite"))
-    calls = {
-        "tagger, words": lambda: models["tagger"].predict([sentence.forms]),
-        "CRFsuite, features made from words": lambda: crfsuite.tag(token_features(sentence.forms)),
-        "tagger, dicts at hand": lambda: models["tagger on dicts"].predict([features]),
-        "CRFsuite, dicts at hand": lambda: crfsuite.tag(features),
-        "parser": lambda: models["parser"].parse(sentence),
+    labeler = omkl.SequenceLabeler(epochs=2, random_state=0)
+    return {
+        "tagger": labeler.fit(words, tags),
+        "tagger on dicts": omkl.SequenceLabeler(epochs=2, random_state=0).fit([*map(token_features, words)], tags),
+        "parser": omkl.DependencyParser("martins507", epochs=1, random_state=0, verbose=False).fit(train),
+        "folder": folder,
     }
-    found = {name: 1e3 * quickest(call, 500) for name, call in calls.items()}
-    print("\none sentence of 20 words, ms: " + ", ".join(f"{name} {ms:.3f}" for name, ms in found.items()))
-    benchmark.extra_info.update(found)
-    benchmark(calls["tagger, words"])
+
+
+def tagging_by_crfsuite(train, path):
+    import pycrfsuite
+
+    trainer = pycrfsuite.Trainer(algorithm="ap", verbose=False)
+    for s in train:
+        trainer.append(token_features(s.forms), s.upos)
+    trainer.set_params({"max_iterations": 2})
+    trainer.train(str(path))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(path))
+    return tagger
+
+
+@pytest.mark.parametrize("kind", ["tagger", "tagger on dicts", "parser"])
+def test_one_sentence(measure, treebanks, models, kind):
+    """20 words; the features of words are a part of tagging, except where dicts of them are at hand."""
+    sentence, model = next(s for s in treebanks[1] if len(s) == 20), models[kind]
+    features = token_features(sentence.forms)
+
+    def crfsuite():
+        tagger = tagging_by_crfsuite(treebanks[0][:1500], models["folder"] / f"crfsuite {kind}")
+        if kind == "tagger":
+            return lambda: tagger.tag(token_features(sentence.forms))
+        return lambda: tagger.tag(features)
+
+    calls = {
+        "tagger": lambda: model.predict([sentence.forms]),
+        "tagger on dicts": lambda: model.predict([features]),
+        "parser": lambda: model.parse(sentence),
+    }
+    measure(calls[kind], peers={} if kind == "parser" else {"CRFsuite": crfsuite})
 
 
 @pytest.mark.parametrize("kind", ["tagger", "parser"])
-def test_threads(benchmark, treebanks, models, kind):
+def test_two_threads(measure, treebanks, models, kind):
+    """The peer is one thread; CPU time does not tell."""
     test, model = treebanks[1], models[kind]
     data = test if kind == "parser" else [s.forms for s in test]
-    found = {}
-    for n_jobs in (1, 2):
-        predict = model.set_params(n_jobs=n_jobs).predict
-        found[n_jobs] = test.n_words / quickest(lambda: predict(data), 5)  # noqa: B023
+
+    def one_thread():
+        model.set_params(n_jobs=1)
+        return lambda: model.predict(data)
+
+    model.set_params(n_jobs=2)
+    measure(lambda: model.predict(data), peers={"one thread": one_thread}, clock="wall")
     model.set_params(n_jobs=None)
-    print(f"\n{kind}: {found[1] / 1e3:.0f} k words/s on one thread, {found[2] / found[1]:.2f} times that on two")
-    benchmark.extra_info.update({str(n): speed for n, speed in found.items()})
-    benchmark.pedantic(lambda: model.predict(data), rounds=2)
 
 
 @pytest.mark.parametrize("kind", ["tagger", "parser"])
-def test_files(benchmark, treebanks, models, kind):
-    test, model, folder = treebanks[1], models[kind], models["folder"]
-    whole = (folder / f"{kind}.npz").stat().st_size / 1e6
-    expected = model.predict(test if kind == "parser" else [s.forms for s in test])
-    print(f"\n{kind}: {whole:.1f} MB whole; CRFsuite's {(folder / 'crfsuite').stat().st_size / 1e6:.1f} MB")
-    for dtype in (None, "float32", "float16"):
-        path = folder / f"{kind}-{dtype}.npz"
-        model.save(path, training=False, dtype=dtype)
-        loaded = omkl.load(path)
-        seconds = quickest(lambda: omkl.load(path), 3)  # noqa: B023
-        predicted = loaded.predict(test if kind == "parser" else [s.forms for s in test])
-        same = np.mean(np.concatenate(expected) == np.concatenate(predicted))
-        if kind == "parser":
-            scores = evaluate_treebanks(test, loaded.parse(test))
-            accuracy = f"UAS {scores['uas']:.2%}, LAS {scores['las']:.2%}"
-        else:
-            accuracy = f"accuracy {loaded.score([s.forms for s in test], [s.upos for s in test]):.2%}"
-        print(f"  {dtype or 'as stored'}: {path.stat().st_size / 1e6:.1f} MB, loads in {seconds:.2f} s, "
-              f"{1 - same:.3%} of the predictions differ, {accuracy}")  # fmt: skip
-    benchmark.pedantic(lambda: omkl.load(folder / f"{kind}-float16.npz"), rounds=2)
+@pytest.mark.parametrize("dtype", ["whole", "float64", "float32", "float16"])
+def test_loading(measure, treebanks, models, kind, dtype):
+    test, model, path = treebanks[1], models[kind], models["folder"] / f"{kind}-{dtype}.npz"
+    options = {} if dtype == "whole" else {"training": False, "dtype": None if dtype == "float64" else dtype}
+    model.save(path, **options)
+    measure(lambda: omkl.load(path), floor=Floor("bytes", path.read_bytes))
+    data = test if kind == "parser" else [s.forms for s in test]
+    same = np.concatenate(model.predict(data)) == np.concatenate(omkl.load(path).predict(data))
+    measure.note(file_mb=path.stat().st_size / 1e6, predictions_that_differ=float(1 - same.mean()))

@@ -1,25 +1,24 @@
-"""Proximal step of the squared l1 norm: sorting against pivoting, and against the bandwidth floor."""
+"""Proximal step of the squared l1 norm, beside reading and writing the norms, and a sort by numpy."""
 
 import numpy as np
 import pytest
 
-from omkl.regularizers import SquaredL21
-from omkl.regularizers._jit_prox import INSERTION_BELOW, threshold_by_pivoting, threshold_by_sorting
+from omkl.regularizers import L21, SquaredL21
+from tests.benchmarks.measuring import stream
 
 
-@pytest.mark.parametrize("p", [4, 8, 16, 32, 64, 507, 3000, 100_000])
-@pytest.mark.parametrize("method", ["sorting", "pivoting"])
-def test_threshold(benchmark, p, method):
-    norms, ones = np.random.default_rng(0).exponential(size=p), np.ones(p)
-    benchmark.group = f"squared l1 threshold, p = {p} (sorting below {INSERTION_BELOW})"
-    if method == "sorting":
-        benchmark(threshold_by_sorting, norms, ones, 0.01)
-    else:
-        benchmark(threshold_by_pivoting, norms, ones, 0.01, p)
+def by_sorting(norms, step):
+    """As in the papers: all norms in order, and the last at which the threshold is below."""
+    order = np.sort(norms)[::-1]
+    sums = step * np.cumsum(order) / (1.0 + step * np.arange(1, len(order) + 1))
+    return np.maximum(norms - sums[np.count_nonzero(order > sums) - 1], 0.0)
 
 
-@pytest.mark.parametrize("p", [4, 507])
-def test_prox_as_the_trainer_calls_it(benchmark, p):
+@pytest.mark.parametrize(
+    "p", [100, 1000, 10_000, 100_000, *(pytest.param(p, marks=pytest.mark.large) for p in (10**6, 10**7))]
+)
+@pytest.mark.parametrize("regularizer", [SquaredL21(), L21()], ids=["squared-l1", "l1"])
+def test_prox(measure, p, regularizer):
     norms = np.random.default_rng(0).exponential(size=p)
-    benchmark.group = "SquaredL21.prox"
-    benchmark(SquaredL21().prox, norms, 0.01)
+    peers = {"numpy": lambda: lambda: by_sorting(norms, 0.01)} if isinstance(regularizer, SquaredL21) else {}
+    measure(lambda: regularizer.prox(norms, 0.01), floor=stream(16 * p), peers=peers, size=p)

@@ -1,130 +1,138 @@
-"""Reading and writing the English training set, beside a plain reader and what the bytes alone cost."""
+"""Reading and writing the English training set, beside the bytes of the file alone, and other readers."""
 
 import gzip
-import time
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from omkl.data import Treebank, iter_treebank, read_conllu, read_treebank, write_treebank
-from omkl.data.files import chunks, open_bytes, pieces
-from omkl.data.treebank_formats import LAYOUTS
-from omkl.data.treebank_reader import PIECE_SIZE, Scanned, _last_boundary
+from omkl.data import Treebank, iter_treebank, read_conllu, read_treebank, stream_conllu, write_treebank
+from omkl.data.files import open_bytes
+from omkl.data.treebank_reader import PIECE_SIZE
+from tests.benchmarks.measuring import Floor, stream
 
-
-def cpu(function, *arguments):
-    start = time.process_time()
-    result = function(*arguments)
-    return time.process_time() - start, result
-
-
-def best(function, *arguments, rounds=5):
-    return min(cpu(function, *arguments)[0] for _ in range(rounds))
+COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels")
 
 
 @pytest.fixture(scope="module")
 def corpus(real_data, tmp_path_factory):
-    """The plain file, the compressed one, and the number of tokens."""
+    """The plain file, the compressed one, and the treebank."""
     compressed = real_data("ud/UD_English-EWT/en_ewt-ud-train.conllu.gz")
     plain = tmp_path_factory.mktemp("corpus") / "train.conllu"
     plain.write_bytes(gzip.decompress(compressed.read_bytes()))
-    return plain, compressed, read_treebank(plain).n_words
+    return plain, compressed, read_treebank(plain)
 
 
-def plain_reader(path):
+def bytes_alone(path):
+    """Read all bytes, and find the line ends."""
+
+    def read():
+        with open_bytes(path) as file:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(PIECE_SIZE), b""))
+
+    return Floor("bytes", read)
+
+
+def splitting(path):
     """Words of each sentence by splitting lines, with no check at all, and each field's codes from a dict."""
     opener = gzip.open if path.suffix == ".gz" else open
-    tables, sentences, words = [{"_": 0} for _ in range(6)], [], []
-    with opener(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            if line[0].isdigit():
-                row = line.split("\t")
-                if row[0].isdigit():
-                    fields = [*row[1:6], row[7]]
-                    words.append([t.setdefault(s, len(t)) for t, s in zip(tables, fields)] + [int(row[6])])
-            elif line == "\n" and words:
-                sentences.append(words)
-                words = []
-    return sentences
+
+    def read():
+        tables, sentences, words = [{"_": 0} for _ in range(6)], [], []
+        with opener(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                if line[0].isdigit():
+                    row = line.split("\t")
+                    if row[0].isdigit():
+                        fields = [*row[1:6], row[7]]
+                        words.append([t.setdefault(s, len(t)) for t, s in zip(tables, fields)] + [int(row[6])])
+                elif line == "\n" and words:
+                    sentences.append(words)
+                    words = []
+
+    return read
 
 
-def pass_over(path):
-    """Read all bytes, and find the line ends."""
-    with open_bytes(path) as file:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(PIECE_SIZE), b""))
+def by_conllu(path):
+    import conllu
+
+    return lambda: conllu.parse(path.read_text(encoding="utf-8"))
 
 
-def scan_only(path):
-    """Words and fields, without their codes, and no check of trees or of UTF-8."""
-    texts = pieces(chunks(path), PIECE_SIZE, _last_boundary)
-    return sum(len(Scanned.of(text, LAYOUTS["conllu"]).heads) for text in texts)
+def by_pyconll(path):
+    import pyconll
+
+    return lambda: pyconll.load_from_file(str(path))
 
 
-@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gz"])
-def test_reading(benchmark, corpus, compressed):
-    path, n_words = corpus[compressed], corpus[2]
-    seconds = []
-    benchmark.pedantic(lambda: seconds.append(cpu(read_treebank, path)[0]), rounds=7, warmup_rounds=1)
-    naive, floor, scanned = best(plain_reader, path, rounds=2), best(pass_over, path), best(scan_only, path)
-    rate = n_words / min(seconds)
-    print(
-        f"\n{path.name}: {rate / 1e6:.2f} M tokens/s ({path.stat().st_size / min(seconds) / 1e6:.0f} MB/s of file); "
-        f"a plain reader without checks {n_words / naive / 1e6:.2f} M/s: {naive / min(seconds):.1f} x as fast; "
-        f"floors: bytes alone {n_words / floor / 1e6:.1f} M/s, scan without codes {n_words / scanned / 1e6:.1f} M/s"
-    )
-    benchmark.extra_info.update(tokens_per_second=rate, plain_reader=n_words / naive, bytes_alone=n_words / floor)
+def by_udpipe(path):
+    from ufal.udpipe import InputFormat, ProcessingError, Sentence
+
+    def read():
+        reader, sentence, error = InputFormat.newConlluInputFormat(), Sentence(), ProcessingError()
+        reader.setText(path.read_text(encoding="utf-8"))
+        while reader.nextSentence(sentence, error):
+            pass
+
+    return read
 
 
-def test_sentences_as_lists_of_strings(benchmark, corpus):
+@pytest.mark.parametrize("how", ["whole", "gz", "stream", "shuffled"])
+def test_conllu(measure, corpus, how):
+    path, compressed, treebank = corpus
+    functions = {
+        "whole": lambda: read_treebank(path),
+        "gz": lambda: read_treebank(compressed),
+        "stream": lambda: [None for _ in stream_conllu(path).blocks()],
+        "shuffled": lambda: [None for _ in stream_conllu(path).shuffled(random_state=0).blocks()],
+    }
+    peers = {"splitting lines": lambda: splitting(compressed if how == "gz" else path)}
+    if how == "whole":
+        more = {"conllu": by_conllu, "pyconll": by_pyconll, "UDPipe": by_udpipe}
+        peers |= {name: lambda make=make: make(path) for name, make in more.items()}
+    peers = peers if how in ("whole", "gz") else {}
+    seconds = measure(functions[how], floor=bytes_alone(compressed if how == "gz" else path), peers=peers)
+    measure.note(million_tokens_a_second=treebank.n_words / seconds / 1e6)
+
+
+def test_sentences_as_lists_of_strings(measure, corpus):
     """Streaming, all columns of all sentences made."""
-    path, _, n_words = corpus
-    names = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels")
+    path, _, treebank = corpus
+    peers = {"conllu": lambda: by_conllu(path), "pyconll": lambda: by_pyconll(path)}
 
     def read():
         for sentence in read_conllu(path):
-            for name in names:
+            for name in COLUMNS:
                 getattr(sentence, name)
 
-    seconds = []
-    benchmark.pedantic(lambda: seconds.append(cpu(read)[0]), rounds=5, warmup_rounds=1)
-    print(f"\nsentences with all columns as lists: {n_words / min(seconds) / 1e6:.2f} M tokens/s")
+    seconds = measure(read, floor=bytes_alone(path), peers=peers)
+    measure.note(million_tokens_a_second=treebank.n_words / seconds / 1e6)
 
 
-def test_writing(benchmark, corpus, tmp_path):
+def test_writing(measure, corpus, tmp_path):
     """New heads and relations in all words."""
-    path, _, n_words = corpus
-    treebank = read_treebank(path)
-    heads, deprels = np.zeros(n_words, np.int32), (treebank.deprels, treebank.strings["deprels"])
-    seconds = []
-    target = tmp_path / "out.conllu"
-    benchmark.pedantic(
-        lambda: seconds.append(cpu(write_treebank, target, treebank, heads, deprels)[0]), rounds=5, warmup_rounds=1
-    )
-    copied = best(target.write_bytes, treebank.text)
-    rate, floor = n_words / min(seconds) / 1e6, n_words / copied / 1e6
-    print(f"\nwriting: {rate:.2f} M tokens/s; the same bytes alone {floor:.1f} M/s")
+    treebank, target = corpus[2], tmp_path / "out.conllu"
+    heads, deprels = np.zeros(treebank.n_words, np.int32), (treebank.deprels, treebank.strings["deprels"])
+    floor = Floor("bytes", lambda: (tmp_path / "floor").write_bytes(treebank.text))
+    measure(lambda: write_treebank(target, treebank, heads, deprels), floor=floor)
 
 
-def test_sentences_made_in_python(benchmark, corpus):
-    treebank = read_treebank(corpus[0])
-    sentences = list(treebank)
-    Treebank.from_sentences(sentences)
-    seconds = []
-    benchmark.pedantic(lambda: seconds.append(cpu(Treebank.from_sentences, sentences)[0]), rounds=3)
-    print(f"\na treebank of sentences made in Python: {corpus[2] / min(seconds) / 1e6:.2f} M tokens/s")
+def test_a_treebank_of_sentences_made_in_python(measure, corpus):
+    sentences = list(corpus[2])
+    measure(lambda: Treebank.from_sentences(sentences), floor=stream(corpus[0].stat().st_size))
 
 
-def test_streaming_needs_the_memory_of_a_block(benchmark, corpus):
-    """Peak of the memory that Python and numpy allocate, streaming in blocks and reading whole."""
-    import tracemalloc
-
-    def peak(function):
-        tracemalloc.start()
-        function()
-        size = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return size / 1e6
-
-    streamed = benchmark.pedantic(peak, args=[lambda: [None for _ in iter_treebank(corpus[0])]], rounds=1)
-    whole, codes = peak(lambda: read_treebank(corpus[0])), peak(lambda: read_treebank(corpus[0], keep_text=False))
-    print(f"\npeak memory: streaming {streamed:.1f} MB, whole {whole:.1f} MB, whole without text {codes:.1f} MB")
+@pytest.mark.parametrize("how", ["stream", "whole", "whole without text"])
+def test_memory_of_reading(measure, corpus, how):
+    """Peak of the memory that Python and numpy allocate, as a note."""
+    functions = {
+        "stream": lambda: [None for _ in iter_treebank(corpus[0])],
+        "whole": lambda: read_treebank(corpus[0]),
+        "whole without text": lambda: read_treebank(corpus[0], keep_text=False),
+    }
+    tracemalloc.start()
+    functions[how]()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    measure(functions[how])
+    measure.note(peak_mb=peak / 1e6)

@@ -1,41 +1,19 @@
-"""Examples a second of every reader that streams, beside what reads the file whole, in CPU and in wall time."""
+"""A pass over files in blocks, beside their bytes alone, and beside what reads them whole."""
 
 import gzip
 import lzma
 import time
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from omkl.data import (
-    read_sequences,
-    read_treebank,
-    stream_conllu,
-    stream_csv,
-    stream_npz,
-    stream_parquet,
-    stream_sequences,
-    stream_svmlight,
-)
+from omkl.data import stream_csv, stream_npz, stream_parquet, stream_svmlight
 from omkl.data.files import chunks
+from tests.benchmarks.measuring import Floor
 
 N, D, NON_ZEROS = 20_000, 100_000, 100
-
-
-def cpu(function):
-    start = time.process_time()
-    function()
-    return time.process_time() - start
-
-
-def best(function, rounds=3):
-    return min(cpu(function) for _ in range(rounds))
 
 
 def drain(stream):
@@ -45,6 +23,11 @@ def drain(stream):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """One table of 20 columns, and one sparse matrix of 100 non-zeros a row, in all formats."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.csv
+    import pyarrow.feather
+    import pyarrow.parquet
+
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
     X = sparse.random_array((N, D), density=NON_ZEROS / D, format="csr", rng=rng)
     dump_svmlight_file(X, rng.integers(0, 2, N), str(folder / "full.svm"), zero_based=False)
@@ -66,95 +49,86 @@ def files(tmp_path_factory):
     return folder
 
 
-def svmlight_whole(path):
-    return load_svmlight_file(str(path), n_features=D, zero_based=False)
+def by_sklearn(path):
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+
+    def read():
+        with opener(path, "rb") as file:
+            load_svmlight_file(file, n_features=D, zero_based=False)
+
+    return read
 
 
-def svmlight_xz_whole(path):
-    with lzma.open(path) as file:
-        return load_svmlight_file(file, n_features=D, zero_based=False)
+def by_pyarrow(path):
+    from pyarrow import csv, feather, parquet
+
+    read = {".csv": csv.read_csv, ".parquet": parquet.read_table, ".feather": feather.read_table}[path.suffix]
+    return lambda: np.column_stack([column.to_numpy(zero_copy_only=False) for column in read(path).columns])
 
 
+def by_pandas(path):
+    import pandas
+
+    read = {".csv": pandas.read_csv, ".parquet": pandas.read_parquet, ".feather": pandas.read_feather}[path.suffix]
+    return lambda: read(path).to_numpy()
+
+
+def by_polars(path):
+    import polars
+
+    read = {".csv": polars.read_csv, ".parquet": polars.read_parquet, ".feather": polars.read_ipc}[path.suffix]
+    return lambda: read(path).to_numpy()
+
+
+TABLES = {"pyarrow": by_pyarrow, "pandas": by_pandas, "polars": by_polars}
+ARRAYS = {"numpy": lambda path: lambda: np.load(path)["X"]}
 READERS = {
-    "full.svm": (lambda path: stream_svmlight(path, D), svmlight_whole),
-    "a.svm": (lambda path: stream_svmlight(path, D), svmlight_whole),
-    "a.svm.gz": (lambda path: stream_svmlight(path, D), svmlight_whole),
-    "a.svm.xz": (lambda path: stream_svmlight(path, D), svmlight_xz_whole),
-    "a.csv": (lambda path: stream_csv(path, "y"), lambda path: pyarrow.csv.read_csv(path)),
-    "a.parquet": (lambda path: stream_parquet(path, "y"), lambda path: pyarrow.parquet.read_table(path)),
-    "s.parquet": (stream_parquet, lambda path: pyarrow.parquet.read_table(path).to_pylist()),
-    "a.feather": (lambda path: stream_parquet(path, "y"), lambda path: pyarrow.feather.read_table(path)),
-    "a.npz": (stream_npz, lambda path: np.load(path)["X"]),
-    "b.npz": (stream_npz, lambda path: np.load(path)["X"]),
+    "full.svm": (lambda path: stream_svmlight(path, D), {"sklearn": by_sklearn}),
+    "a.svm": (lambda path: stream_svmlight(path, D), {"sklearn": by_sklearn}),
+    "a.svm.gz": (lambda path: stream_svmlight(path, D), {"sklearn": by_sklearn}),
+    "a.svm.xz": (lambda path: stream_svmlight(path, D), {"sklearn": by_sklearn}),
+    "a.csv": (lambda path: stream_csv(path, "y"), TABLES),
+    "a.parquet": (lambda path: stream_parquet(path, "y"), TABLES),
+    "s.parquet": (stream_parquet, TABLES),
+    "a.feather": (lambda path: stream_parquet(path, "y"), TABLES),
+    "a.npz": (stream_npz, ARRAYS),
+    "b.npz": (stream_npz, ARRAYS),
 }
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_readers(benchmark, files, name):
-    """CPU time of a pass in blocks, of a shuffled one, of reading whole, and of the bytes alone."""
-    path, (make, read_whole) = files / name, READERS[name]
-    stream, seconds = make(path), []
-    n = drain(stream)
-    benchmark.pedantic(lambda: seconds.append(cpu(lambda: drain(stream))), rounds=3)
-    shuffled, whole = best(lambda: drain(stream.shuffled(random_state=0))), best(lambda: read_whole(path))
-    floor = best(lambda: sum(map(len, chunks(path))))
-    rate, others = n / min(seconds), f"{n / whole / 1e3:.0f} k/s ({whole / min(seconds):.2f} x)"
-    print(
-        f"\n{name}: {rate / 1e3:.0f} k examples/s; shuffled {n / shuffled / 1e3:.0f} k/s; read whole by the peer "
-        f"{others}; bytes alone {n / floor / 1e3:.0f} k/s; a core feeds 20 k/s with {2e6 / rate:.1f}% of its time"
-    )
-    benchmark.extra_info.update(examples_per_second=rate, whole=n / whole)
+@pytest.mark.parametrize("order", ["in order", pytest.param("shuffled", marks=pytest.mark.large)])
+def test_stream(measure, files, name, order):
+    path, (make, peers) = files / name, READERS[name]
+    stream = make(path) if order == "in order" else make(path).shuffled(random_state=0)
+    peers = {peer: lambda whole=whole: whole(path) for peer, whole in peers.items()} if order == "in order" else {}
+    floor = Floor("bytes", lambda: sum(map(len, chunks(path))))
+    seconds = measure(lambda: drain(stream), floor=floor, peers=peers)
+    measure.note(thousand_rows_a_second=drain(stream) / seconds / 1e3)
 
 
-def test_treebanks_and_sequences(benchmark, real_data):
-    path = real_data("ud/UD_English-EWT/en_ewt-ud-train.conllu.gz")
-    stream, seconds = stream_conllu(path), []
-    n = drain(stream)
-    benchmark.pedantic(lambda: seconds.append(cpu(lambda: drain(stream_conllu(path)))), rounds=3)
-    whole, shuffled = best(lambda: read_treebank(path)), best(lambda: drain(stream.shuffled(random_state=0)))
-    print(
-        f"\ntreebank.gz: {n / min(seconds) / 1e3:.0f} k sentences/s; shuffled {n / shuffled / 1e3:.0f} k/s; "
-        f"read_treebank {n / whole / 1e3:.0f} k/s ({whole / min(seconds):.2f} x)"
-    )
-    words = stream_sequences(path).take(2000)
-    tagging, all_tagging = best(lambda: drain(words), 1) / 2000, best(lambda: read_sequences(path), 1) / n
-    print(f"tagging features: {1e-3 / tagging:.1f} k sentences/s; read_sequences {1e-3 / all_tagging:.1f} k/s")
-
-
+@pytest.mark.study
 @pytest.mark.parametrize("name", ["a.svm", "a.svm.gz", "a.svm.xz", "a.csv", "a.parquet", "s.parquet", "a.npz", "b.npz"])
-def test_reading_ahead(benchmark, files, name):
-    """Wall time with a trainer that takes as long as the reader: half of it is what a thread can save at best."""
+@pytest.mark.parametrize("lock", ["released", "held"])
+def test_reading_ahead(measure, files, name, lock):
+    """Wall time with a trainer that takes as long as the reader; the peer is the same without reading ahead."""
     stream = READERS[name][0](files / name)
-    n_blocks = sum(1 for _ in stream.blocks())
-    work = np.random.default_rng(0).standard_normal(1 << 16)
+    numbers = np.random.default_rng(0).standard_normal(1 << 16)
+    # numpy gives Python's lock away, as jitted functions do
+    work = (lambda: np.sin(numbers)) if lock == "released" else (lambda: sum(range(40_000)))
 
-    def wall(stream, repeats, function):
-        start = time.perf_counter()
+    def passing(stream, repeats):
         for _ in stream.blocks():
             for _ in range(repeats):
-                function()
-        return time.perf_counter() - start
+                work()
 
-    def released():
-        np.sin(work)  # numpy gives the lock away, as jitted functions do
-
-    def held():
-        sum(range(40_000))
-
-    def calibrated(function):
-        once = min(timed(function) for _ in range(20))
-        return max(1, round(min(wall(stream, 0, function) for _ in range(3)) / n_blocks / once))
-
-    def timed(function):
-        start = time.perf_counter()
+    def wall(function):
+        started = time.perf_counter()
         function()
-        return time.perf_counter() - start
+        return time.perf_counter() - started
 
-    report = []
-    for function in (released, held):
-        repeats = calibrated(function)
-        plain = min(wall(stream, repeats, function) for _ in range(3))
-        ahead = min(wall(stream.prefetched(), repeats, function) for _ in range(3))
-        report.append(f"{ahead / plain:.2f}")
-    benchmark.pedantic(lambda: drain(stream.prefetched()), rounds=1)
-    print(f"\n{name}: read ahead / not: {report[0]} beside a trainer without Python's lock, {report[1]} with it")
+    n_blocks = sum(1 for _ in stream.blocks())
+    block = min(wall(lambda: drain(stream)) for _ in range(3)) / n_blocks
+    repeats = max(1, round(block / min(wall(work) for _ in range(20))))
+    peers = {"not ahead": lambda: lambda: passing(stream, repeats)}
+    measure(lambda: passing(stream.prefetched(), repeats), peers=peers, clock="wall")

@@ -134,7 +134,6 @@ def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss
 
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES[1::4], ids=str)
 def test_so_it_does_by_iterations(stack, packed, solver, loss, regularizer, C, monkeypatch):
-    monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", N)
     monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", N)
     found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-3) for k in (stack, packed))
     assert found.history[-1]["system"] == expected.history[-1]["system"] == "cg"

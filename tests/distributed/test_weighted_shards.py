@@ -37,7 +37,7 @@ def one_shard(monkeypatch):
     """``shards=1`` stands for plain training: this has it mixed."""
     from omkl.distributed import ParameterMixing
 
-    monkeypatch.setattr(ParameterMixing, "over", classmethod(lambda cls, client, shards: cls(1)))
+    monkeypatch.setattr(ParameterMixing, "over", classmethod(lambda cls, client, shards, n_jobs: cls(1)))
 
 
 @pytest.mark.parametrize("setting", ONLINE)

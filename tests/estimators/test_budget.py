@@ -85,7 +85,7 @@ def test_sequences_keep_the_budget(rng):
     y = [(x[:, 0] * x[:, 1] > 0).astype(int) for x in X]
     labeler = omkl.SequenceLabeler(["gaussian", "laplacian"], epochs=4, budget=5, random_state=0).fit(X, y)
     assert budgeted_bank(labeler).n_support == 5
-    assert len(labeler.predictor_.banks[0]._supports["x"]) <= 5
+    assert len(labeler.predictor_.banks[0]._supports["x"].X) <= 5
     assert labeler.score(X, y) > 0.6
 
 

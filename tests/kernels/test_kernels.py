@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics import pairwise
 
@@ -206,6 +206,22 @@ def test_stacks_blocks_and_rows_on_demand_agree(X, dtype, monkeypatch):
         # of a distance of zero, a kernel that takes its root magnifies the rounding
         assert_allclose(rows[wanted], stack[:, wanted], rtol=tolerance, atol=max(tolerance, 1e-7))
         assert rows.n_kept <= 7
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bits_of_a_row_on_demand_do_not_depend_on_the_rows_beside_it(X, dtype):
+    kernels = [as_kernel(spec).fit(X) for spec in KERNELS]
+    together, alone = (GramRows(kernels, [X] * len(kernels), dtype) for _ in range(2))
+    wanted = np.random.default_rng(0).permutation(len(X))[:23].tolist()
+    assert_array_equal(together[wanted], np.concatenate([alone[[row]] for row in wanted[::-1]][::-1], axis=1))
+
+
+def test_rows_on_demand_of_views_that_differ(X):
+    """Kernels on one array share its products; each has its own array."""
+    views = [X, X[:, :2].copy(), X]
+    kernels = [as_kernel(spec).fit(view) for spec, view in zip(["linear", "gaussian", "quadratic"], views)]
+    rows = GramRows(kernels, views, np.float64)[[5, 0]]
+    assert_allclose(rows, [kernel(view)[[5, 0]] for kernel, view in zip(kernels, views)], rtol=1e-12, atol=1e-12)
 
 
 def test_float32_distances_survive_a_large_offset(X):

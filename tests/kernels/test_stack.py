@@ -22,6 +22,7 @@ from omkl.kernels import (
     compact_stack,
 )
 from omkl.kernels.packed import packed_kernels
+from omkl.kernels.replicated import ReplicatedStack
 from omkl.kernels.stack import RestrictedView
 
 N = 67
@@ -89,6 +90,13 @@ def test_a_stack_of_some_of_the_samples_answers_as_plain_matrices_do(kind, which
     answers_alike(stack.restricted(second), dense, which, 1e-4 if "single" in kind else 1e-7)
 
 
+@pytest.mark.parametrize("kind", ["packed", "factored", "mixed", "lazy"])
+@pytest.mark.parametrize("which", [None, np.array([5, 0, 2])])
+def test_copies_of_all_samples_are_blocks_on_the_diagonal(kind, which):
+    blocks = np.array([np.kron(np.eye(3), gram) for gram in GRAMS])
+    answers_alike(ReplicatedStack(STACKS[kind](), 3), DenseStack(blocks), which, 1e-7)
+
+
 def answers_alike(stack, dense, which, atol):
     rng, n = np.random.default_rng(2), dense.n_samples
     size = 6 if which is None else len(which)
@@ -98,6 +106,17 @@ def answers_alike(stack, dense, which, atol):
     for _ in range(2):
         np.testing.assert_allclose(stack.quadratics(vector, which), dense.quadratics(vector, which), **close)
         np.testing.assert_allclose(stack.products(vector, which), dense.products(vector, which), **close)
+    blocks = rng.normal(size=(3, n))
+    each = rng.normal(size=(size, 3, n))
+    of_all = np.array([dense.products(block, which) for block in blocks])
+    traces = np.einsum("pmn,pn->m", of_all, blocks)
+    np.testing.assert_allclose(stack.block_quadratics(blocks, which), traces, rtol=close["rtol"], atol=3 * atol)
+    np.testing.assert_allclose(stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close)
+    of_each = np.array([dense.products(own, which) for own in each.swapaxes(0, 1)]).swapaxes(0, 1)
+    np.testing.assert_allclose(stack.block_products(each, which), of_each, **close)
+    summed = np.tensordot(weights, of_all, axes=(0, 1))
+    if stack.n_parts == 1:
+        np.testing.assert_allclose(stack.summed(weights, which).block_product(blocks), summed, **close)
         np.testing.assert_allclose(stack.products(vectors, which), dense.products(vectors, which), **close)
         np.testing.assert_allclose(stack.combine(weights, which), dense.combine(weights, which), **close)
         for samples in (np.array([n - 1, 0, 3]), np.arange(0)):

@@ -85,6 +85,8 @@ class Solver(Component):
     A string names it wherever a solver is accepted: ``"spicy"``, ``"one-step"``.
     """
 
+    #: Whether it solves problems of several outputs with one weight a kernel: :func:`~omkl.batch.shared_problem`.
+    several_outputs: ClassVar[bool] = False
     #: The regularizer that the method is for, where the user names none.
     natural_regularizer: ClassVar[str] = "mkl"
 

@@ -11,14 +11,15 @@ steps minimised by Newton's method in the dual take over, whose systems then are
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import GapMonitor, Solution
+from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.newton import ProximalNewton
-from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
 from omkl.batch.design.screening import DesignNorms
 from omkl.batch.design.sweeps import Sweeps
 from omkl.batch.design.working_set import WorkingSet
@@ -34,8 +35,20 @@ ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
 GUESSED = 3.0
 #: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled.
 MOST_ROUNDS, HALVINGS = 8, 10
+#: A path's solution is predicted as far ahead as so many times the way between the last two.
+FARTHEST = 2.0
+#: Newton steps that a working set is expected to need.
+NEWTON_NEEDED = 5
 #: Newton steps on one working set, and certificates without a smaller gap before the search gives up.
 NEWTON_STEPS, MOST_STALLED = 200, 10
+
+
+class Waypoint(NamedTuple):
+    """A solution of a path: its alpha, the coefficients on the working set as it was then, the certificate."""
+
+    alpha: float
+    w: np.ndarray
+    certificate: Certificate
 
 
 @dataclass
@@ -48,6 +61,20 @@ class DALStart:
     model: LinearModel | None
     working_set: WorkingSet | None = None
     norms: DesignNorms | None = None
+    #: The last solutions, two at most.
+    trail: tuple["Waypoint", ...] = ()
+
+    def predict(self, alpha: float, blocks: Blocks) -> np.ndarray | None:
+        """Coefficients where the last two solutions lead to in a straight line; None where there are not two.
+
+        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
+        """
+        if len(self.trail) < 2 or self.trail[0].alpha == self.trail[1].alpha:
+            return None
+        before, last = self.trail
+        w_0, w_1 = (_padded(point.w, blocks.sizes.sum()) for point in self.trail)
+        w = w_1 + min((alpha - last.alpha) / (last.alpha - before.alpha), FARTHEST) * (w_1 - w_0)
+        return np.where(blocks.spread(blocks.sums(w * w_1)) > 0, w, 0.0)
 
 
 class DAL(DesignSolver):
@@ -89,7 +116,16 @@ class DAL(DesignSolver):
                 'solver="sparsa".'
             )
         monitor = GapMonitor(tol, (100 if max_iter is None else max_iter) + 1, on_iteration)
-        return _Search(self, problem, start if isinstance(start, DALStart) else DALStart(start)).run(monitor)
+        return _Search(self, problem, _usable(start, problem)).run(monitor)
+
+
+def _usable(start: Any, problem: DesignProblem) -> DALStart:
+    """What of a start fits the problem: of another design, its groups or the intercept only the model does."""
+    start = start if isinstance(start, DALStart) else DALStart(start)
+    if start.model is not None:
+        check_start(start.model, problem)
+    is_same = start.working_set is not None and start.working_set.is_of(problem)
+    return start if is_same else DALStart(start.model)
 
 
 @dataclass
@@ -136,6 +172,7 @@ class _Search:
         self.found: Any = None
         if start.model is not None:
             self._restore(start.model)
+        self.start = start
 
     def _restore(self, model: LinearModel) -> None:
         """Put a model on the working set."""
@@ -147,7 +184,7 @@ class _Search:
 
     def run(self, monitor: GapMonitor) -> Solution:
         stalled, least_gap, tol = 0, np.inf, monitor.tol
-        iterate = self._iterate(self.problem)
+        iterate = self._begin()
         while True:
             view = self._certify(iterate, tol)
             gap = view.certificate.gap
@@ -162,12 +199,16 @@ class _Search:
             entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the working set's own where nothing has entered: solve it better, then
             fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
-            iterate = self._solve_working_set(ROUGH if self.alpha > self.problem.alpha else fine, iterate)
+            tol_here = ROUGH if self.alpha > self.problem.alpha else fine
+            iterate = self._solve_working_set(tol_here, iterate, view.dual_norms)
         # a lower bound holds for every model
         certificate = replace(self.found, dual=self.best.dual, rho=self.best.rho)
         return Solution(
             self.model, certificate, len(monitor.history) - 1, certificate.proves(tol), monitor.history,
-            DALStart(self.model, self.working_set, self.norms),
+            DALStart(
+                self.model, self.working_set, self.norms,
+                (*self.start.trail, Waypoint(self.problem.alpha, self.found_w, certificate))[-2:],
+            ),
         )  # fmt: skip
 
     def _certify(self, iterate: _Iterate, tol: float) -> _Certified:
@@ -194,7 +235,7 @@ class _Search:
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
         if self.found is None or primal < self.found.primal:
-            self.found, self.model = certificate, working_set.model(iterate.w, iterate.b)
+            self.found, self.model, self.found_w = certificate, working_set.model(iterate.w, iterate.b), iterate.w
         return _Certified(certificate, dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
@@ -217,21 +258,39 @@ class _Search:
             entrants = np.sort(entrants[np.argpartition(-outside[entrants], most)[:most]])
         if len(entrants):
             working_set.extend(entrants)
-            self.w = np.concatenate([self.w, np.zeros(len(working_set.columns) - len(self.w))])
+            self.w = _padded(self.w, len(working_set.columns))
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
         return len(entrants) > 0
 
-    def _solve_working_set(self, tol: float, last: _Iterate) -> _Iterate:
+    def _solve_working_set(self, tol: float, last: _Iterate, dual_norms: np.ndarray) -> _Iterate:
         """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if they are slow."""
         problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
-        iterate = self._iterate(problem, last.rho)
+        iterate = self._on_larger(problem, last, dual_norms[self.working_set.groups])
         if len(self.working_set.groups):
             if np.isfinite(problem.loss.curvature) and problem.regularizer.elastic is not None:
                 iterate = self._sweep(problem, tol, iterate)
             if iterate.gap > tol:
                 iterate = self._step_by_newton(problem, tol, iterate)
         return iterate
+
+    def _begin(self) -> _Iterate:
+        """The model that a path leads to, where there is one and it is better than the last; else the last."""
+        last, predicted = self.w, self.start.predict(self.problem.alpha, self.working_set.blocks)
+        if predicted is not None:
+            self.w = predicted
+            iterate, certificate = self._iterate(self.problem), self.start.trail[-1].certificate
+            if iterate.primal < self.problem.primal(certificate.outputs, certificate.norms):
+                return iterate
+            self.w = last
+        return self._iterate(self.problem)
+
+    def _on_larger(self, problem: DesignProblem, last: _Iterate, dual_norms: np.ndarray) -> _Iterate:
+        """The same model and dual point on the working set as it is now, for a problem of another alpha."""
+        norms = _padded(last.norms, len(dual_norms))
+        primal, scale = problem.primal(last.outputs, norms), problem.feasible_scale(dual_norms)
+        gap = relative_gap(primal, problem.dual(scale * last.rho, scale * dual_norms))
+        return replace(last, w=self.w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
 
     def _iterate(self, problem: DesignProblem, rho: np.ndarray | None = None) -> _Iterate:
         """The model on the working set, at the best intercept, with its own dual point or the better one given."""
@@ -245,8 +304,9 @@ class _Search:
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
             points.append(problem.best_constant()[1])
         best: Any = None
-        for point in points:
-            dual_norms = working_set.blocks.norms(working_set.matrix.T @ point)
+        # in one product: the matrix is read once
+        for point, found in zip(points, (np.array(points) @ working_set.matrix)):
+            dual_norms = working_set.blocks.norms(found)
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
@@ -256,11 +316,11 @@ class _Search:
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
-        sweeps, iterates = Sweeps(problem, self.working_set), [iterate]
-        while iterates[-1].gap > tol and not _slow([it.gap for it in iterates], tol):
+        sweeps, iterates, made = Sweeps(problem, self.working_set), [iterate], [0]
+        while iterates[-1].gap > tol and not self._slow(iterates, made, tol, sweeps.price(self.w)):
             last = iterates[-1]
             self.w = sweeps.round(last.w, last.outputs)
-            iterate = self._iterate(problem)
+            iterate = self._iterate(problem, sweeps.extrapolated)
             for halved in range(HALVINGS + 1):
                 if iterate.primal <= last.primal or halved == HALVINGS:
                     break
@@ -270,7 +330,21 @@ class _Search:
             if iterate.primal > last.primal:
                 self.w, iterate = last.w, last
             iterates.append(iterate)
+            made.append(sweeps.sweeps)
         return iterates[-1]
+
+    def _slow(self, iterates: list[_Iterate], made: list[int], tol: float, price: float) -> bool:
+        """Whether sweeps will reach ``tol`` later than Newton steps, at the rate of the last three rounds.
+
+        ``made`` are the sweeps up to each iterate, and ``price`` those that take the time of a Newton step.
+        """
+        if len(iterates) < 4:
+            return False
+        gaps = np.minimum.accumulate([iterate.gap for iterate in iterates])
+        rate = np.log(gaps[-1] / gaps[-4]) / 3.0
+        rounds = np.log(tol / gaps[-1]) / rate if rate < 0 else np.inf
+        per_round = (made[-1] - made[-4]) / 3.0
+        return rounds > MOST_ROUNDS and rounds * per_round > NEWTON_NEEDED * price
 
     def _step_by_newton(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Proximal steps, each minimised by Newton's method in the dual; the better of where they start and end."""
@@ -291,9 +365,6 @@ class _Search:
         return found
 
 
-def _slow(gaps: list[float], tol: float) -> bool:
-    """Whether rounds with these gaps have many more to go before they reach ``tol``, at the rate of the last two."""
-    if len(gaps) < 3:
-        return False
-    rate = np.sqrt(gaps[-1] / gaps[-3])
-    return rate >= 1.0 or np.log(tol / gaps[-1]) < MOST_ROUNDS * np.log(rate)
+def _padded(w: np.ndarray, size: int) -> np.ndarray:
+    """The coefficients of a working set that has grown since."""
+    return np.concatenate([w, np.zeros(size - len(w))])

@@ -1,11 +1,12 @@
 r"""Dual norms of the groups of a design; groups that cannot violate the constraints are skipped.
 
-From norms that are known at a point :math:`\rho_0` follow bounds at any other. With
-:math:`\rho = \beta \rho_0 + \delta` and :math:`\delta` orthogonal to :math:`\rho_0`
+From correlations that are known at a few points :math:`\rho_1, \ldots, \rho_K` follow bounds at any other. With
+:math:`\rho = \sum_k \beta_k \rho_k + \delta` and :math:`\delta` orthogonal to all of them
 
-.. math:: \|A_g^\top \rho\| \le |\beta|\, \|A_g^\top \rho_0\| + \|A_g\|_F\, \|\delta\|.
+.. math:: \|A_g^\top \rho\| \le \Bigl\|\sum_k \beta_k A_g^\top \rho_k\Bigr\| + \|A_g\|_F\, \|\delta\|.
 
-Groups whose bound fulfils the dual constraint play no part in a certificate, whatever their norm.
+Along a path, on which solutions follow nearly straight lines, :math:`\delta` is small. Groups whose
+bound fulfils the dual constraint play no part in a certificate, whatever their norm.
 """
 
 from copy import copy
@@ -15,6 +16,8 @@ import numpy as np
 
 from omkl.batch.design.problem import DesignProblem
 
+#: Points at which correlations are kept.
+MOST_ORIGINS = 3
 #: Part of the groups in doubt from which on all are computed anew.
 MANY = 0.5
 #: Columns seldom point along :math:`\delta`: the share of their norm that a guess allows for. The cosine between a
@@ -39,13 +42,13 @@ class DesignNorms:
 
     def __init__(self, problem: DesignProblem) -> None:
         self._problem, self.passes = problem, 0.0
-        self._origin: Any = None
-        self._at_origin: Any = None
+        self._origins: list[np.ndarray] = []
+        self._at_origins: list[np.ndarray] = []
         self._reaches: Any = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
         """What is known here, for a problem with the same design and groups."""
-        same = copy(self)
+        same = copy(self)  # whose lists are replaced, not changed
         same._problem, same.passes = problem, 0.0
         return same
 
@@ -79,12 +82,14 @@ class DesignNorms:
 
     def _bounds(self, rho: np.ndarray, cosine: float) -> np.ndarray | None:
         """Bounds of all norms, with that share of the groups' reach; None where nothing is known."""
-        if self._origin is None:
+        if not self._origins:
             return None
-        share = (rho @ self._origin) / (self._origin @ self._origin)
-        left = np.linalg.norm(rho - share * self._origin)
+        origins = np.array(self._origins).T
+        shares = np.linalg.lstsq(origins, rho)[0]
+        left = np.linalg.norm(rho - origins @ shares)
         safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
-        return safety * (abs(share) * self._at_origin + (cosine * left) * self._reaches)
+        near = self._problem.groups.dual_norms(sum(share * found for share, found in zip(shares, self._at_origins)))
+        return safety * (near + (cosine * left) * self._reaches)
 
     def _compute(self, rho: np.ndarray) -> np.ndarray:
         """All norms: a pass over the design."""
@@ -97,9 +102,10 @@ class DesignNorms:
             self._reaches = problem.groups.dual_norms(norms)
         else:
             found = problem.design.correlations(rho)
-        self._at_origin = problem.groups.dual_norms(found)
-        self._origin = rho if rho.any() else None
-        return self._at_origin.copy()
+        if rho.any():
+            self._origins = [*self._origins, rho][-MOST_ORIGINS:]
+            self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
+        return problem.groups.dual_norms(found)
 
     def _compute_some(self, groups: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Norms of those groups."""

@@ -1,22 +1,19 @@
 """Rounds of coordinate descent on a working set: a cheap way to the support, before Newton steps."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from omkl.batch.design._jit_columns import (
-    dense_diagonals,
-    minimise_quadratic,
-    sparse_diagonals,
-    sweep_dense,
-    sweep_sparse,
-)
+from omkl.batch.design._jit_sweeps import minimise_quadratic, sweep_dense, sweep_sparse
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
 
 #: Sweeps of a round, while they gain this share of what the first did.
-MOST_SWEEPS, WORTH = 20, 0.05
+MOST_SWEEPS, WORTH = 20, 0.01
+#: Points that an extrapolation rests on, of which the last may be its outcome.
+EXTRAPOLATED = 5
 #: A sweep takes the time of so many times its operations in products and factors of matrices.
 FASTER_FACTORS = 5.0
 #: Most sweeps over the active groups alone, while they gain this share of the most that one did; and how many of
@@ -30,10 +27,10 @@ class Sweeps:
     r"""Coordinate descent on a quadratic model of the loss, group by group.
 
     A round takes the loss's second derivatives h at the present predictions, sweeps once over all groups and then over
-    the active ones. A group's step is the proximity operator of the regularizer at :math:`w_g + B_g^\top \rho / h_g`,
-    with :math:`h_g` the trace of :math:`B_g^\top \mathrm{diag}(h) B_g`, and :math:`\rho` the model's dual point, which
-    every step keeps up to date. Sweeps that have gone on for as long as it takes to form the inner products of the
-    active columns and a Newton system, as they do on badly conditioned designs, give way to just that.
+    the active ones. A group's step minimises the model over it exactly, in the eigenbasis of
+    :math:`B_g^\top \mathrm{diag}(h) B_g`; the dual point :math:`\rho` is kept up to date. Sweeps that have gone on for
+    as long as it takes to form the inner products of the active columns and a Newton system, as they do on badly
+    conditioned designs, give way to just that.
 
     Parameters
     ----------
@@ -42,6 +39,10 @@ class Sweeps:
 
     Attributes
     ----------
+    extrapolated : array of shape (m,) or None
+        The residual of the last extrapolation: often the better dual point.
+    sweeps : int
+        That were made so far.
     damping : float in [0, 1]
         Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
     """
@@ -56,12 +57,11 @@ class Sweeps:
         matrix: Any = working_set.matrix
         self._matrix: tuple[Any, ...]
         if sparse.issparse(matrix):
-            self._matrix = matrix.data, matrix.indices, matrix.indptr
-            self._diagonals_of, self._sweep = sparse_diagonals, sweep_sparse
+            self._matrix, self._sweep = (matrix.data, matrix.indices, matrix.indptr), sweep_sparse
         else:
-            self._matrix = (matrix.T,)
-            self._diagonals_of, self._sweep = dense_diagonals, sweep_dense
-        self._curvature: Any = None
+            self._matrix, self._sweep = (matrix.T,), sweep_dense
+        self.extrapolated: np.ndarray | None = None
+        self.sweeps = 0
         self.damping = 0.0
 
     def round(self, w: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -72,24 +72,52 @@ class Sweeps:
         if not curvature.any():
             self.damping = max(self.damping, LEAST_DAMPING)
         curvature += self.damping * (loss.weights * loss.loss.curvature - curvature)
-        if self._curvature is None or not np.array_equal(curvature, self._curvature):
-            self._curvature, self._diagonal = (
-                curvature,
-                self._diagonals_of(*self._matrix, self._starts, curvature),
-            )
-        groups, first = self._groups, None
+        bases = self._working_set.eigenbases
+        bases.weigh(curvature)
+        groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         for sweeps in range(1, MOST_SWEEPS + 1):
-            gained = self._sweep(*self._matrix, self._starts, groups, curvature, self._diagonal, *self._penalty, w, rho)
+            gained = self._sweep(
+                *self._matrix, self._starts, groups, curvature, bases.vectors, bases.offsets, bases.values,
+                bases.is_known, *self._penalty, w, rho,
+            )  # fmt: skip
             if self._problem.intercept and curvature.any():
                 rho -= curvature * (rho.sum() / curvature.sum())
             first = gained if first is None else first
+            met.append((w.copy(), rho.copy()))
+            if len(met) > EXTRAPOLATED:
+                w, rho = self._extrapolate(met, curvature)
+                met = [(w.copy(), rho.copy())]
             groups = np.flatnonzero(self._blocks.norms(w))
             if sweeps > self._price(groups):
-                self._solve_groups(groups, w, rho)
+                self._solve_groups(groups, w, rho, curvature)
                 break
             if gained <= WORTH * first:
                 break
+        self.sweeps += sweeps
         return w
+
+    def _extrapolate(self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray) -> tuple:
+        """Coefficients and residual where sweeps seem to lead to, if that is lower; else where they are.
+
+        Anderson's extrapolation (Bertrand and Massias 2021): the affine combination whose last steps cancel best.
+        """
+        last_w, last_rho = met[-1]
+        steps = np.array([after - before for (before, _), (after, _) in pairwise(met)])
+        products = steps @ steps.T
+        products[np.diag_indices_from(products)] += 1e-12 * np.trace(products) + 1e-300
+        weights = np.linalg.solve(products, np.ones(len(steps)))
+        weights /= weights.sum()
+        w = sum(weight * point for weight, (point, _) in zip(weights, met[1:]))
+        rho = sum(weight * point for weight, (_, point) in zip(weights, met[1:]))
+        self.extrapolated = rho
+        if curvature.all():
+            change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
+        else:
+            change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))
+        norms, last_norms = self._blocks.norms(w), self._blocks.norms(last_w)
+        slope, quadratic = self._penalty
+        change += slope * float((norms - last_norms).sum()) + 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
+        return (w, rho.copy()) if change < 0 else (last_w, last_rho)
 
     def learn(self, halved: int) -> None:
         """Damp the next round more if this one had to be shortened, and less if not."""
@@ -97,6 +125,12 @@ class Sweeps:
             self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
         else:
             self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
+
+    def price(self, w: np.ndarray) -> float:
+        """Sweeps over the groups that are not zero that take the time of a Newton step on the side of the samples or
+        the columns, whichever is smaller."""
+        columns, entries = np.count_nonzero(w), self._matrix[0].size / len(self._starts)
+        return min(columns, len(self._problem.y)) * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
     def _price(self, groups: np.ndarray) -> float:
         """Sweeps over these groups that take the time of their inner products and a Newton system.
@@ -106,19 +140,20 @@ class Sweeps:
         columns, entries = self._blocks.sizes[groups].sum(), self._matrix[0].size / len(self._starts)
         return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
 
-    def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray) -> None:
+    def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, curvature: np.ndarray) -> None:
         """Minimise the quadratic model over these groups alone, in place."""
         chosen = np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True
         indices = np.flatnonzero(self._blocks.spread(chosen))
         columns = self._working_set.matrix[:, indices]
-        gram = self._working_set.gram(indices, self._curvature, columns)
+        gram = self._working_set.gram(indices, curvature, columns)
         if self._problem.intercept:
-            means = columns.T @ self._curvature
-            gram = gram - np.outer(means, means) / self._curvature.sum()
+            means = columns.T @ curvature
+            gram = gram - np.outer(means, means) / curvature.sum()
+        bases = self._working_set.eigenbases
         found, starts = w[indices], np.append(0, np.cumsum(self._blocks.sizes[groups]))
         minimise_quadratic(
-            gram, starts, self._diagonal[groups], *self._penalty, found, columns.T @ rho, MOST_INNER_SWEEPS,
-            LEAST_GAIN, EVERY,
+            gram, starts, groups, bases.vectors, bases.offsets, bases.values[indices], *self._penalty, found,
+            columns.T @ rho, MOST_INNER_SWEEPS, LEAST_GAIN, EVERY,
         )  # fmt: skip
         w[indices] = found

@@ -5,11 +5,44 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from omkl.batch.design._jit_sweeps import LARGEST_BASIS
 from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.problem import DesignProblem, LinearModel
 
 #: Share of the columns from which on a product with all of them is cheaper than a copy of the active ones.
 COPIED = 0.3
+
+
+class Eigenbases:
+    r"""Eigenvectors and eigenvalues of the groups' :math:`B_g^\top \mathrm{diag}(h) B_g`, found as sweeps need them.
+
+    Attributes
+    ----------
+    vectors, offsets : arrays
+        All eigenvectors, and where those of each group begin; those of single columns and of very large groups are
+        left out.
+    values : array of shape (k,)
+    is_known : bool array of shape (g,)
+    """
+
+    def __init__(self) -> None:
+        self.vectors, self.offsets, self.values = np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0)
+        self.is_known = np.empty(0, dtype=bool)
+        self._weights: Any = None
+
+    def extend(self, sizes: np.ndarray) -> None:
+        """Make room for groups of these sizes."""
+        stored = np.where((sizes > 1) & (sizes <= LARGEST_BASIS), sizes**2, 0)
+        self.vectors = np.concatenate([self.vectors, np.empty(stored.sum())])
+        self.offsets = np.concatenate([self.offsets, self.offsets[-1] + np.cumsum(stored)])
+        self.values = np.concatenate([self.values, np.empty(sizes.sum())])
+        self.is_known = np.concatenate([self.is_known, np.zeros(len(sizes), dtype=bool)])
+
+    def weigh(self, weights: np.ndarray) -> None:
+        """Let the weights h (m,) of samples be these: what was found for others is forgotten."""
+        if self._weights is None or not np.array_equal(weights, self._weights):
+            self._weights = weights
+            self.is_known[:] = False
 
 
 class WorkingSet:
@@ -25,6 +58,7 @@ class WorkingSet:
     columns : int array of shape (k,)
     blocks : Blocks
     matrix : array (m, k) in Fortran order, or CSC matrix
+    eigenbases : Eigenbases
     """
 
     def __init__(self, problem: DesignProblem) -> None:
@@ -33,6 +67,7 @@ class WorkingSet:
         self.groups = np.empty(0, dtype=np.int64)
         self.columns = np.empty(0, dtype=np.int64)
         self.blocks = Blocks(np.empty(0, dtype=np.int64))
+        self.eigenbases = Eigenbases()
         self._scales = np.empty(0)
         self._means = np.empty(0)
         self._store = np.empty((m, 0), order="F")
@@ -41,6 +76,11 @@ class WorkingSet:
         self._kept_at = np.empty(0, dtype=np.int64)
         self._gram = np.empty((0, 0))
 
+    def is_of(self, problem: DesignProblem) -> bool:
+        """Whether it holds what a working set of that problem would."""
+        mine = self._problem
+        return (mine.design, mine.groups, mine.intercept) == (problem.design, problem.groups, problem.intercept)
+
     def extend(self, groups: np.ndarray) -> None:
         """Bring in more groups, behind those that are there."""
         whole = self._problem.groups
@@ -48,6 +88,7 @@ class WorkingSet:
         found = self._problem.design.columns(columns)
         self.groups = np.concatenate([self.groups, groups])
         self.blocks = Blocks(whole.blocks.sizes[self.groups])
+        self.eigenbases.extend(whole.blocks.sizes[groups])
         self.columns = np.concatenate([self.columns, columns])
         if whole.weights is not None:
             scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])

@@ -17,6 +17,8 @@ from omkl.kernels.stack import KernelStack
 LARGE = 600
 #: Samples whose rows of the kernels the preconditioner knows.
 LANDMARKS = 200
+#: The same where the approximation is inverted with the diagonals of several parts.
+LANDMARKS_OF_PARTS = 50
 #: Least diagonal of the preconditioner, as a part of the curvature's.
 LEAST = 1e-6
 #: Iterations after which a direction is taken as it is: it leads down, however inexact.
@@ -27,7 +29,7 @@ ACCURACY = 1e-2
 
 def system_of(kernels: KernelStack) -> str:
     """How systems with these kernels are solved: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
-    if kernels.n_samples < LARGE:
+    if kernels.n_samples < LARGE and kernels.n_parts == 1:
         return "cholesky"
     return "cg" if kernels.sums_entries else "matrix-free"
 
@@ -43,10 +45,13 @@ class Curvature:
         ``v_m``.
     rank_one_weights : array of shape (k,)
         ``b_m``, of either sign; the whole is positive semidefinite.
+    n_parts : int
+        Equal blocks on the diagonal of S, beside which it is zero; each has an equality of its own.
     """
 
-    def __init__(self, kernels: Any, vectors: np.ndarray, rank_one_weights: np.ndarray) -> None:
+    def __init__(self, kernels: Any, vectors: np.ndarray, rank_one_weights: np.ndarray, n_parts: int = 1) -> None:
         self.kernels, self.vectors, self.rank_one_weights = kernels, vectors, rank_one_weights
+        self.n_parts = n_parts
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         return self.kernels.product(vector) + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
@@ -110,19 +115,25 @@ def solve_by_iterations(
 
     Conjugate gradients in the space where the equality holds (Gould, Hribar and Nocedal 2001).
     """
+    n_parts = curvature.n_parts
     precondition = _landmarks(curvature, diagonal)
     ones = precondition(np.ones_like(right)) if equality else np.zeros_like(right)
-    total = ones.sum() if equality else 1.0
-    solution, residual, multiplier = np.zeros_like(right), right.copy(), 0.0
+    total = _of_parts(ones, n_parts) if equality else np.ones(n_parts)
+    solution, residual, multiplier = np.zeros_like(right), right.copy(), np.zeros(n_parts)
+
+    def spread(values):
+        return np.repeat(values, len(right) // n_parts)
 
     def steer():
         """The preconditioned residual; what the equality takes of it leaves the residual, too, to save its digits."""
         nonlocal multiplier
         steered = precondition(residual)
-        multiple = float(steered.sum() / total) if equality else 0.0
-        residual[:] -= multiple
+        if not equality:
+            return steered
+        multiple = _of_parts(steered, n_parts) / total
+        residual[:] -= spread(multiple)
         multiplier += multiple
-        return steered - multiple * ones
+        return steered - spread(multiple) * ones
 
     steer()
     direction = steered = steer()
@@ -138,32 +149,49 @@ def solve_by_iterations(
         steered = steer()
         previous, norm = norm, residual @ steered
         direction = steered + norm / previous * direction
-    return solution - solution.sum() / total * ones, multiplier
+    solution -= spread(_of_parts(solution, n_parts) / total) * ones
+    return solution, float(multiplier[0]) if n_parts == 1 else spread(multiplier)
+
+
+def _of_parts(vector, n_parts):
+    """The sum of each of so many equal parts of a vector."""
+    return vector.reshape(n_parts, -1).sum(axis=1)
 
 
 def _landmarks(curvature, diagonal):
     r"""The inverse of a diagonal plus a low-rank approximation of the curvature, from its rows of a few samples.
 
     That is a Nyström approximation, with what it misses of the diagonal put there. The samples are those with the
-    least diagonal: where it is huge, as at the bounds of the loss's domain, the kernels count for little.
+    least diagonal: where it is huge, as at the bounds of the loss's domain, the kernels count for little. Equal parts
+    on the diagonal have one approximation, without the terms of rank one, which couple them.
     """
-    hessian_diagonal = curvature.diagonal()
-    softest = np.sort(np.argsort(diagonal / (diagonal + hessian_diagonal), kind="stable")[:LANDMARKS])
-    rows = curvature.rows(softest)
+    n_parts = curvature.n_parts
+    alone = n_parts == 1
+    hessian_diagonal = curvature.diagonal() if alone else curvature.kernels.part.diagonal()
+    diagonal = diagonal.reshape(n_parts, -1)
+    softest = (diagonal / (diagonal + hessian_diagonal)).mean(axis=0)
+    softest = np.sort(np.argsort(softest, kind="stable")[: LANDMARKS if alone else LANDMARKS_OF_PARTS])
+    rows = curvature.rows(softest) if alone else curvature.kernels.part.rows(softest)
     inner = np.asfortranarray(rows[:, softest])
     scale = np.trace(inner) / len(inner)
     if not scale > 0:
-        return lambda residual: residual / diagonal
+        return lambda residual: residual / diagonal.ravel()
     inner[np.diag_indices_from(inner)] += LEAST * scale
     factor = solve_triangular(_factor(inner), rows, lower=True, check_finite=False)
     # what is below loses its digits in the difference that the inverse is
     diagonal = diagonal + np.maximum(hessian_diagonal - np.einsum("si,si->i", factor, factor), LEAST * hessian_diagonal)
-    small = (factor / diagonal) @ factor.T
-    small[np.diag_indices_from(small)] += 1.0
-    small = _factor(np.asfortranarray(small))
+    small = [_of_identity(factor, own) for own in diagonal]
 
     def precondition(residual):
-        residual = residual / diagonal
-        return residual - (cho_solve((small, True), factor @ residual, check_finite=False) @ factor) / diagonal
+        residual = residual.reshape(diagonal.shape) / diagonal
+        inner = [cho_solve((own, True), values, check_finite=False) for own, values in zip(small, residual @ factor.T)]
+        return (residual - (np.array(inner) @ factor) / diagonal).ravel()
 
     return precondition
+
+
+def _of_identity(factor, diagonal):
+    """The Cholesky factor of ``1 + F diag(diagonal)^-1 F'``."""
+    matrix = (factor / diagonal) @ factor.T
+    matrix[np.diag_indices_from(matrix)] += 1.0
+    return _factor(np.asfortranarray(matrix))

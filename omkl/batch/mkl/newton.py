@@ -24,7 +24,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm
 
 from omkl.batch.core.problem import BaseProblem, WeightedLoss
-from omkl.batch.mkl.linear_system import LARGE, Curvature, solve_by_cholesky
+from omkl.batch.mkl.linear_system import Curvature, solve_by_cholesky, system_of
 from omkl.kernels.stack import KernelStack
 
 
@@ -145,8 +145,9 @@ class KernelTerm:
         if coupling is not None:
             vectors = np.vstack([vectors, (coupling[active] / self.norms[active]) @ vectors])
             rank_one_weights = np.append(rank_one_weights, -self.gamma)
-        if len(self.rho) >= LARGE:
-            return Curvature(self._same_sum(self.kernels.summed, self.gamma * ratios, which), vectors, rank_one_weights)
+        if system_of(self.kernels) != "cholesky":
+            kernels = self._same_sum(self.kernels.summed, self.gamma * ratios, which)
+            return Curvature(kernels, vectors, rank_one_weights, self.kernels.n_parts)
         if not np.any(rank_one_weights != 0):
             return self._same_sum(self.kernels.combine, self.gamma * ratios, which).copy()
         matrix = self.kernels.combine(self.gamma * ratios, which)

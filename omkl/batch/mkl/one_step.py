@@ -37,6 +37,7 @@ class OneStep(Solver):
 
     aliases = {"one-step": {}}
     natural_regularizer = "elastic-net"
+    several_outputs = True
 
     def solve(
         self,

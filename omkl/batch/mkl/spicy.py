@@ -9,8 +9,8 @@ from omkl.batch.mkl.problem import Problem
 from omkl.batch.mkl.working_set import Subproblem, solve_by_working_sets
 from omkl.exceptions import InputError
 
-#: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the losses; and how
-#: much it grows from step to step.
+#: First weight of the proximal term, times the mean trace of the kernels, on one output, and the mean weight of the
+#: losses; and how much it grows from step to step.
 FIRST_GAMMA = 1e4
 GROWTH = 4.0
 
@@ -36,6 +36,7 @@ class Spicy(Solver):
     """
 
     aliases = {"spicy": {}}
+    several_outputs = True
 
     def solve(
         self, problem: Problem, tol: float = 1e-2, max_iter: int | None = None, start: Any = None,
@@ -74,7 +75,7 @@ class _Proximal(Subproblem):
     """Proximal steps with a growing weight."""
 
     def warm_up(self, model):
-        traces = self.problem.kernels.traces(self.which)
+        traces = self.problem.kernels.traces(self.which) / self.problem.kernels.n_parts
         scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
         self.gamma = FIRST_GAMMA / (scale * float(self.problem.loss_weights.mean()))
         if len(model.active):

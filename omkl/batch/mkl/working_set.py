@@ -17,8 +17,9 @@ from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.mkl.screening import DualNorms
 from omkl.exceptions import InputError
 
-#: Kernels in the first working set, and the least number to add to it.
-FIRST = 60
+#: Kernels in the first working set, and the least number to add to it; and the same with several outputs, where
+#: products with each of them take many times as long as a pass over all kernels.
+FIRST, FIRST_OF_PARTS = 60, 8
 #: Newton steps that one call may take.
 MOST_STEPS = 150
 
@@ -63,12 +64,12 @@ class Subproblem(BarrierSearch):
         violating : int array
             Kernels that violate optimality at the start, the worst first.
         """
-        which = np.union1d(start.model.active, violating[: _most(problem, FIRST)])
+        which = np.union1d(start.model.active, violating[: _most(problem, _first(problem))])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     def grow(self, violating: np.ndarray) -> None:
         """Take in kernels of those that violate optimality, which come worst first."""
-        self.add(np.sort(violating[: _most(self.problem, max(FIRST, len(self.which)))]))
+        self.add(np.sort(violating[: _most(self.problem, max(_first(self.problem), len(self.which)))]))
 
     def curve(self) -> Any:
         """The function of the norms that the dual has for each kernel."""
@@ -136,6 +137,10 @@ class Subproblem(BarrierSearch):
             self.alpha_squares,
             self.gamma,
         )
+
+
+def _first(problem):
+    return FIRST if problem.kernels.n_parts == 1 else FIRST_OF_PARTS
 
 
 def _most(problem, few):

@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design
+from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
 from omkl.batch.design import sweeps as design_sweeps
+from omkl.batch.design._jit_sweeps import LARGEST_BASIS
 from omkl.batch.design.sweeps import Sweeps
 from omkl.batch.design.working_set import WorkingSet
 from omkl.losses import Huber, Logistic, Squared, SquaredHinge
@@ -75,10 +76,44 @@ def test_one_round_solves_the_active_groups(regularizer, grouped, kind, monkeypa
     assert_allclose(correlations[active], problem.alpha * slope, atol=1e-9)
 
 
+@pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3), 2.0 * L21()], ids=repr)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("size", [2, 5, 90])
+def test_one_sweep_minimises_a_single_group_exactly(regularizer, kind, size, monkeypatch):
+    monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", 1e-12)
+    monkeypatch.setattr(design_sweeps, "MOST_SWEEPS", 1)
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(60, size))
+    # columns of other scales, a duplicate and one of zeros; or more columns than samples
+    A *= 10.0 ** rng.uniform(-2, 1, size)
+    A[:, 0], A[:, -1] = A[:, 1], 0.0
+    y = A @ rng.normal(size=size) + rng.normal(size=60)
+    groups = ColumnGroups(np.zeros(size, dtype=int), size)
+    design = as_design(A if kind == "dense" else sparse.csc_matrix(A))
+    problem = DesignProblem(design, y, Squared(), regularizer, 1.0, groups, False)
+    problem = problem.at(0.2 * problem.largest_alpha())
+    working_set = WorkingSet(problem)
+    working_set.extend(np.array([0]))
+    w = Sweeps(problem, working_set).round(np.zeros(size), np.zeros(60))
+    assert certify(problem, working_set.model(w, 0.0)).proves(1e-9)
+    assert w.any()
+
+
+def test_groups_too_large_for_an_eigenbasis_are_solved_as_well():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(80, 3 * 200)) / np.sqrt(200)
+    y = A[:, :200] @ rng.normal(size=200) + rng.normal(size=80)
+    for matrix in (A, sparse.csc_matrix(A)):
+        problem = DesignProblem(as_design(matrix), y, Squared(), L21(), 1.0, ColumnGroups(np.arange(600) // 200, 600))
+        problem = problem.at(0.3 * problem.largest_alpha())
+        assert problem.groups.blocks.sizes[0] > LARGEST_BASIS
+        assert DAL().solve(problem, 1e-8).converged
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.usefixtures("way")
 def test_a_round_on_a_sparse_working_set_is_that_on_a_dense_one(loss):
     # without weights of groups: sparse panels are not centered, and have other traces where there is an intercept
     problems = [make_problem(loss, L21(), False, kind) for kind in ("dense", "sparse")]
-    ours, theirs = (swept(DesignProblem(p.design, p.y, loss, L21(), 2.0 / 60, None, False), 3)[0] for p in problems)
+    ours, theirs = (swept(DesignProblem(p.design, p.y, loss, L21(), 2.0 / 60, None, False), 1)[0] for p in problems)
     assert_allclose(ours, theirs, atol=1e-12)

@@ -19,7 +19,6 @@ def large_from(monkeypatch):
 
     def move(n_samples):
         monkeypatch.setattr("omkl.batch.mkl.linear_system.LARGE", n_samples)
-        monkeypatch.setattr("omkl.batch.mkl.newton.LARGE", n_samples)
 
     return move
 

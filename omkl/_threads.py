@@ -18,8 +18,13 @@ def in_threads(function: Callable[[Any], Any], parts: Iterable[Any], n_jobs: int
     n_jobs : int or None
         Threads; None is one, -1 one for each core.
     """
-    n_threads = 1 if n_jobs in (None, 1) else effective_n_jobs(n_jobs)
-    if n_threads == 1:
+    n = n_threads(n_jobs)
+    if n == 1:
         return list(map(function, parts))
-    with ThreadPoolExecutor(n_threads) as pool:
+    with ThreadPoolExecutor(n) as pool:
         return list(pool.map(function, parts))
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """The number of threads that ``n_jobs`` stands for."""
+    return 1 if n_jobs in (None, 1) else effective_n_jobs(n_jobs)

@@ -1,0 +1,111 @@
+"""Several outputs that share the weights of kernels: optima against a generic convex solver, and honest gaps."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
+
+from omkl import MKLClassifier, MKLClassifierCV
+from omkl.batch import OneStep, Problem, Spicy, certify, each_output, shared_problem
+from omkl.exceptions import InputError
+from omkl.kernels import DenseStack, as_kernel
+
+from ..conftest import LOSSES, REGULARIZERS, M, N
+
+P = 3
+
+
+def make(loss, regularizer, C=10 / 3, intercept=True, seed=0):
+    """A problem of three outputs, its targets and the factors of its kernels."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(M, N, 5)) / np.sqrt(5)
+    loss = LOSSES[loss][0]
+    targets = np.sign(rng.normal(size=(N, P)) + 0.2) if loss.classifies else rng.normal(size=(N, P)) + 0.5
+    stack = DenseStack(factors @ factors.transpose(0, 2, 1))
+    return shared_problem(stack, targets, loss, REGULARIZERS[regularizer][0], C, intercept), targets, factors
+
+
+def generic_optimum(problem, targets, factors, loss, regularizer):
+    """The optimum by a generic convex solver: matrices of weights, one column an output, and their Frobenius norms."""
+    blocks = [cp.Variable((factor.shape[1], P)) for factor in factors]
+    outputs = sum(factor @ W for factor, W in zip(factors, blocks))
+    if problem.intercept:
+        outputs = outputs + np.ones((N, 1)) @ cp.Variable((1, P))
+    norms = cp.hstack([cp.norm(W, "fro") for W in blocks])
+    losses = LOSSES[loss][1](targets.ravel(), cp.vec(outputs, order="C"))
+    objective = problem.C * losses + REGULARIZERS[regularizer][1](norms)
+    return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge", "squared", "epsilon-insensitive"])
+def test_reaches_the_optimum_between_valid_bounds(loss, regularizer, intercept):
+    problem, targets, factors = make(loss, regularizer, intercept=intercept)
+    optimum = generic_optimum(problem, targets, factors, loss, regularizer)
+    for solver in (Spicy(), *([OneStep()] if problem.regularizer.smooth_conjugate else [])):
+        solution = solver.solve(problem, tol=1e-6)
+        assert solution.converged
+        assert solution.certificate.primal == pytest.approx(optimum, rel=2e-6, abs=1e-6)
+        for record in solution.history:
+            assert record["dual"] <= optimum * (1 + 1e-6) + 1e-6 <= record["primal"] + 1e-4 * abs(optimum) + 1e-4
+        recomputed = certify(problem, solution.model, solution.certificate.rho)
+        assert recomputed.gap == pytest.approx(solution.certificate.gap, abs=1e-9)
+
+
+def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
+    """A single kernel: half the square of the common norm is the sum of halves of the squares."""
+    problem, targets, factors = make("logistic", "squared block 1-norm")
+    stack = DenseStack((factors @ factors.transpose(0, 2, 1))[:1])
+    settings = (problem.loss, problem.regularizer, 2.0, True, np.random.default_rng(1).uniform(0.5, 2.0, size=N))
+    together = Spicy().solve(shared_problem(stack, targets, *settings), 1e-9)
+    for target, solution in zip(targets.T, each_output(together, P)):
+        alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
+        assert_allclose(solution.certificate.outputs, alone.certificate.outputs, atol=1e-3)
+        assert solution.model.intercept == pytest.approx(alone.model.intercept, abs=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["spicy", "one-step"])
+def test_the_gap_of_a_classifier_is_that_of_its_public_attributes(solver):
+    X, y = load_iris(return_X_y=True)
+    kernels = {"linear": "linear", "wide": "gaussian:sigma2=3", "narrow": "gaussian:sigma2=0.1"}
+    model = MKLClassifier(kernels, C=5.0, regularizer="elastic-net", loss="hinge", solver=solver, tol=1e-4).fit(X, y)
+    grams = np.array([as_kernel(kernel).fit(X)(X, X) for kernel in kernels.values()])
+    targets = np.where(y[None] == np.arange(3)[:, None], 1.0, -1.0)
+    products = np.einsum("mij,pmj->pmi", grams, model.dual_coef_)
+    norms = np.sqrt(np.einsum("pmi,pmi->m", products, model.dual_coef_))
+    outputs = products.sum(axis=1) + model.intercept_[:, None]
+    mu = 0.5
+    primal = 5.0 * np.maximum(0.0, 1.0 - targets * outputs).sum() + (1 - mu) * norms.sum() + 0.5 * mu * norms @ norms
+    rho = np.array(model.dual_variables_)
+    assert_allclose(rho.sum(axis=1), 0.0, atol=1e-9)
+    assert (targets * rho).min() >= 0.0
+    assert (targets * rho).max() <= 5.0
+    dual_norms = np.sqrt(np.einsum("pi,mij,pj->m", rho, grams, rho))
+    dual = (targets * rho).sum() - (np.maximum(0.0, dual_norms - (1 - mu)) ** 2).sum() / (2 * mu)
+    assert (primal - dual) / primal == pytest.approx(model.dual_gap_, abs=1e-7)
+    assert 0.0 <= model.dual_gap_ <= 1e-4
+    assert_allclose(model.decision_function(X), outputs.T, atol=1e-8)
+    assert model.score(X, y) > 0.95
+
+
+def test_classes_together_are_searched_as_grid_search_searches_them_and_solved_along_paths():
+    X, y = load_iris(return_X_y=True)
+    model = MKLClassifierCV(["linear", "gaussian"], Cs=[0.1, 10.0], cv=3, multiclass="shared").fit(X, y)
+    plain = MKLClassifier(["linear", "gaussian"], multiclass="shared")
+    scores = [cross_val_score(clone(plain).set_params(C=C), X, y, cv=3) for C in (0.1, 10.0)]
+    assert_allclose(model.scores_, np.transpose(scores), atol=0.021)
+    assert model.score(X, y) > 0.95
+    records = MKLClassifier(["linear", "gaussian"], tol=1e-3).path(X, y, [0.1, 10.0])
+    alone = MKLClassifier(["linear", "gaussian"], tol=1e-3, C=10.0).fit(X, y)
+    assert records[-1]["objective"] == pytest.approx(alone.history_[-1]["primal"], rel=2e-3)
+
+
+def test_solvers_of_one_function_say_so():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(InputError, match="one function at a time"):
+        MKLClassifier(["linear"], solver="silp", loss="hinge", multiclass="shared").fit(X, y)
+    by_default = MKLClassifier(["linear"], solver="silp", loss="hinge").fit(X, y)
+    assert {record["problem"] for record in by_default.history_} == {0, 1, 2}

@@ -1,0 +1,297 @@
+"""Times of hot paths beside their floors and their peers, all of one run and in turn.
+
+A *floor* is what the machine cannot do without: reading so many bytes in order, a matrix product of so many operations,
+fetching so many rows at random. It is measured beside the hot path in the same minute, so their quotient says how far
+the code is from the machine, whatever else the machine does. A *peer* is another program with the same input, in a
+process of its own: one that is missing, fails, crashes or takes too long is a word in the table, never an end of the
+run.
+"""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import resource
+import subprocess
+import tempfile
+import time
+import venv
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+LARGEST = 1 << 28  # bytes, operations or rows that a floor goes through at most; what is more is multiplied
+
+
+def seconds_of_children() -> float:
+    """CPU seconds of the processes that this one has started and that have ended."""
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter, "children": seconds_of_children}
+#: What peers with pins of their own need; each name has a script in ``peers/``.
+ENVIRONMENTS = {"adelie": ["adelie", "numpy<2"]}
+ENVIRONMENTS_HOME = Path(os.environ.get("OMKL_PEERS", Path.home() / ".cache" / "omkl" / "peers"))
+
+
+class Floor(NamedTuple):
+    """What bounds a hot path, a function that does a part of it, and how many such parts it is made of."""
+
+    kind: str
+    function: Callable[[], object]
+    times: float = 1.0
+
+
+def stream(n_bytes: float) -> Floor:
+    """Read so many bytes in order."""
+    array = np.ones(max(1, int(min(n_bytes, LARGEST)) // 8))
+    return Floor("stream", lambda: array.dot(array), n_bytes / array.nbytes)
+
+
+def product(m: int, k: int, n: int, dtype=np.float32) -> Floor:
+    """Multiply an (m, k) by a (k, n) matrix; of one with many rows, a part of them."""
+    rows = int(max(1, min(m, LARGEST // (k * n))))
+    a, b, out = np.ones((rows, k), dtype), np.ones((k, n), dtype), np.empty((rows, n), dtype)
+    return Floor("product", lambda: np.dot(a, b, out), m / rows)
+
+
+@njit(cache=True, nogil=True)
+def fetch(table, rows):
+    """Read one number of each row; the sum keeps the compiler from leaving it out."""
+    total = 0.0
+    for i in range(rows.shape[0]):
+        total += table[rows[i], 0]
+    return total
+
+
+def gather(table: np.ndarray, n: float) -> Floor:
+    """Fetch n rows of a table at random, a line of the cache each."""
+    table = table.reshape(len(table), -1)
+    rows = np.random.default_rng(0).integers(0, len(table), int(min(n, 1 << 20)))
+    return Floor("gather", lambda: fetch(table, rows), n / len(rows))
+
+
+class MissedError(Exception):
+    """Raised by a peer that runs, but does not get where the hot path gets; its text is the word in the table."""
+
+
+def resident(what: str) -> int:
+    """Bytes of memory that this process has now ("VmRSS") or had at most ("VmHWM"); 0 where no file tells."""
+    with suppress(OSError), open("/proc/self/status") as lines:
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
+    return 0
+
+
+def run(function: Callable[[], object], n_calls: int, clock: Callable[[], float]) -> float:
+    """Seconds of a call, the mean of several."""
+    started = clock()
+    for _ in range(n_calls):
+        function()
+    return (clock() - started) / n_calls
+
+
+def measured_with_memory(function: Callable[[], object], clock: Callable[[], float]) -> tuple[float, int]:
+    """Seconds of one call, and the bytes by which the process grew at most, free memory having been given back."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = resident("VmRSS")
+    return run(function, 1, clock), max(0, resident("VmHWM") - before)
+
+
+def calls_that_last(function: Callable[[], object], seconds: float, clock: Callable[[], float]) -> int:
+    """How many calls take about so long; the first, which may compile, does not count."""
+    run(function, 1, clock)
+    n_calls = 1
+    while (spent := n_calls * run(function, n_calls, clock)) < seconds / 2:
+        n_calls = int(n_calls * min(100.0, max(2.0, seconds / max(spent, 1e-9))))
+    return n_calls
+
+
+class Peer:
+    """A copy of this process that calls a peer when it is told to, and answers with seconds or with a word."""
+
+    def __init__(self, make: Callable, clock: str, round_seconds: float, limit: float, once: bool = False):
+        self._limit, self.word, self.seconds, self.bytes = limit, "", np.inf, 0
+        self._pipe, theirs = multiprocessing.Pipe()
+        arguments = (theirs, make, CLOCKS[clock], round_seconds, once)
+        self._process = multiprocessing.get_context("fork").Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        self._receive()
+
+    def round(self) -> None:
+        """Let it run once more, unless it has dropped out."""
+        if not self.word:
+            self._pipe.send(True)
+            self._receive()
+
+    def close(self) -> None:
+        """End its process."""
+        self._process.kill()
+        self._process.join()
+
+    def _receive(self) -> None:
+        if not self._pipe.poll(self._limit):
+            return self._drop_out("slow")
+        try:
+            answer = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            return self._drop_out("crashed")
+        if isinstance(answer, str):
+            return self._drop_out(answer)
+        if isinstance(answer, int):
+            self.bytes = answer
+        else:
+            self.seconds = min(self.seconds, answer)
+
+    def _drop_out(self, word: str) -> None:
+        self.word = word
+        self.close()
+
+
+def _serve(pipe, make, clock, round_seconds, once) -> None:
+    """In the copy: make the function, then time it whenever asked."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1), os.dup2(nowhere, 2)
+    warnings.simplefilter("ignore")
+    try:
+        function = make()
+        timed = getattr(function, "seconds", partial(run, function, clock=clock))
+        n_calls = 1 if once else calls_that_last(function, round_seconds, clock)
+        pipe.send(0 if once else measured_with_memory(function, clock)[1])
+        while pipe.recv():
+            pipe.send(timed(n_calls))
+    except ImportError:
+        pipe.send("missing")
+    except MissedError as missed:
+        pipe.send(str(missed))
+    except Exception:
+        pipe.send("failed")
+
+
+@cache
+def environment(name: str) -> Path | None:
+    """The interpreter of the environment that a peer has to itself, made where there is none; None if that fails."""
+    folder = ENVIRONMENTS_HOME / name
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not (folder / "complete").exists():
+        try:
+            venv.create(folder, with_pip=True, clear=True)
+            command = [python, "-m", "pip", "install", "-q", *ENVIRONMENTS[name]]
+            subprocess.run(command, check=True, capture_output=True, timeout=300)
+            (folder / "complete").touch()
+        except (OSError, subprocess.SubprocessError):
+            return None
+    return python
+
+
+def elsewhere(name: str, **inputs) -> Callable[[], Callable[[], object]]:
+    """A peer that runs ``peers/with_<name>.py`` in its environment; the inputs are arrays and numbers."""
+    python = environment(name)
+
+    def make():
+        if python is None:
+            raise ImportError(name)
+        return Elsewhere(python, Path(__file__).parent / "peers" / f"with_{name}.py", inputs)
+
+    return make
+
+
+class Elsewhere:
+    """A script in another environment: it reads numbers of calls, and writes the seconds of one, or a word."""
+
+    def __init__(self, python: Path, script: Path, inputs: dict):
+        with tempfile.NamedTemporaryFile(suffix=".npz", delete=False) as file:
+            np.savez(file, **inputs)
+        self._process = subprocess.Popen(
+            [python, script, file.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.seconds(1)  # it has read its input
+        os.unlink(file.name)
+
+    def seconds(self, n_calls: int) -> float:
+        """Seconds of a call."""
+        self._process.stdin.write(f"{n_calls}\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        if isinstance(answer, str):
+            raise MissedError(answer)
+        return answer
+
+    def __call__(self):
+        return self.seconds(1)
+
+
+class Measure:
+    """Times a function beside its floor and its peers, and leaves what it finds in the benchmark's ``extra_info``."""
+
+    def __init__(self, benchmark, quick: bool):
+        self._benchmark, self.quick = benchmark, quick
+
+    def __call__(
+        self,
+        function: Callable[[], object],
+        *,
+        floor: Floor | None = None,
+        peers: dict[str, Callable] | None = None,
+        size: float | None = None,
+        clock: str = "cpu",
+        once: bool = False,
+        limit: float = 60.0,
+        **notes,
+    ) -> float:
+        """Seconds of a call, the least of several rounds.
+
+        ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
+        own, and may raise ``ImportError`` or ``MissedError``. ``size`` is what growth is told along. ``once`` is for
+        what takes many seconds: no call before the one that counts. ``notes`` are figures to be printed in the table.
+        """
+        round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
+        with ExitStack() as stack:
+            beside = {
+                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit / (1 + 2 * self.quick), once)))
+                for name, make in (peers or {}).items()
+            }
+            n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
+            n_floor = calls_that_last(floor.function, round_seconds, tick) if floor else 0
+            floors, memory = [], measured_with_memory(function, tick)
+            own = [memory[0]] if once else []
+
+            def others():
+                if floor:
+                    floors.append(floor.times * run(floor.function, n_floor, tick))
+                for peer in beside.values():
+                    peer.round()
+
+            if once:
+                self._benchmark.pedantic(others, rounds=1)
+            else:
+                target = lambda: own.append(run(function, n_calls, tick))  # noqa: E731
+                rounds = 3 if self.quick or memory[0] > 0.2 else 7
+                self._benchmark.pedantic(target, setup=others, rounds=rounds)
+        self._benchmark.extra_info.update(
+            seconds=min(own),
+            clock=clock,
+            megabytes=memory[1] / 1e6,
+            floor=min(floors) if floor else None,
+            floor_kind=floor.kind if floor else None,
+            multiple=min(own) / min(floors) if floor else None,
+            peers={name: peer.word or min(own) / peer.seconds for name, peer in beside.items()},
+            peers_megabytes={name: peer.bytes / 1e6 for name, peer in beside.items() if not peer.word},
+            size=size,
+            notes={},
+        )
+        self.note(**notes)
+        return min(own)
+
+    def note(self, **notes) -> None:
+        """Add figures to the row."""
+        rounded = {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in notes.items()}
+        self._benchmark.extra_info["notes"].update(rounded)

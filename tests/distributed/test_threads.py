@@ -1,0 +1,159 @@
+"""Shards on threads of one process: the bits of shards elsewhere, and a line where they are not worth it."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import omkl
+from omkl.data import synthetic_treebank
+from omkl.distributed.payoff import Payoff
+from omkl.estimators import inputs
+from omkl.exceptions import InputError
+from omkl.kernels import as_kernel
+from omkl.kernels.gram import dense_grams
+
+WORDS = {"epochs": 2, "random_state": 0}
+MODELS = {
+    "explicit and Fourier": lambda: omkl.OnlineMKLClassifier(["linear", "gaussian:features=30"], **WORDS),
+    "expansion, crf": lambda: omkl.OnlineMKLClassifier(["quadratic", "gaussian"], loss="crf", **WORDS),
+    "rates by distance": lambda: omkl.OnlineMKLClassifier(["gaussian:features=30"], eta0="auto", method="rda", **WORDS),
+    "regressor": lambda: omkl.OnlineMKLRegressor(["linear", "gaussian"], **WORDS),
+}
+
+
+@pytest.fixture
+def rows(rng):
+    X = rng.normal(size=(150, 5))
+    return X, (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
+
+
+@pytest.mark.filterwarnings("ignore:An epoch in")
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_are_learned_to_the_same_bits(name, rows):
+    X, y = rows
+    found = [MODELS[name]().set_params(n_jobs=n_jobs).fit(X, y, shards=3) for n_jobs in (None, 2, 3, 5)]
+    for model in found[1:]:
+        for mine, other in zip(found[0].model_.trainer.state().items(), model.model_.trainer.state().items()):
+            assert mine[0] == other[0]
+            assert_array_equal(mine[1], other[1])
+
+
+@pytest.mark.filterwarnings("ignore:An epoch in")
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_sequences_are_learned_to_the_same_bits(loss, rng):
+    X = [[f"w{rng.integers(30)}" for _ in range(rng.integers(1, 9))] for _ in range(90)]
+    y = [[word[-1] for word in x] for x in X]
+    found = [omkl.SequenceLabeler(loss=loss, n_jobs=n_jobs, **WORDS).fit(X, y, shards=4) for n_jobs in (None, 4)]
+    for mine, other in zip(*(model.decision_function(X) for model in found)):
+        assert_array_equal(mine, other)
+
+
+@pytest.mark.filterwarnings("ignore:An epoch in")
+@pytest.mark.parametrize("templates", ["small", ["h.upos m.upos direction", "h.form m.form"]])
+def test_trees_are_learned_to_the_same_bits(templates):
+    treebank = synthetic_treebank(120, vocabulary=20, random_state=0)
+    found = [
+        omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0, n_jobs=n_jobs).fit(treebank, shards=3)
+        for n_jobs in (None, 3)
+    ]
+    states = [model.model_.trainer.state() for model in found]
+    for name, array in states[0].items():
+        assert_array_equal(array, states[1][name], err_msg=name)
+    assert_array_equal(*(model.parse(treebank).heads for model in found))
+
+
+class Shard(list):
+    """Examples that are numbers of seconds."""
+
+
+def passes(fixed, each, released):
+    def task(state, shard, order, report):
+        time.sleep(fixed)
+        if released:
+            time.sleep(each * len(order))
+        else:  # what holds the lock
+            end = time.perf_counter() + each * len(order)
+            while time.perf_counter() < end:
+                pass
+
+    return task
+
+
+@pytest.mark.parametrize(
+    ("fixed", "each", "pays"), [(0.0, 0.01, True), (0.05, 0.0001, False)], ids=["long rounds", "short rounds"]
+)
+def test_what_shards_take_is_measured(fixed, each, pays, recwarn):
+    shards = [Shard(range(100)) for _ in range(4)]
+    payoff = Payoff(passes(fixed, each, True), {}, shards, side_by_side=4, threads=True)
+    assert payoff.round_seconds == pytest.approx(each, rel=0.5)
+    assert payoff.plain == pytest.approx(400 * each, rel=0.5)
+    payoff.warn(4, "on threads of this process")
+    assert len(recwarn) == (not pays)
+    if not pays:
+        assert str(recwarn[0].message).startswith("An epoch in 4 shards on threads of this process is expected to take")
+
+
+def test_what_is_sent_counts():
+    shards = [Shard(range(100)) for _ in range(2)]
+    state = {"table": np.zeros(10**6)}
+    here, there = (Payoff(passes(0.0, 0.001, True), state, shards, 2, False, transfer) for transfer in (0.0, 1e-6))
+    assert there.sharded - here.sharded == pytest.approx(16.0, rel=0.1)
+
+
+def test_nothing_is_measured_where_nothing_runs_side_by_side(rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MODELS["regressor"]().fit(*rows, shards=2)
+
+
+def test_predictions_do_not_depend_on_threads(rows, monkeypatch):
+    X, y = np.tile(rows[0], (4, 1)), rows[1]
+    monkeypatch.setattr(inputs, "AT_A_TIME", 70)
+    dicts = [{"a": float(row[0]), "b": f"w{int(3 * row[1])}"} for row in X]
+    for model in (*(make() for make in MODELS.values()), omkl.OnlineMKLClassifier(budget=20, **WORDS)):
+        model.fit(*rows)
+        function = getattr(model, "decision_function", model.predict)
+        found = [function(X) for n_jobs in (None, 2, -1) if model.set_params(n_jobs=n_jobs)]
+        for other in found[1:]:
+            assert_array_equal(found[0], other)
+        assert len(found[0]) == len(X)
+    model = omkl.OnlineMKLClassifier(**WORDS).fit(dicts[:150], y)
+    found = [model.set_params(n_jobs=n_jobs).decision_function(dicts) for n_jobs in (None, 3)]
+    assert_array_equal(*found)
+    monkeypatch.setattr(inputs, "AT_A_TIME", 10**6)
+    assert_array_equal(model.decision_function(dicts), found[0])
+
+
+def test_gram_matrices_do_not_depend_on_threads(rng):
+    X = rng.normal(size=(700, 4))
+    kernels = [as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian", "laplacian")]
+    found = [dense_grams(kernels, [X] * 4, np.float64, n_jobs) for n_jobs in (None, 2, 5)]
+    for other in found[1:]:
+        assert_array_equal(found[0], other)
+    model = omkl.OnlineMKLClassifier(["gaussian"], **WORDS)
+    scores = [model.set_params(n_jobs=n_jobs).fit(X, X[:, 0] > 0).decision_function(X) for n_jobs in (None, 3)]
+    assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize("kind", [omkl.OnlineMKLClassifier, omkl.OnlineMKLRegressor])
+def test_numbers_of_threads_are_checked(kind, rows):
+    with pytest.raises(InputError, match="n_jobs must be a whole number"):
+        kind(n_jobs=0).fit(*rows)
+
+
+@pytest.mark.parametrize("settings", [{}, {"approximate": True}], ids=["dense", "factors"])
+def test_predictions_of_certified_models_do_not_depend_on_threads(rng, settings):
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] + X[:, 1] ** 2
+    kernels = ["linear", "gaussian:on=[0,2]", "gaussian"]
+    regressor = omkl.MKLRegressor(kernels, **settings).fit(X[:200], y[:200])
+    classifier = omkl.MKLClassifier(kernels, **settings).fit(X[:200], np.digitize(y[:200], [0.0, 1.0]))
+    for model, function in ((regressor, "predict"), (classifier, "decision_function")):
+        found = [getattr(model.set_params(n_jobs=n_jobs), function)(X) for n_jobs in (None, 2, 5)]
+        for other in found[1:]:
+            assert_array_equal(found[0], other)
+    with pytest.raises(InputError, match="n_jobs must be a whole number"):
+        omkl.MKLRegressor(kernels, n_jobs=0).fit(X[:20], y[:20])

@@ -1,0 +1,209 @@
+"""One row at a time: checks that are spared, and what is computed once, change neither predictions nor refusals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import omkl
+from omkl.data import rows as row_checks
+from omkl.estimators import vocabulary
+from omkl.exceptions import InputError
+from omkl.kernels import Gaussian, Linear, Pair, Polynomial
+from omkl.kernels.inputs import Reference
+
+MODELS = {
+    "classifier": lambda: omkl.OnlineMKLClassifier(epochs=2, random_state=0),
+    "budget": lambda: omkl.OnlineMKLClassifier(epochs=2, budget=20, random_state=0),
+    "Fourier": lambda: omkl.OnlineMKLClassifier(["gaussian:features=30"], epochs=2, random_state=0),
+    "columns": lambda: omkl.OnlineMKLClassifier(["linear:on=0:2", "gaussian:on=[1,3]"], epochs=2, random_state=0),
+    "regressor": lambda: omkl.OnlineMKLRegressor(epochs=2, random_state=0),
+    "batch": lambda: omkl.MKLClassifier(["linear", "gaussian"]),
+}
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(80, 4))
+    return X, (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
+
+
+@pytest.fixture(params=MODELS)
+def model(request, data):
+    return MODELS[request.param]().fit(*data)
+
+
+def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_checks(model, data, monkeypatch):
+    rows = [data[0][i : i + 1] for i in range(10)] + [data[0], data[0].astype(np.float32), (5 * data[0]).astype(int)]
+    quick = [model.predict(row) for row in rows]
+    monkeypatch.setattr(row_checks, "FEW", 0)
+    for row, predicted in zip(rows, quick):
+        np.testing.assert_array_equal(model.predict(row), predicted)
+
+
+def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
+    X, y = data
+    models = []
+    for few in (row_checks.FEW, 0):
+        monkeypatch.setattr(row_checks, "FEW", few)
+        monkeypatch.setattr(row_checks, "FEW_CLASSES", few)
+        model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:20], y[:20])
+        for i in range(20, 60):
+            model.partial_fit(X[i : i + 1], y[i : i + 1])
+        models.append(model)
+    np.testing.assert_array_equal(*(model.decision_function(X) for model in models))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (np.zeros((1, 3)), "3 features"),
+        (np.zeros(4), "2D array"),
+        (np.full((1, 4), np.nan), "NaN"),
+        (np.full((1, 4), np.inf), "infinity"),
+        (np.zeros((0, 4)), "0 sample"),
+        (np.full((1, 4), 1j), "Complex"),
+    ],
+)
+def test_a_row_that_is_not_as_it_should_be_is_refused_as_ever(model, row, message):
+    with pytest.raises(ValueError, match=message):
+        model.predict(row)
+
+
+def test_a_row_without_the_names_of_columns_is_warned_of_as_ever(data):
+    frame = pd.DataFrame(data[0], columns=list("abcd"))
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(frame, data[1])
+    with pytest.warns(UserWarning, match="feature names"):
+        model.predict(data[0][:1])
+
+
+@pytest.mark.parametrize("labels", [["a"], np.array(["a"]), np.array([None], dtype=object), np.array([0.5])])
+def test_a_label_that_is_none_of_the_model_is_refused_one_at_a_time(data, labels):
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(*data)
+    with pytest.raises((InputError, ValueError)):
+        model.partial_fit(data[0][:1], labels)
+
+
+def test_rows_of_dicts_take_labels_of_any_kind(data):
+    X, y = data
+    dicts = [{"a": float(a), "b": str(int(b))} for a, b, *_ in X]
+    for labels in (y, y.tolist(), list(map(str, y)), list(map(bool, y))):
+        model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(dicts, labels)
+        for i in range(5):
+            model.partial_fit(dicts[i : i + 1], labels[i : i + 1])
+        assert model.score(dicts, labels) > 0.6
+
+
+def test_features_of_several_kernels_are_those_of_sparse_rows(rng):
+    X = rng.normal(size=(30, 4)) * (rng.random((30, 4)) < 0.5)
+    y = (X[:, 0] > 0).astype(int)
+    kernels = {"a": Linear(), "b": Polynomial(2, on=slice(0, 2)), "c": Linear(normalize=None, on=3)}
+    model = omkl.OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, y)
+    encoder = model.model_.codec.encoder
+    features = encoder.encode(X, np.arange(31)).features
+    parts = [sparse.csr_array(kernel.fit(X).features(kernel._view(X))) for kernel in kernels.values()]
+    expected = sparse.hstack(parts, format="csr")
+    for found, wanted in zip(features, (expected.indptr, expected.indices, expected.data)):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("far", [0.0, 1e6])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_that_others_are_compared_with_give_the_same_values_again(rng, far, dtype):
+    Y = (rng.normal(size=(20, 3)) + far).astype(dtype)
+    reference, kernels = Reference(Y), [Gaussian().fit(Y), Polynomial(2), Linear()]
+    for _ in range(3):
+        X = (rng.normal(size=(2, 3)) + far).astype(dtype)
+        pairs = Pair(X, reference), Pair(X, Y)
+        for kernel in kernels:
+            np.testing.assert_array_equal(*(kernel.between(pair) for pair in pairs))
+        columns = [pair.on_columns((0, 2)) for pair in pairs]
+        np.testing.assert_array_equal(*(kernels[0].between(pair) for pair in columns))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_a_single_class_is_predicted_until_there_is_another(loss):
+    model = omkl.OnlineMKLClassifier(loss=loss, random_state=0).partial_fit([{"a": "x"}], ["one"], classes="growing")
+    assert model.predict([{"a": "x"}, {"b": 1.0}]).tolist() == ["one", "one"]
+    assert model.decision_function([{"a": "x"}]).shape == (1, 1)
+    if loss == "crf":
+        assert model.predict_proba([{"a": "x"}]).tolist() == [[1.0]]
+    model.partial_fit([{"a": "y"}] * 3, ["two"] * 3)
+    assert model.predict([{"a": "y"}]).tolist() == ["two"]
+
+
+@pytest.mark.parametrize("average", ["quadratic", "last"])
+@pytest.mark.parametrize("kernels", [None, ["linear:on=a", "gaussian:on=[a,b]"], ["gaussian:on=b,features=20"]])
+def test_rows_between_examples_are_predicted_as_by_the_frozen_model(rng, kernels, average):
+    data = [{"a": float(a), "b": float(b), "c": f"{int(c)}"} for a, b, c in 3 * rng.normal(size=(60, 3))]
+    y = [int(row["a"] + row["b"] > 0) + 2 * (row["c"] == "1") for row in data]
+    model = omkl.OnlineMKLClassifier(kernels, average=average, random_state=0).partial_fit(data[:10], y[:10], range(4))
+    for i in range(10, 60):
+        model.partial_fit(data[i : i + 1], y[i : i + 1])
+        rows = data[i - 10 : i + 1]
+        between = model.decision_function(rows)
+        assert not model.model_.trainer.average_at_hand
+        encoded = model.model_.codec.encoder.encode(rows, np.arange(len(rows) + 1))
+        ((_, frozen),) = model.predictor_.blocks(encoded)
+        np.testing.assert_array_equal(between, frozen.unary)
+
+
+def test_a_model_that_learns_no_more_is_frozen_at_the_second_look(data):
+    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(*data)
+    first = model.decision_function(data[0][:1])
+    assert not model.model_.trainer.average_at_hand
+    np.testing.assert_array_equal(model.decision_function(data[0][:1]), first)
+    assert model.model_.trainer.average_at_hand
+
+
+def test_features_that_come_one_by_one_are_those_that_come_at_once(rng):
+    groups = rng.integers(0, 3, size=50).astype(np.int32)
+    bank = omkl.groups.ExplicitBank(["a", "b", "c"], [], 2, averaging=True)
+    for group in groups:
+        bank.grow([group])
+        bank.grow([])
+    whole = omkl.groups.ExplicitBank(["a", "b", "c"], groups, 2, averaging=True)
+    np.testing.assert_array_equal(bank.groups, whole.groups)
+    assert bank.n_features == whole.n_features == 50
+    for name, array in bank.state().items():
+        np.testing.assert_array_equal(array, whole.state()[name])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_tokens_are_encoded_as_many_are(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    numbers = [0, 0.0, 1, True, False, -2.5, 1e-30, np.float64(3.0), np.float32(0.1), 2**60]
+    values = [*numbers, "one", "two", None, ["one", "two"], {"sub": 2.0}]
+    keys = list("abcd")
+
+    def tokens():
+        own = keys if rng.random() < 0.5 else list(rng.permutation(keys)[: rng.integers(1, 5)])
+        few = values[: rng.choice([len(numbers), len(numbers) + 2, len(values)])]
+        return [{str(key): few[rng.integers(len(few))] for key in own} for _ in range(rng.integers(1, 4))]
+
+    chunks = [(tokens(), bool(rng.random() < 0.6)) for _ in range(40)]
+    found = []
+    for few in (vocabulary.FEW, 0):
+        monkeypatch.setattr(vocabulary, "FEW", few)
+        known = vocabulary.Vocabulary()
+        encoded = [known.encode(chunk, grow) for chunk, grow in chunks]
+        found.append((encoded, known.ids, known.units, known.groups))
+    assert found[0][1:] == found[1][1:]
+    for quick, slow in zip(found[0][0], found[1][0]):
+        for own, other in zip(quick, slow):
+            np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, float("nan")])
+def test_a_number_that_is_not_finite_is_refused_one_by_one_as_well(value):
+    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
+    with pytest.raises(InputError, match="features must be finite"):
+        model.predict([{"a": value}])
+
+
+def test_parameters_that_are_changed_between_examples_are_checked_and_used():
+    model = omkl.OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
+    model.set_params(C=5.0).partial_fit([{"a": 1.0}], [0])
+    assert model.model_.settings.C == 5.0
+    with pytest.raises(InputError, match="C must be"):
+        model.set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
