@@ -39,7 +39,7 @@ PARSING: dict[str, Any] = {"first": "small", "likely": 0.99}
 
 #: What of the settings of the labelers is about labels and their order, and so for the chain of tags alone.
 OF_WORDS = {
-    "transitions": None, "allowed_transitions": None, "transitions_by_position": False, "cost": None,
+    "transitions": None, "allowed_transitions": None, "transitions_by_position": False, "order": 1, "cost": None,
     "class_weight": None,
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.group_state import GroupState
 from omkl.groups.kernel import KernelBank, KernelExpansion
 from omkl.groups.projection import ProjectionExpansion
-from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank
+from omkl.groups.tables import ExplicitBank, InterceptBank, TransitionBank, TrigramBank
 from omkl.groups.template_bank import ArcTemplateBank
 from omkl.groups.templates import Template, TemplateSet, distance_name
 from omkl.groups.tokens import Features, Span, Tokens
@@ -50,6 +50,7 @@ __all__ = [
     "Testable",
     "Tokens",
     "TransitionBank",
+    "TrigramBank",
     "check_ability",
     "distance_name",
     "initial_potentials",
