@@ -163,10 +163,11 @@ def arc_costs(gold: CostedHeads) -> np.ndarray:
 
 
 class Guide(NamedTuple):
-    """What a first parser makes of the sentences of a treebank: trees, and the potentials of each, (n + 1, n + 1)."""
+    """What a first parser makes of the sentences of a treebank: trees, and potentials for a second one to add to,
+    (n + 1, n + 1) each; None for zeros."""
 
     trees: Treebank
-    scores: list[np.ndarray]
+    scores: Any
 
 
 class ArcExamples(WeightedExamples):

@@ -19,7 +19,7 @@ from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import GapMonitor, Solution
 from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.newton import ProximalNewton
-from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
 from omkl.batch.design.screening import DesignNorms
 from omkl.batch.design.sweeps import Sweeps
 from omkl.batch.design.working_set import WorkingSet
@@ -116,7 +116,16 @@ class DAL(DesignSolver):
                 'solver="sparsa".'
             )
         monitor = GapMonitor(tol, (100 if max_iter is None else max_iter) + 1, on_iteration)
-        return _Search(self, problem, start if isinstance(start, DALStart) else DALStart(start)).run(monitor)
+        return _Search(self, problem, _usable(start, problem)).run(monitor)
+
+
+def _usable(start: Any, problem: DesignProblem) -> DALStart:
+    """What of a start fits the problem: of another design, its groups or the intercept only the model does."""
+    start = start if isinstance(start, DALStart) else DALStart(start)
+    if start.model is not None:
+        check_start(start.model, problem)
+    is_same = start.working_set is not None and start.working_set.is_of(problem)
+    return start if is_same else DALStart(start.model)
 
 
 @dataclass

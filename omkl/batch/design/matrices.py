@@ -30,7 +30,7 @@ class Design:
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         r""":math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass."""
-        return np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+        return _finite(np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64))
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Those of the columns that ``indices`` names alone."""
@@ -72,7 +72,7 @@ class DenseDesign(Design):
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
-        return found, np.sqrt(squares)
+        return _finite(found), np.sqrt(squares)
 
     def columns(self, indices: np.ndarray) -> Any:
         if self.matrix.flags.f_contiguous:
@@ -103,7 +103,7 @@ class OperatorDesign(Design):
     """A matrix known by its products alone: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
-        return np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel()
+        return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
 
     def columns(self, indices: np.ndarray) -> Any:
         found = np.empty((self.shape[0], len(indices)), order="F")
@@ -151,6 +151,17 @@ class RowsOfDesign(Design):
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         return self._design.product(indices, coefficients)[self._kept]
+
+
+def _finite(products: np.ndarray) -> np.ndarray:
+    """Products with all columns, refused where they are no finite numbers."""
+    if not np.isfinite(products).all():
+        bad = np.flatnonzero(~np.isfinite(products))
+        where = f"Column {bad[0]} of the design holds" if len(bad) < len(products) else "The design holds"
+        raise InputError(
+            f"{where} NaN, infinite numbers, or such whose squares are too large: leave out columns, or scale them."
+        )
+    return products
 
 
 def as_design(matrix: Any) -> Design:
