@@ -27,6 +27,8 @@ CASES = {
     "batch regressor, cross-validated": (omkl.MKLRegressorCV(Cs=3, cv=2), ROWS, NUMBERS),
     "group lasso": (omkl.GroupLasso(), ROWS, NUMBERS),
     "sparse logistic regression": (omkl.SparseLogisticRegression(), ROWS, CLASSES),
+    "group lasso, cross-validated": (omkl.GroupLassoCV(3, cv=2), ROWS, NUMBERS),
+    "sparse logistic regression, cross-validated": (omkl.SparseLogisticRegressionCV(3, cv=2), ROWS, CLASSES),
     "parser": (omkl.DependencyParser("small", epochs=1, random_state=0), TREES, None),
 }
 

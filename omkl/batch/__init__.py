@@ -4,7 +4,7 @@ from omkl.batch.core.problem import BaseProblem, Certificate, certify
 from omkl.batch.core.solver import GapMonitor, PathPoint, Solution, Solver, regularization_path
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.dal import DAL
-from omkl.batch.design.matrices import as_design
+from omkl.batch.design.matrices import Design, as_design
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
@@ -24,6 +24,7 @@ __all__ = [
     "BaseProblem",
     "Certificate",
     "ColumnGroups",
+    "Design",
     "DesignProblem",
     "DesignSolver",
     "Expansion",

@@ -37,6 +37,7 @@ def add_parser(kinds: Any) -> None:
     parser.add_argument(
         "--allowed-transitions", metavar="SCHEME", help="labels mark chunks, as BIO or BIOES, and predictions must too"
     )
+    parser.add_argument("--order", type=int, choices=(1, 2), default=1, help="2 scores trigrams of labels as well")
     add_options(parser, "--early-stopping", "--budget")
     parser.set_defaults(run=run)
 
@@ -46,7 +47,7 @@ def run(arguments: Namespace) -> None:
     dev = labelled_sequences(arguments.dev, arguments) if arguments.dev else None
     labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
-        allowed_transitions=arguments.allowed_transitions,
+        allowed_transitions=arguments.allowed_transitions, order=arguments.order,
         early_stopping=arguments.early_stopping, budget=arguments.budget, **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()

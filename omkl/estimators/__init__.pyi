@@ -2,6 +2,7 @@ from .annotator import Annotator
 from .classification import OnlineMKLClassifier
 from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
+from .design_cv import GroupLassoCV, SparseLogisticRegressionCV
 from .evaluation import evaluate_treebanks
 from .label_evaluation import evaluate_labels
 from .loading import load
@@ -15,6 +16,7 @@ __all__ = [
     "Annotator",
     "DependencyParser",
     "GroupLasso",
+    "GroupLassoCV",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLRegressor",
@@ -23,6 +25,7 @@ __all__ = [
     "OnlineMKLRegressor",
     "SequenceLabeler",
     "SparseLogisticRegression",
+    "SparseLogisticRegressionCV",
     "StructuredPredictor",
     "evaluate_labels",
     "evaluate_treebanks",

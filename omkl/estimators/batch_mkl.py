@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from omkl._components import resolve
+from omkl._components import check_n_jobs, resolve
+from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
@@ -36,6 +37,9 @@ PRECOMPUTED = "precomputed"
 
 class BatchMKL(TransformerMixin, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
+
+    #: Threads that predict.
+    n_jobs: int | None = None
 
     def __init__(
         self, kernels: Any = None, loss: Any = None, regularizer: Any = None, C: Any = 1.0, solver: Any = "spicy",
@@ -78,6 +82,7 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
         """The parts that the parameters name, checked."""
         loss = self._resolve_loss()
+        check_n_jobs(self.n_jobs)
         if self.dtype not in ("auto", "float32", "float64", np.float32, np.float64):
             raise InputError(f'dtype must be "auto", "float32" or "float64", not {self.dtype!r}.')
         if self.approximate not in ("auto", True, False):
@@ -225,9 +230,13 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         """Predictions of every problem's model, (n, P): only kernels that are active are computed."""
         X = self._checked(X)
         outputs = np.tile(self.intercept_, (self._source.n_rows(X), 1))
-        for block, parts in self._source.blocks(X, self._active):
+
+        def add(own: tuple[slice, Iterable[np.ndarray]]) -> None:
+            block, parts = own
             for part, weights in zip(parts, self._weights):
                 outputs[block] += part @ weights
+
+        in_threads(add, self._source.blocks(X, self._active), self.n_jobs)
         return outputs
 
     def transform(self, X: Any) -> np.ndarray:

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import reprlib
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_consistent_length
 
 from omkl.batch import Solution
+from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.kernel_paths import KernelPaths, path_values
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
-from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.stored_kernels import StoredKernels, in_precision, informative, of_each_output, target_columns
-from omkl.exceptions import InputError
 
-#: The score of a class that the training part of a fold lacks, one against the rest: no other is as low.
-NEVER = -1e300
 #: Parameters of cross-validation, which the estimator of a single C does not have.
 SEARCH = ("Cs", "cv", "scoring", "n_jobs")
 
 
-class _OfOutputs:
-    """A model whose inputs are its outputs: what a scorer is given of a fold."""
-
-    def _outputs(self, X: np.ndarray) -> np.ndarray:
-        return X
-
-
-class _ClassifierOfOutputs(_OfOutputs, MKLClassifier):
+class _ClassifierOfOutputs(OfOutputs, MKLClassifier):
     pass
 
 
-class _RegressorOfOutputs(_OfOutputs, MKLRegressor):
+class _RegressorOfOutputs(OfOutputs, MKLRegressor):
     pass
 
 
-class CrossValidatedMKL(KernelPaths):
+class CrossValidatedMKL(FoldedSearch, KernelPaths):
     """What the two estimators share: paths over folds of stored kernels, scores, and the choice of C."""
 
     _tradeoff = "_strength"
@@ -81,12 +65,6 @@ class CrossValidatedMKL(KernelPaths):
     def _at(self, C: float, of_outputs: bool = False) -> KernelPaths:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in SEARCH}
         return clone((self._of_outputs if of_outputs else self._single)(**parameters, C=C))
-
-    def _saved_parameters(self) -> dict[str, Any]:
-        """Splitters and scorers are not saved: what is loaded predicts."""
-        parameters = super()._saved_parameters()
-        plain = {name: parameters[name] for name in ("cv", "scoring") if isinstance(parameters[name], (int, str))}
-        return {**parameters, "cv": None, "scoring": None, **plain}
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, client: Any = None
@@ -134,58 +112,14 @@ class CrossValidatedMKL(KernelPaths):
                 delayed(self._fold)(kernels, targets, kept_y, weights, scored_weights, Cs, scorer, *fold)
                 for fold in folds
             )
-            self._choose(Cs, results)
+            self._choose("C", Cs, results)
             return results, self._solving(targets, own)(kernels)
 
         results, (kept, solutions) = in_precision(self, source, client, chosen)
         targets, solutions = of_each_output(targets, solutions)
         self._learn(source, targets, solutions, kept)
         self._warn(source, targets, solutions, kept)
-        self._warn_of_folds(results)
-
-    def _scorer(self) -> Callable:
-        """What scores held-out outputs; called with a model, its outputs, and the truth."""
-        named = isinstance(self.scoring, str)
-        if not (self.scoring is None or named or callable(self.scoring)) or (
-            named and self.scoring not in get_scorer_names()
-        ):
-            raise InputError(
-                "scoring must be the name of one score as sklearn.metrics.get_scorer_names() lists them, a callable or "
-                f"None, not {self.scoring!r}."
-            )
-        try:
-            return check_scoring(self._at(1.0), self.scoring)
-        except ValueError as error:
-            raise InputError(f"scoring: {error}") from None
-
-    def _split(self, y: np.ndarray, groups: Any) -> list[list[np.ndarray]]:
-        """Training and test samples of each fold, as scikit-learn's splitters cut them."""
-        check_consistent_length(y, groups)
-        try:
-            splitter = check_cv(self.cv, y, classifier=isinstance(self, ClassifierMixin))
-            folds = [
-                [np.sort(np.arange(len(y))[part]) for part in (train, test)]
-                for train, test in splitter.split(np.zeros((len(y), 1)), y, groups)
-            ]
-        except (ValueError, IndexError, TypeError) as error:
-            raise InputError(f"cv={reprlib.repr(self.cv)} does not cut {len(y)} samples into folds: {error}") from error
-        if not folds:
-            raise InputError(f"cv={reprlib.repr(self.cv)} has no folds: give a whole number > 1, or a splitter.")
-        return folds
-
-    def _folds(self, y: np.ndarray, sample_weight: ArrayLike | None, groups: Any) -> list[tuple]:
-        """Training and test samples of each fold, numbered among those whose weight is not 0."""
-        weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
-        position, kept = np.cumsum(weights > 0) - 1, weights > 0
-        folds = []
-        for fold, indices in enumerate(self._split(y, groups)):
-            if any((np.diff(part) == 0).any() for part in indices):
-                raise InputError(f"Fold {fold} has a sample more than once: give it a weight instead.")
-            train, test = (position[part[kept[part]]] for part in indices)
-            if not len(train) or not len(test):
-                raise InputError(f"Fold {fold} has no samples of weight > 0 to train or to test on: choose another cv.")
-            folds.append((train, test))
-        return folds
+        self._warn_of_folds("C", results)
 
     def _fold(
         self, kernels: StoredKernels, targets: list, y: np.ndarray, weights: np.ndarray, scored_weights: Any,
@@ -193,16 +127,9 @@ class CrossValidatedMKL(KernelPaths):
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Scores (n_Cs,) of one fold, numbers of active kernels, and duality gaps."""
         outputs, active, gaps = self._held_out(kernels, targets, y, weights, Cs, train, test)
-        model = self._at(1.0, of_outputs=True)
-        if isinstance(self, ClassifierMixin):
-            model.classes_ = self.classes_
         options = {} if scored_weights is None else {"sample_weight": scored_weights[test]}
-        try:
-            scores = [scorer(model, own, y[test], **options) for own in outputs]
-        except (AttributeError, ValueError) as error:
-            reason = str(error).replace(type(model).__name__, type(self).__name__)
-            raise InputError(f"scoring={self.scoring!r} does not score: {reason}") from error
-        return {"scores": np.array(scores, dtype=np.float64), "active": active, "gaps": gaps}
+        scores = self._score_outputs(self._at(1.0, of_outputs=True), scorer, outputs, y[test], options)
+        return {"scores": scores, "active": active.sum(axis=1), "gaps": gaps}
 
     def _held_out(
         self, kernels: StoredKernels, targets: list, y: np.ndarray, weights: np.ndarray, Cs: np.ndarray,
@@ -248,40 +175,6 @@ class CrossValidatedMKL(KernelPaths):
         _, each = of_each_output([(None, target)], [solution])
         outputs = np.column_stack([kernels.outputs(one.model, samples) for one in each])
         return outputs if target.ndim == 2 else np.hstack([-outputs, outputs])
-
-    def _choose(self, Cs: np.ndarray, results: list[dict]) -> None:
-        """Set ``C_``, and what it was chosen by."""
-        scores = np.array([result["scores"] for result in results])
-        defined = np.isfinite(scores).all(axis=1)
-        if not defined.any():
-            raise InputError(f"scoring={self.scoring!r} is undefined in every fold: choose another score, or cv.")
-        means = scores[defined].mean(axis=0)
-        self.Cs_, self.scores_, self.C_ = Cs, scores, float(Cs[np.argmax(means)])
-        active = np.mean([result["active"].sum(axis=1) for result in results], axis=0)
-        gaps = np.max([result["gaps"] for result in results], axis=0)
-        spread = scores[defined].std(axis=0)
-        self.cv_results_ = [
-            {"C": C, "mean_score": mean, "std_score": std, "active": kernels, "dual_gap": gap}
-            for C, mean, std, kernels, gap in zip(*map(np.ndarray.tolist, (Cs, means, spread, active, gaps)))
-        ]
-
-    def _warn_of_folds(self, results: list[dict]) -> None:
-        undefined = np.count_nonzero(~np.isfinite(self.scores_).all(axis=1))
-        if undefined:
-            warnings.warn(
-                f"In {undefined} of {len(results)} folds the score is undefined, as where a class is missing: they are"
-                " left out of the mean.",
-                UserWarning,
-                stacklevel=4,
-            )
-        gaps = np.array([result["gaps"] for result in results])
-        if (n_above := np.count_nonzero(gaps > self.tol)) > 0:
-            warnings.warn(
-                f"{n_above} of {gaps.size} values of C in folds stopped above tol={self.tol:g}, at relative duality"
-                f" gaps of up to {gaps.max():.2g}: raise max_iter, or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
 
 def _constant(target: np.ndarray, against_rest: bool) -> float:

@@ -101,8 +101,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Parameters
         ----------
         X : array of shape (m, n), sparse matrix or scipy ``LinearOperator``
-            Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied, unless some
-            samples have the weight 0.
+            Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied.
         y : array of shape (m,)
         sample_weight : array of shape (m,), optional
             Weights >= 0 of the samples in the mean loss.
@@ -117,23 +116,26 @@ class GroupLasso(RegressorMixin, SparseLinear):
             If a parameter is not as described, or groups do not fit the columns.
         """
         self._resolve()
-        X, (target,), weights = self._read_targets(X, y, sample_weight)
-        if self.fit_intercept and np.ptp(target) == 0.0:
-            return self._fit_constant(self._problem(X, target, weights))
-        coefficients, intercepts = self._solve(X, [target], weights)
-        self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
+        self._learn(*self._read_targets(X, y, sample_weight))
         return self
 
-    def _fit_constant(self, problem: DesignProblem) -> "GroupLasso":
+    def _learn(self, X: Any, targets: list[np.ndarray], weights: np.ndarray | None) -> None:
+        (target,) = targets
+        if self.fit_intercept and np.ptp(target) == 0.0:
+            self._fit_constant(self._problem(X, target, weights))
+            return
+        coefficients, intercepts = self._solve(X, [target], weights)
+        self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
+
+    def _fit_constant(self, problem: DesignProblem) -> None:
         """The model of a constant target: a constant, at which the loss may be 0, to which no gap is relative."""
         y, constant = float(problem.y[0]), problem.best_intercept(np.zeros(len(problem.y)))
         loss = problem.weighted_loss
         if loss.value(np.full(len(problem.y), y)) <= loss.value(np.full(len(problem.y), constant)):
             constant = y
-        warnings.warn(f"y is constant ({y:g}): the model is the constant {constant:g}.", UserWarning, stacklevel=3)
+        warnings.warn(f"y is constant ({y:g}): the model is the constant {constant:g}.", UserWarning, stacklevel=4)
         self.coef_, self.intercept_ = np.zeros(problem.design.shape[1]), constant
         self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
-        return self
 
     def _read_targets(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
@@ -229,9 +231,11 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
             If a parameter is not as described, there is one class only, or groups do not fit the columns.
         """
         self._resolve()
-        X, targets, weights = self._read_targets(X, y, sample_weight)
-        self.coef_, self.intercept_ = self._solve(X, targets, weights)
+        self._learn(*self._read_targets(X, y, sample_weight))
         return self
+
+    def _learn(self, X: Any, targets: list[np.ndarray], weights: np.ndarray | None) -> None:
+        self.coef_, self.intercept_ = self._solve(X, targets, weights)
 
     def _read_targets(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None

@@ -79,8 +79,13 @@ class ArrayKernels:
         others = [m for m in active if m not in self.ranks]
         width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
         for block in row_blocks(X.shape[0], width, np.float64):
-            between = self._between(X[block], self.X, others)
-            yield block, (self._features(X[block], m) if m in self.ranks else next(between) for m in active)
+            yield block, self._parts(X[block], active, others)
+
+    def _parts(self, X, active, others):
+        """For each active kernel what :meth:`weights` multiply; threads may compute those of several blocks."""
+        between = self._between(X, self.X, others)
+        for m in active:
+            yield self._features(X, m) if m in self.ranks else next(between)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
         """What predicts with a kernel, from its dual coefficients (N, P): these, or (r, P) weights of its features."""

@@ -8,6 +8,7 @@ from omkl.estimators.annotator import Annotator
 from omkl.estimators.classification import OnlineMKLClassifier
 from omkl.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
+from omkl.estimators.design_cv import GroupLassoCV, SparseLogisticRegressionCV
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.regression import OnlineMKLRegressor
@@ -18,8 +19,9 @@ from omkl.persistence import Unpacker, expanded
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
-    Annotator, DependencyParser, GroupLasso, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV,
-    OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression, StructuredPredictor,
+    Annotator, DependencyParser, GroupLasso, GroupLassoCV, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV,
+    OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression, SparseLogisticRegressionCV,
+    StructuredPredictor,
 )  # fmt: skip
 
 

@@ -70,6 +70,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         kernels, takes memory for a few matrices of these, and fetches every kernel from the workers of a cluster.
         Samples must be independent: one that is there twice is not left out. Where no kernel helps all are kept, with a
         warning.
+    n_jobs : int or None
+        Threads that predict, each some of the rows; None is one, -1 one for each core. The bits do not depend on it.
     verbose : bool
         Show a progress bar, if it takes longer than a second and standard error is a terminal.
 
@@ -119,12 +121,13 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         self, kernels: Any = None, *, loss: Any = "logistic", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
         class_weight: Any = None, multiclass: str = "auto", dtype: Any = "auto", approximate: Any = "auto",
-        weighting: str = "norms", verbose: bool = False,
+        weighting: str = "norms", n_jobs: int | None = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
             verbose,
         )  # fmt: skip
+        self.n_jobs = n_jobs
         self.class_weight = class_weight
         self.multiclass = multiclass
 
@@ -218,7 +221,7 @@ class MKLRegressor(RegressorMixin, KernelPaths):
 
     Parameters
     ----------
-    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, verbose
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, n_jobs, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
@@ -241,12 +244,14 @@ dual_variables_, history_
     def __init__(
         self, kernels: Any = None, *, loss: Any = "squared", regularizer: Any = None, C: float = 1.0,
         solver: Any = "spicy", tol: float = 1e-2, max_iter: int | None = None, fit_intercept: bool = True,
-        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", verbose: bool = False,
+        dtype: Any = "auto", approximate: Any = "auto", weighting: str = "norms", n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernels, loss, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
             verbose,
         )  # fmt: skip
+        self.n_jobs = n_jobs
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Any = None

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from omkl.estimators.constraints import check_transitions
 from omkl.exceptions import InputError
-from omkl.groups import InterceptBank, TransitionBank
+from omkl.groups import InterceptBank, TransitionBank, TrigramBank
 from omkl.persistence import Packer, Unpacker, check_labels
 from omkl.structures import Binary, Chain, Multiclass, Scalar, allowed_transitions
 
@@ -278,14 +278,17 @@ class ChainOutputs(LabelOutputs):
     classes : sequence, "growing" or None
     allowed : str, dict, array or None
         See :func:`~omkl.structures.allowed_transitions`.
+    order : {1, 2}
+        Whether trigrams of labels are scored.
     """
 
     single = False
     codes = PartialLabels
 
     def __init__(
-        self, transitions: Any, by_position: bool, cost: Any = None, classes: Any = None, allowed: Any = None
-    ) -> None:
+        self, transitions: Any, by_position: bool, cost: Any = None, classes: Any = None, allowed: Any = None,
+        order: int = 1,
+    ) -> None:  # fmt: skip
         if transitions not in ("regularized", "free", None):
             raise InputError(f'transitions must be "regularized", "free" or None, not {transitions!r}.')
         if by_position and transitions is None:
@@ -295,6 +298,7 @@ class ChainOutputs(LabelOutputs):
         self._cost = cost
         self._classes = classes
         self._allowed = allowed
+        self._order = order
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> PartialLabels:
         """The codes of training labels, those that are known."""
@@ -306,9 +310,8 @@ class ChainOutputs(LabelOutputs):
     def structure(self, known: Labels) -> Chain:
         """The chain over these labels."""
         allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
-        return Chain(
-            len(known), self._cost, by_position=self._by_position, linked=self._transitions is not None, allowed=allowed
-        )
+        linked = self._transitions is not None
+        return Chain(len(known), self._cost, self._by_position, linked, allowed, self._order)
 
     def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
         """Raise where labels break the transitions that are allowed."""
@@ -319,8 +322,10 @@ class ChainOutputs(LabelOutputs):
         """Banks that do not see the input: regularized ones, and free ones; ``longest`` is the longest sequence."""
         if self._transitions is None:
             return [], []
-        bank = TransitionBank(structure.n_labels, longest if self._by_position else 1, averaging)
-        return ([bank], []) if self._transitions == "regularized" else ([], [bank])
+        banks: list = [TransitionBank(structure.n_labels, longest if self._by_position else 1, averaging)]
+        if self._order == 2:
+            banks.append(TrigramBank(structure.n_labels, averaging))
+        return (banks, []) if self._transitions == "regularized" else ([], banks)
 
 
 class ClassOutputs(LabelOutputs):

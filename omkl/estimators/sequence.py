@@ -13,12 +13,12 @@ from omkl.estimators.inputs import read_labeled
 from omkl.estimators.labelings import PredictsLabels
 from omkl.estimators.outputs import ChainOutputs
 from omkl.estimators.token_codec import TokenCodec
-from omkl.groups import TransitionBank
+from omkl.groups import TransitionBank, TrigramBank
 from omkl.online import Hedge
 
 
 class SequenceLabeler(PredictsLabels):
-    """First-order chain labeler whose combination of kernels or feature templates is learned online.
+    """Chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is
 
@@ -89,6 +89,9 @@ class SequenceLabeler(PredictsLabels):
         label of the column may follow that of the row, in the order of ``classes_``.
     transitions_by_position : bool
         Whether each position has transitions of its own, for outputs of a fixed format such as dates.
+    order : {1, 2}
+        2 scores labels with the two before them as well, by a table of K^3 trigrams, in O(n K^3): worth it where few
+        labels follow each other in a way that pairs do not tell, as letters in words do.
     cost : array of shape (K, K), optional
         ``cost[gold, predicted]`` in the order of ``classes_``; 1 for every wrong label by default.
     radius : float, "auto" or None
@@ -167,7 +170,7 @@ class SequenceLabeler(PredictsLabels):
         C: float = 1.0, epochs: int = 20,
         method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, transitions: str | None = "free", allowed_transitions: Any = None,
-        transitions_by_position: bool = False,
+        transitions_by_position: bool = False, order: int = 1,
         cost: Any = None, radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0,
@@ -189,6 +192,7 @@ class SequenceLabeler(PredictsLabels):
         self.transitions = transitions
         self.allowed_transitions = allowed_transitions
         self.transitions_by_position = transitions_by_position
+        self.order = order
         self.cost = cost
         self.radius = radius
         self.shuffle = shuffle
@@ -323,13 +327,23 @@ class SequenceLabeler(PredictsLabels):
     @property
     def transitions_(self) -> np.ndarray:
         """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
-        parts = [(weight, part.banks[-1]) for weight, part in self.predictor_.parts]
-        if not isinstance(parts[0][1], TransitionBank):
+        table = self._averaged_table(TransitionBank)
+        if table is None:
             return np.zeros((len(self.classes_), len(self.classes_)))
-        table = sum(weight * bank.table for weight, bank in parts)
         return table if self.transitions_by_position else table[0]
+
+    @property
+    def trigrams_(self) -> np.ndarray:
+        """Scores of labels ``i``, ``j``, ``k`` in a row in the averaged model, (K, K, K); zeros with ``order=1``."""
+        table = self._averaged_table(TrigramBank)
+        return np.zeros((len(self.classes_),) * 3) if table is None else table
+
+    def _averaged_table(self, kind: type) -> Any:
+        found = [(weight, bank) for weight, part in self.predictor_.parts for bank in part.banks]
+        tables = [weight * bank.table for weight, bank in found if type(bank) is kind]
+        return sum(tables) if tables else None
 
     def _codec(self, classes: Any = None) -> TokenCodec:
         allowed = self.allowed_transitions
-        outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes, allowed)
+        outputs = ChainOutputs(self.transitions, self.transitions_by_position, self.cost, classes, allowed, self.order)
         return TokenCodec(outputs, self)

@@ -23,6 +23,7 @@ from omkl.batch import (
     as_design,
     regularization_path,
 )
+from omkl.batch.core.solver import ordered
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
@@ -52,7 +53,7 @@ class SparseLinear(CertifiedEstimator):
         )  # fmt: skip
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, Any]:
-        """X, y and weights > 0, checked; nothing is copied that is in float32 or float64, unless rows weigh nothing."""
+        """X, y and weights > 0, checked; nothing is copied that is in float32 or float64."""
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
             y = column_or_1d(check_array(y, ensure_2d=False, dtype=None), warn=True)
@@ -67,7 +68,7 @@ class SparseLinear(CertifiedEstimator):
         weights = check_sample_weight(sample_weight, len(y))
         if weights is not None and not weights.all():
             kept = np.flatnonzero(weights)
-            X, y, weights = _rows(X, kept), y[kept], weights[kept]
+            X, y, weights = as_design(X).rows(kept), y[kept], weights[kept]
         return X, y, weights
 
     def _problem(self, X: Any, target: np.ndarray, weights: np.ndarray | None) -> DesignProblem:
@@ -81,7 +82,14 @@ class SparseLinear(CertifiedEstimator):
         elif self.group_weights is not None:
             groups = ColumnGroups(self.groups, X.shape[1], self.group_weights)
         return DesignProblem(
-            as_design(X), target, loss, regularizer, float(self.alpha), groups, bool(self.fit_intercept), weights
+            as_design(X),
+            target,
+            loss,
+            regularizer,
+            float(getattr(self, self._tradeoff)),
+            groups,
+            bool(self.fit_intercept),
+            weights,
         )
 
     def _solve(
@@ -109,7 +117,11 @@ class SparseLinear(CertifiedEstimator):
 
     def _starts(self, n_problems: int, n_columns: int) -> list[LinearModel | None]:
         """The models to start from: with ``warm_start`` those of the previous fit, if they fit."""
-        known = np.atleast_2d(self.coef_) if self.warm_start and hasattr(self, "coef_") else np.empty((0, 0))
+        known = (
+            np.atleast_2d(self.coef_)
+            if getattr(self, "warm_start", False) and hasattr(self, "coef_")
+            else np.empty((0, 0))
+        )
         if known.shape != (n_problems, n_columns):
             return [None] * n_problems
         return [
@@ -128,10 +140,11 @@ class SparseLinear(CertifiedEstimator):
     def _warn_if_empty(self, problems: Sequence[DesignProblem], coefficients: np.ndarray) -> None:
         if not coefficients.any() and problems[0].threshold > 0:
             largest = max(problem.largest_alpha() for problem in problems)
-            if 0 < largest <= self.alpha:
+            alpha = getattr(self, self._tradeoff)
+            if 0 < largest <= alpha:
                 warnings.warn(
                     f"No column is in the model: with these data alpha must be below {largest:.3g}, and is"
-                    f" {self.alpha:g}; a tenth of that, {0.1 * largest:.2g}, is a place to begin.",
+                    f" {alpha:g}; a tenth of that, {0.1 * largest:.2g}, is a place to begin.",
                     UserWarning,
                     stacklevel=4,
                 )
@@ -165,14 +178,17 @@ class SparseLinear(CertifiedEstimator):
         solver: Any = self._resolve()[2]
         X, targets, weights = self._read_targets(X, y, sample_weight)
         problems = [self._problem(X, target, weights) for target in targets]
-        if isinstance(alphas, (int, np.integer)) and alphas >= 1 and len(problems) > 1:
-            alphas = np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
-        paths = [
-            list(regularization_path(solver, problem, alphas, self.tol, self.max_iter, DECADES)) for problem in problems
-        ]
+        values = self._path_values(problems, alphas)
+        paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in problems]
         for point in (point for path in paths for point in path):
             self._warn_unless_converged(point.solution)
         return [_record(points, X.shape[1]) for points in zip(*paths)]
+
+    def _path_values(self, problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
+        """Values of a path in decreasing order; a number of them begins where a column first is in a model."""
+        if isinstance(alphas, (int, np.integer)) and alphas >= 1:
+            return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
+        return ordered(alphas)[::-1]
 
     def _read_targets(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
@@ -229,18 +245,3 @@ def _refuse_overflow(values: np.ndarray) -> None:
             f"X holds {largest:.3g}, whose square is too large for {values.dtype.name}: scale its columns, as"
             " StandardScaler does."
         )
-
-
-def _rows(X: Any, rows: np.ndarray) -> Any:
-    """Those rows of a design of any kind."""
-    if not isinstance(X, LinearOperator):
-        return X[rows] if not sparse.issparse(X) else X.tocsr()[rows].asformat(X.format)
-
-    def spread(rho: np.ndarray) -> np.ndarray:
-        full = np.zeros(X.shape[0])
-        full[rows] = np.ravel(rho)
-        return X.rmatvec(full)
-
-    return LinearOperator(
-        (len(rows), X.shape[1]), matvec=lambda w: X.matvec(np.ravel(w))[rows], rmatvec=spread, dtype=np.float64
-    )

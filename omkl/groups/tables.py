@@ -348,6 +348,30 @@ class TransitionBank(DenseBank):
         self._pad(((0, 0), more, more))
 
 
+class TrigramBank(DenseBank):
+    """The indicators of triples of neighbouring labels, in a second-order chain; adds to ``potentials.triples``."""
+
+    def __init__(self, n_labels: int, averaging: bool = False, name: str = "trigrams") -> None:
+        super().__init__(name, (n_labels, n_labels, n_labels), averaging)
+
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        scale = self.group_state.scales[0]
+        if scale != 0.0:
+            potentials.triples[:] += scale * self.table
+
+    def blueprint(self) -> Callable[[], DenseBank]:
+        return partial(TrigramBank, len(self.table), self.averaging, self.names[0])
+
+    def _own(self, gradient: Potentials) -> np.ndarray:
+        return gradient.triples
+
+    def grow_outputs(self, n_outputs: int) -> None:
+        more = (0, n_outputs - len(self.table))
+        sums = self._sums
+        self.table = np.pad(self.table, (more, more, more))
+        self._sums = np.pad(sums, (more, more, more)) if len(sums) else np.zeros((0, n_outputs, n_outputs))
+
+
 class InterceptBank(DenseBank):
     """A constant for every label; adds to ``potentials.unary``."""
 

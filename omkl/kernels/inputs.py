@@ -196,8 +196,10 @@ class Pair:
         X, Y = self.X, self.Y
         if sparse.issparse(X):
             return pairwise.euclidean_distances(X, Y, squared=True)
-        if self.right.is_far(X.dtype):  # move the origin into the data
-            X, Y = X - self.right.center, Y - self.right.center
+        center, square, variance = self.right.spread
+        if square / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > variance:
+            # the distances would be lost in the length of the vectors: move the origin into the data
+            X, Y = X - center, Y - center
             distances = X @ Y.T
             distances *= -2.0
             squares_y = np.einsum("ij,ij->i", Y, Y)
@@ -243,17 +245,10 @@ class Reference:
         return self.X.nbytes
 
     @cached_property
-    def center(self) -> np.ndarray:
-        """The mean of the vectors, (d,)."""
-        return self.X.mean(axis=0)
-
-    @cached_property
-    def _total_variance(self) -> Any:
-        return self.X.var(axis=0).sum()
-
-    def is_far(self, dtype: DTypeLike) -> bool:
-        """Whether distances in this precision would be lost in the length of the vectors."""
-        return self.center @ self.center / FAR_FROM_ORIGIN.get(np.dtype(dtype), np.inf) > self._total_variance
+    def spread(self) -> tuple[np.ndarray, Any, Any]:
+        """The mean of the vectors, (d,), its squared length, and the sum of the variances of all columns."""
+        center = self.X.mean(axis=0)
+        return center, center @ center, self.X.var(axis=0).sum()
 
     @cached_property
     def squares(self) -> np.ndarray:

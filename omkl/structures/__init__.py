@@ -1,7 +1,7 @@
 """Structures: what an output is. They see potentials, never features or parameters."""
 
 from omkl.structures.base import Output, PartStructure, Potentials, Structure
-from omkl.structures.chain import Chain, ChainPotentials
+from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from omkl.structures.transitions import AllowedTransitions, allowed_transitions
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
@@ -19,6 +19,7 @@ __all__ = [
     "ProjectiveTree",
     "Scalar",
     "Structure",
+    "TrigramPotentials",
     "UnaryPotentials",
     "allowed_transitions",
 ]

@@ -34,37 +34,49 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
             labels[t] = last
             total += highest
         return total
-    best = np.empty(n_labels)
+    best = np.empty((n, n_labels))
     arriving = np.empty(n_labels)
-    back = np.empty((n, n_labels), np.int64)
-    for j in range(n_labels):
-        best[j] = unary[0, j]
-        if augmented and gold[0] >= 0:
-            best[j] += cost_weight * costs[gold[0], j]
-    for t in range(1, n):
-        transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
-        source = back[t]
-        for j in range(n_labels):
-            arriving[j] = best[0] + transition[0, j]
-            source[j] = 0
-        for i in range(1, n_labels):
+    for t in range(n):
+        here = best[t]
+        if t == 0:
+            here[:] = unary[0]
+        else:
+            transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
+            arriving[:] = -np.inf
+            i = 0
+            while i + 4 <= n_labels:  # four rows at a time: what arrives is read and written less often
+                a, b, c, d = best[t - 1, i], best[t - 1, i + 1], best[t - 1, i + 2], best[t - 1, i + 3]
+                for j in range(n_labels):
+                    first, second = a + transition[i, j], b + transition[i + 1, j]
+                    third, fourth = c + transition[i + 2, j], d + transition[i + 3, j]
+                    first = first if first > second else second
+                    third = third if third > fourth else fourth
+                    first = first if first > third else third
+                    arriving[j] = first if first > arriving[j] else arriving[j]
+                i += 4
+            while i < n_labels:
+                a = best[t - 1, i]
+                for j in range(n_labels):
+                    first = a + transition[i, j]
+                    arriving[j] = first if first > arriving[j] else arriving[j]
+                i += 1
             for j in range(n_labels):
-                score = best[i] + transition[i, j]
-                better = score > arriving[j]
-                arriving[j] = score if better else arriving[j]
-                source[j] = i if better else source[j]
-        for j in range(n_labels):
-            best[j] = arriving[j] + unary[t, j]
-            if augmented and gold[t] >= 0:
-                best[j] += cost_weight * costs[gold[t], j]
-    last = 0
-    for j in range(1, n_labels):
-        if best[j] > best[last]:
-            last = j
-    labels[n - 1] = last
+                here[j] = arriving[j] + unary[t, j]
+        if augmented and gold[t] >= 0:
+            for j in range(n_labels):
+                here[j] += cost_weight * costs[gold[t], j]
+    labels[n - 1] = np.argmax(best[n - 1])
+    # the same sums again, of one label a position: cheaper than to note all predecessors on the way
     for t in range(n - 1, 0, -1):
-        labels[t - 1] = back[t, labels[t]]
-    return best[last]
+        transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
+        highest = -np.inf
+        last = 0
+        for i in range(n_labels):
+            score = best[t - 1, i] + transition[i, labels[t]]
+            if score > highest:
+                highest, last = score, i
+        labels[t - 1] = last
+    return best[n - 1, labels[n - 1]]
 
 
 @njit(cache=True, nogil=True)
@@ -188,27 +200,38 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
             for j in range(n_labels):
                 edges[e, i, j] = np.exp(pairwise[e, i, j] - highest)
 
+    arriving = np.empty(n_labels)
     for t in range(n):
-        total = 0.0
-        if t == 0:
-            forward[0] = local[0]
-        else:
+        arriving[:] = 1.0
+        if t > 0:
             edge = edges[0 if shared else t - 1]
-            forward[t] = 0.0
-            for i in range(n_labels):
-                weight = forward[t - 1, i]
+            arriving[:] = 0.0
+            i = 0
+            while i + 4 <= n_labels:
+                a, b, c, d = forward[t - 1, i], forward[t - 1, i + 1], forward[t - 1, i + 2], forward[t - 1, i + 3]
                 for j in range(n_labels):
-                    forward[t, j] += weight * edge[i, j]
-            forward[t] *= local[t]
-        total = forward[t].sum()
+                    arriving[j] += a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
+                i += 4
+            while i < n_labels:
+                a = forward[t - 1, i]
+                for j in range(n_labels):
+                    arriving[j] += a * edge[i, j]
+                i += 1
+        total = 0.0
+        for j in range(n_labels):
+            arriving[j] *= local[t, j]
+            total += arriving[j]
         if not total > 0.0:
             return np.nan
-        forward[t] /= total
+        for j in range(n_labels):
+            forward[t, j] = arriving[j] / total
         log_partition += np.log(total)
 
+    transposed = np.empty(edges.shape)
+    for e in range(edges.shape[0]):
+        transposed[e] = edges[e].T
     backward = np.ones(n_labels)
-    incoming = np.empty(n_labels)
-    pairwise_marginals[:] = 0.0
+    incoming, leaving = np.empty((n, n_labels)), np.empty((n, n_labels))
     for t in range(n - 1, -1, -1):
         overlap = 0.0
         for j in range(n_labels):
@@ -219,24 +242,51 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
         unary_marginals[t] /= overlap
         if t == 0:
             break
-        edge = edges[0 if shared else t - 1]
-        position = 0 if shared else t - 1
         for j in range(n_labels):
-            incoming[j] = local[t, j] * backward[j]
+            incoming[t, j] = local[t, j] * backward[j]
+        edge = transposed[0 if shared else t - 1]
+        backward[:] = 0.0
+        j = 0
+        while j + 4 <= n_labels:
+            a, b, c, d = incoming[t, j], incoming[t, j + 1], incoming[t, j + 2], incoming[t, j + 3]
+            for i in range(n_labels):
+                backward[i] += a * edge[j, i] + b * edge[j + 1, i] + c * edge[j + 2, i] + d * edge[j + 3, i]
+            j += 4
+        while j < n_labels:
+            a = incoming[t, j]
+            for i in range(n_labels):
+                backward[i] += a * edge[j, i]
+            j += 1
         mass = 0.0
         for i in range(n_labels):
-            total = 0.0
-            for j in range(n_labels):
-                total += edge[i, j] * incoming[j]
-            backward[i] = total
-            mass += forward[t - 1, i] * total
+            mass += forward[t - 1, i] * backward[i]
         if not mass > LEAST_OVERLAP:
             return np.nan
         for i in range(n_labels):
-            weight = forward[t - 1, i] / mass
-            for j in range(n_labels):
-                pairwise_marginals[position, i, j] += weight * incoming[j] * edge[i, j]
+            leaving[t, i] = forward[t - 1, i] / mass
         backward /= backward.max()
+    pairwise_marginals[:] = 0.0
+    if not shared:
+        for t in range(1, n):
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    pairwise_marginals[t - 1, i, j] = leaving[t, i] * edges[t - 1, i, j] * incoming[t, j]
+        return log_partition
+    for i in range(n_labels):
+        arriving[:] = 0.0
+        t = 1
+        while t + 4 <= n:
+            a, b, c, d = leaving[t, i], leaving[t + 1, i], leaving[t + 2, i], leaving[t + 3, i]
+            for j in range(n_labels):
+                arriving[j] += a * incoming[t, j] + b * incoming[t + 1, j]
+                arriving[j] += c * incoming[t + 2, j] + d * incoming[t + 3, j]
+            t += 4
+        while t < n:
+            for j in range(n_labels):
+                arriving[j] += leaving[t, i] * incoming[t, j]
+            t += 1
+        for j in range(n_labels):
+            pairwise_marginals[0, i, j] = arriving[j] * edges[0, i, j]
     return log_partition
 
 

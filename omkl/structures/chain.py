@@ -1,4 +1,4 @@
-"""First-order chains: sequence labeling."""
+"""Chains of first and second order: sequence labeling."""
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
+from omkl.structures import _jit_trigrams
 from omkl.structures._jit_n_best import n_best_labellings
 from omkl.structures.transitions import AllowedTransitions
 
@@ -23,15 +24,30 @@ class ChainPotentials(NamedTuple):
     pairwise: np.ndarray
 
 
-AnyPotentials: TypeAlias = ChainPotentials | tuple[ArrayLike, ArrayLike]
+class TrigramPotentials(NamedTuple):
+    """Scores of the parts of a labelling of a second-order chain.
+
+    ``unary`` (n, K) and ``pairwise`` (1, K, K), shared by all positions, are as in :class:`ChainPotentials`;
+    ``triples`` (K, K, K) scores label ``i`` followed by ``j`` and then by ``k``.
+    """
+
+    unary: np.ndarray
+    pairwise: np.ndarray
+    triples: np.ndarray
+
+
+AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
+#: Above so many labels a second-order chain is refused: its table of trigrams has the third power of their number.
+MOST_LABELS = 400
 
 
 class Chain:
-    """A first-order chain over K labels, of any length n >= 1.
+    """A chain over K labels, of any length n >= 1 and of first or second order.
 
-    Decoding and marginals take O(n K^2), or O(n K) without transitions. Wherever potentials are asked for, any pair
-    ``(unary, pairwise)`` of arrays is accepted; see :class:`ChainPotentials` for the shapes. A gold label of -1 is not
-    known: it costs nothing, and any label agrees with it.
+    Decoding and marginals take O(n K^2), or O(n K) without transitions, or O(n K^3) where trigrams are scored
+    (``order=2``). Wherever potentials are asked for, any pair ``(unary, pairwise)`` of arrays is accepted, or of second
+    order any ``(unary, pairwise, triples)``; see :class:`ChainPotentials` and :class:`TrigramPotentials` for the
+    shapes. A gold label of -1 is not known: it costs nothing, and any label agrees with it.
 
     Parameters
     ----------
@@ -46,6 +62,14 @@ class Chain:
         Whether ``zeros`` makes room for transitions.
     allowed : AllowedTransitions, optional
         Other labellings are never decoded, and have no probability.
+    order : {1, 2}
+        Whether labels are scored with the one before, or with the two before as well.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there is no label, a cost is no matrix of costs, or a second-order chain is to have transitions of each
+        position's own, none at all, or too many labels.
 
     Examples
     --------
@@ -57,10 +81,15 @@ class Chain:
 
     def __init__(
         self, n_labels: int, cost: ArrayLike | None = None, by_position: bool = False, linked: bool = True,
-        allowed: AllowedTransitions | None = None,
+        allowed: AllowedTransitions | None = None, order: int = 1,
     ) -> None:  # fmt: skip
         if n_labels < 1:
             raise InputError(f"A chain needs at least one label, not {n_labels}.")
+        if order not in (1, 2):
+            raise InputError(f"order must be 1 or 2, not {order!r}.")
+        if order == 2:
+            _check_second_order(n_labels, by_position, linked)
+        self.order = int(order)
         self.n_labels = int(n_labels)
         self.by_position = bool(by_position)
         self.linked = bool(linked)
@@ -68,29 +97,40 @@ class Chain:
         self._forbidden: Any = None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
         self.costs = check_costs(cost, self.n_labels)
 
-    def zeros(self, size: int) -> ChainPotentials:
+    @property
+    def _programs(self) -> Any:
+        """The dynamic programs of its order; no attribute, for modules cannot be copied or sent."""
+        return jit if self.order == 1 else _jit_trigrams
+
+    def zeros(self, size: int) -> Any:
         """Potentials of ``size`` positions, all zero."""
         edges = (max(size - 1, 1) if self.by_position else 1) if self.linked else 0
-        shape = (edges, self.n_labels, self.n_labels)
-        return ChainPotentials(np.zeros((size, self.n_labels)), np.zeros(shape))
+        K = self.n_labels
+        unary, pairwise = np.zeros((size, K)), np.zeros((edges, K, K))
+        if self.order == 1:
+            return ChainPotentials(unary, pairwise)
+        return TrigramPotentials(unary, pairwise, np.zeros((K, K, K)))
 
-    def part(self, potentials: ChainPotentials, low: int, high: int) -> ChainPotentials:
+    def part(self, potentials: Any, low: int, high: int) -> Any:
         """The potentials of the sequence at ``low : high`` of concatenated ones."""
         pairwise = potentials.pairwise[low : max(high - 1, low + 1)] if self.by_position else potentials.pairwise
-        return ChainPotentials(potentials.unary[low:high], pairwise)
+        return potentials._replace(unary=potentials.unary[low:high], pairwise=pairwise)
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
         """Labels of the highest score, (n,); ties break towards lower labels."""
-        unary, pairwise = self._within_allowed(_three_dimensional(potentials))
-        labels = np.empty(len(unary), np.int64)
-        jit.viterbi(unary, pairwise, self.costs, labels, 0.0, labels)
+        return self._best(potentials, None, 0.0)
+
+    def _best(self, potentials: AnyPotentials, gold: np.ndarray | None, cost_weight: float) -> np.ndarray:
+        own = self._within_allowed(self._checked(potentials))
+        labels = np.empty(len(own.unary), np.int64)
+        self._programs.viterbi(*own, self.costs, labels if gold is None else gold, cost_weight, labels)
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
         """Decode the sequences ``offsets[s] : offsets[s+1]`` of concatenated potentials at once."""
-        unary, pairwise = self._within_allowed(_three_dimensional(potentials), offsets)
-        labels = np.empty(len(unary), np.int64)
-        jit.viterbi_many(unary, pairwise, offsets, self.costs, labels)
+        own = self._within_allowed(self._checked(potentials), offsets)
+        labels = np.empty(len(own.unary), np.int64)
+        self._programs.viterbi_many(*own, offsets, self.costs, labels)
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
@@ -100,24 +140,28 @@ class Chain:
         -------
         labels : array of shape (m, n), m <= n_best
         scores : array of shape (m,)
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the chain is of second order.
         """
-        unary, pairwise = self._within_allowed(_three_dimensional(potentials))
+        if self.order != 1:
+            raise InputError("The n best labellings are those of a first-order chain: train with order=1.")
+        unary, pairwise = self._within_allowed(self._checked(potentials))
         labels, scores = np.empty((n_best, len(unary)), np.int64), np.empty(n_best)
         found = n_best_labellings(unary, pairwise, labels, scores)
         return labels[:found], scores[:found]
 
     def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
         """Labels of the highest score plus ``cost_weight`` times their cost, (n,)."""
-        unary, pairwise = self._within_allowed(_three_dimensional(potentials))
-        labels = np.empty(len(unary), np.int64)
-        jit.viterbi(unary, pairwise, self.costs, gold, cost_weight, labels)
-        return labels
+        return self._best(potentials, gold, cost_weight)
 
     def is_partial(self, gold: np.ndarray) -> bool:
         """Whether the label of a position is not known."""
         return jit.is_partial(gold)
 
-    def agreeing(self, potentials: AnyPotentials, gold: np.ndarray) -> ChainPotentials:
+    def agreeing(self, potentials: AnyPotentials, gold: np.ndarray) -> Any:
         """Potentials that forbid what disagrees with the known labels of ``gold``.
 
         Parameters
@@ -126,45 +170,43 @@ class Chain:
         gold : int array of shape (n,), or bool array of shape (n, K)
             A label, or -1, for each position; or which labels it may have.
         """
-        unary, pairwise = _three_dimensional(potentials)
+        own = self._checked(potentials)
         if gold.ndim == 2:
-            return ChainPotentials(np.where(gold, unary, -np.inf), pairwise)
-        unary = unary.copy()
+            return own._replace(unary=np.where(gold, own.unary, -np.inf))
+        unary = own.unary.copy()
         jit.keep_known(unary, gold)
-        return ChainPotentials(unary, pairwise)
+        return own._replace(unary=unary)
 
-    def difference(
-        self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray
-    ) -> tuple[float, ChainPotentials]:
+    def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
         """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
-        unary, pairwise = _three_dimensional(potentials)
-        gradient = ChainPotentials(np.zeros(unary.shape), np.zeros(pairwise.shape))
-        gap = jit.difference(unary, pairwise, predicted, gold, *gradient)
+        own = self._checked(potentials)
+        gradient = type(own)(*(np.zeros(array.shape) for array in own))
+        gap = self._programs.difference(*own, predicted, gold, *gradient)
         return gap, _shaped_like(potentials, gradient)
 
-    def marginals(self, potentials: AnyPotentials) -> tuple[float, ChainPotentials]:
-        """Log-partition function, and the probability of every label and pair of labels.
+    def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
+        """Log-partition function, and the probability of every label and pair, or triple, of labels.
 
         Raises
         ------
         omkl.exceptions.InputError
             If no labelling is allowed.
         """
-        given = _three_dimensional(potentials)
-        unary, pairwise = self._within_allowed(given)
-        expected = ChainPotentials(np.empty(unary.shape), np.empty(pairwise.shape))
-        if not len(pairwise):
-            return jit.softmax(unary, expected.unary), expected
-        log_partition = jit.forward_backward(unary, pairwise, *expected)
+        given = self._checked(potentials)
+        own = self._within_allowed(given)
+        expected = type(own)(*(np.empty(array.shape) for array in own))
+        if not len(own.pairwise):
+            return jit.softmax(own.unary, expected.unary), expected
+        log_partition = self._programs.forward_backward(*own, *expected)
         if not np.isfinite(log_partition):
-            log_partition = jit.forward_backward_in_logs(unary, pairwise, *expected)
+            log_partition = self._programs.forward_backward_in_logs(*own, *expected)
         if log_partition == -np.inf:
             raise InputError("No labelling is allowed: the constraints contradict each other.")
-        if len(pairwise) != len(given.pairwise):
-            expected = ChainPotentials(expected.unary, given.pairwise)
+        if len(own.pairwise) != len(given.pairwise):
+            expected = expected._replace(pairwise=given.pairwise)
         return log_partition, _shaped_like(potentials, expected)
 
-    def _within_allowed(self, potentials: ChainPotentials, offsets: np.ndarray | None = None) -> ChainPotentials:
+    def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
         """Potentials of one sequence, or of those at ``offsets``, that forbid what transitions do not allow."""
         if self.allowed is None or not len(potentials.unary):
             return potentials
@@ -172,22 +214,35 @@ class Chain:
         begins, ends = (0, -1) if offsets is None else _ends(offsets)
         unary[begins] = np.where(self.allowed.first, unary[begins], -np.inf)
         unary[ends] = np.where(self.allowed.last, unary[ends], -np.inf)
-        return ChainPotentials(unary, pairwise + self._forbidden if len(pairwise) else self._forbidden)
+        pairwise = pairwise + self._forbidden if len(pairwise) else self._forbidden
+        return potentials._replace(unary=unary, pairwise=pairwise)
+
+    def _checked(self, potentials: AnyPotentials) -> Any:
+        """Arrays of floats, the transitions in three dimensions."""
+        if len(potentials) != 1 + self.order:
+            names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
+            raise InputError(
+                f"The potentials of a chain of order {self.order} are {names}, not {len(potentials)} arrays."
+            )
+        arrays = [_as_floats(array) for array in potentials]
+        if arrays[1].ndim != 3:
+            arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
+        return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
 
     def subtract_indicator(self, potentials: AnyPotentials, output: np.ndarray) -> None:
         """Subtract the labelling's :meth:`indicator` in place."""
-        jit.add_indicator(*_three_dimensional(potentials), output, -1.0)
+        self._programs.add_indicator(*self._checked(potentials), output, -1.0)
 
-    def indicator(self, output: ArrayLike) -> ChainPotentials:
-        """How often each label and pair of labels occurs."""
+    def indicator(self, output: ArrayLike) -> Any:
+        """How often each label and pair, or triple, of labels occurs."""
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
-        jit.add_indicator(*counts, labels, 1.0)
+        self._programs.add_indicator(*counts, labels, 1.0)
         return counts
 
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         """Sum of the potentials of the labelling."""
-        return jit.score_labels(*_three_dimensional(potentials), np.asarray(output, dtype=np.int64))
+        return self._programs.score_labels(*self._checked(potentials), np.asarray(output, dtype=np.int64))
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         """Sum over positions of what it costs to predict the one label where the other is right."""
@@ -215,16 +270,21 @@ def _ends(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return offsets[:-1][some], offsets[1:][some] - 1
 
 
-def _three_dimensional(potentials: AnyPotentials) -> ChainPotentials:
-    unary, pairwise = potentials
-    if type(unary) is not np.ndarray or unary.dtype != np.float64:
-        unary = np.ascontiguousarray(unary, dtype=np.float64)
-    if type(pairwise) is not np.ndarray or pairwise.dtype != np.float64 or pairwise.ndim != 3:
-        pairwise = np.ascontiguousarray(pairwise, dtype=np.float64)
-        pairwise = pairwise.reshape(-1, *pairwise.shape[-2:])
-    return ChainPotentials(unary, pairwise)
+def _check_second_order(n_labels: int, by_position: bool, linked: bool) -> None:
+    if by_position:
+        raise InputError("Transitions of each position's own are for first-order chains: set order=1.")
+    if not linked:
+        raise InputError("order=2 adds trigrams to transitions, which are None: set one of them.")
+    if n_labels > MOST_LABELS:
+        raise InputError(f"order=2 scores {n_labels}^3 trigrams, for {MOST_LABELS} labels at most: set order=1.")
 
 
-def _shaped_like(potentials: AnyPotentials, result: ChainPotentials) -> ChainPotentials:
+def _as_floats(array: Any) -> np.ndarray:
+    if type(array) is not np.ndarray or array.dtype != np.float64:
+        return np.ascontiguousarray(array, dtype=np.float64)
+    return array
+
+
+def _shaped_like(potentials: AnyPotentials, result: Any) -> Any:
     """The result with two-dimensional transitions where the potentials had such."""
-    return result if np.ndim(potentials[1]) == 3 else ChainPotentials(result.unary, result.pairwise[0])
+    return result if np.ndim(potentials[1]) == 3 else result._replace(pairwise=result.pairwise[0])

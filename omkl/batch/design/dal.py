@@ -19,18 +19,19 @@ from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import GapMonitor, Solution
 from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.newton import ProximalNewton
-from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
 from omkl.batch.design.screening import DesignNorms
 from omkl.batch.design.sweeps import Sweeps
 from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 
-#: Columns of the first working set, and groups that may enter later: as many as are active, but no fewer than this.
-FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 64
+#: Groups of the first working set at most, and their columns; groups that may enter later: as many as are active, but
+#: no fewer than the last of these.
+FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
 #: While many groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
 CONTINUATION = 0.2
 #: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap.
-ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
+ROUGH, FINE, SHARE = 0.2, 0.3, 0.3
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
 #: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled.
@@ -116,7 +117,16 @@ class DAL(DesignSolver):
                 'solver="sparsa".'
             )
         monitor = GapMonitor(tol, (100 if max_iter is None else max_iter) + 1, on_iteration)
-        return _Search(self, problem, start if isinstance(start, DALStart) else DALStart(start)).run(monitor)
+        return _Search(self, problem, _usable(start, problem)).run(monitor)
+
+
+def _usable(start: Any, problem: DesignProblem) -> DALStart:
+    """What of a start fits the problem: of another design, its groups or the intercept only the model does."""
+    start = start if isinstance(start, DALStart) else DALStart(start)
+    if start.model is not None:
+        check_start(start.model, problem)
+    is_same = start.working_set is not None and start.working_set.is_of(problem)
+    return start if is_same else DALStart(start.model)
 
 
 @dataclass
@@ -189,7 +199,7 @@ class _Search:
                 break
             entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the working set's own where nothing has entered: solve it better, then
-            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
+            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else FINE * SHARE * min(tol, view.gap)
             tol_here = ROUGH if self.alpha > self.problem.alpha else fine
             iterate = self._solve_working_set(tol_here, iterate, view.dual_norms)
         # a lower bound holds for every model
@@ -243,7 +253,7 @@ class _Search:
             most = max(FEWEST_ENTRANTS, int(np.count_nonzero(working_set.blocks.norms(self.w))))
             entrants = np.flatnonzero(outside > problem.alpha)
         else:
-            most = int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
+            most = min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
             entrants = np.flatnonzero(outside)
         if len(entrants) > most:
             entrants = np.sort(entrants[np.argpartition(-outside[entrants], most)[:most]])

@@ -30,7 +30,7 @@ class Design:
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         r""":math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass."""
-        return np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64)
+        return _finite(np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64))
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Those of the columns that ``indices`` names alone."""
@@ -43,6 +43,10 @@ class Design:
     def columns(self, indices: np.ndarray) -> Any:
         """Those columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix of a sparse design."""
         raise NotImplementedError
+
+    def rows(self, kept: np.ndarray) -> "Design":
+        """The design of those samples alone, by their positions (increasing); nothing is copied."""
+        return RowsOfDesign(self, kept)
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         r""":math:`\sum_j A_j w_j` over the columns that ``indices`` names, (m,)."""
@@ -68,7 +72,7 @@ class DenseDesign(Design):
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
-        return found, np.sqrt(squares)
+        return _finite(found), np.sqrt(squares)
 
     def columns(self, indices: np.ndarray) -> Any:
         if self.matrix.flags.f_contiguous:
@@ -99,7 +103,7 @@ class OperatorDesign(Design):
     """A matrix known by its products alone: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
-        return np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel()
+        return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
 
     def columns(self, indices: np.ndarray) -> Any:
         found = np.empty((self.shape[0], len(indices)), order="F")
@@ -114,6 +118,50 @@ class OperatorDesign(Design):
         full = np.zeros(self.shape[1])
         full[indices] = coefficients
         return np.asarray(self.matrix.matvec(full), dtype=np.float64).ravel()
+
+
+class RowsOfDesign(Design):
+    """Some samples of a design, as in the folds of cross-validation: products go over all, with zeros elsewhere.
+
+    Norms of columns are those over all samples, which are upper bounds.
+    """
+
+    def __init__(self, design: Design, kept: np.ndarray) -> None:
+        super().__init__(design.matrix)
+        self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
+        self.selective = design.selective
+
+    def _spread(self, rho: np.ndarray) -> np.ndarray:
+        full = np.zeros(self._design.shape[0])
+        full[self._kept] = rho
+        return full
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        return self._design.correlations(self._spread(rho))
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        return self._design.some_correlations(indices, self._spread(rho))
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._design.correlations_and_norms(self._spread(rho))
+
+    def columns(self, indices: np.ndarray) -> Any:
+        found = self._design.columns(indices)
+        return found[self._kept] if sparse.issparse(found) else np.asfortranarray(found[self._kept])
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        return self._design.product(indices, coefficients)[self._kept]
+
+
+def _finite(products: np.ndarray) -> np.ndarray:
+    """Products with all columns, refused where they are no finite numbers."""
+    if not np.isfinite(products).all():
+        bad = np.flatnonzero(~np.isfinite(products))
+        where = f"Column {bad[0]} of the design holds" if len(bad) < len(products) else "The design holds"
+        raise InputError(
+            f"{where} NaN, infinite numbers, or such whose squares are too large: leave out columns, or scale them."
+        )
+    return products
 
 
 def as_design(matrix: Any) -> Design:

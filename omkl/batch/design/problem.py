@@ -102,7 +102,13 @@ class DesignProblem(BaseProblem):
         return replace(self, alpha=value)
 
     def path_values(self, count: int, decades: float) -> np.ndarray:
-        return np.geomspace(1.0, 10.0**-decades, count) * self.largest_alpha()
+        largest = self.largest_alpha()
+        if not largest > 0:
+            raise InputError(
+                "No column has anything to do with y, so none is in the model at any alpha: give values of alpha, not a"
+                " number of them."
+            )
+        return np.geomspace(1.0, 10.0**-decades, count) * largest
 
     def largest_alpha(self) -> float:
         r""":math:`\alpha_{\max}`: from this alpha on a constant is optimal; the problem's own alpha plays no part.
@@ -158,6 +164,17 @@ class LinearModel:
         full = np.zeros(n_columns)
         full[self.active] = self.coefficients
         return full
+
+
+def check_start(model: Any, problem: DesignProblem) -> None:
+    """Raise unless it is a model of the problem's columns, to start from."""
+    if not isinstance(model, LinearModel):
+        raise InputError(f"start must be a LinearModel or the start of a solution, not {type(model).__name__}.")
+    if len(model.active) and model.active.max() >= problem.design.shape[1]:
+        raise InputError(
+            f"The start has a coefficient for column {model.active.max()}, but the design has"
+            f" {problem.design.shape[1]} columns."
+        )
 
 
 class DesignSolver(Component):

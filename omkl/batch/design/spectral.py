@@ -11,7 +11,7 @@ import numpy as np
 
 from omkl.batch.core.problem import Certificate
 from omkl.batch.core.solver import GapMonitor, Solution
-from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
 from omkl.exceptions import InputError
 
 #: Objectives among which SpaRSA compares the next one with the largest.
@@ -38,6 +38,8 @@ class IST(DesignSolver):
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
         if not np.isfinite(problem.loss.curvature):
             raise InputError(f'{problem.loss!r} has a kink, at which gradient steps fail: choose solver="dal".')
+        if start is not None:
+            check_start(start, problem)
         monitor = GapMonitor(tol, (100_000 if max_iter is None else max_iter) + 1, on_iteration)
         search = _Iterates(problem, start)
         least = np.inf

@@ -76,6 +76,11 @@ class WorkingSet:
         self._kept_at = np.empty(0, dtype=np.int64)
         self._gram = np.empty((0, 0))
 
+    def is_of(self, problem: DesignProblem) -> bool:
+        """Whether it holds what a working set of that problem would."""
+        mine = self._problem
+        return (mine.design, mine.groups, mine.intercept) == (problem.design, problem.groups, problem.intercept)
+
     def extend(self, groups: np.ndarray) -> None:
         """Bring in more groups, behind those that are there."""
         whole = self._problem.groups

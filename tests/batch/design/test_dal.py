@@ -420,3 +420,55 @@ def test_losses_with_kinks_are_certified_tightly(loss):
     solution = DAL().solve(DesignProblem(as_design(X), y, loss, L21(), 0.05), 2e-8)
     assert solution.converged
     assert len(solution.history) < 10
+
+
+def test_a_start_of_another_design_serves_as_a_model_or_is_refused():
+    problem = make_problem("squared")
+    solution = DAL().solve(problem, 1e-8)
+    for other in (
+        DesignProblem(as_design(problem.design.matrix + 1.0), problem.y, Squared(), L21(), problem.alpha),
+        DesignProblem(as_design(problem.design.matrix[:20]), problem.y[:20], Squared(), L21(), problem.alpha),
+        DesignProblem(problem.design, problem.y, Squared(), L21(), problem.alpha, None, False),
+        DesignProblem(problem.design, problem.y, Squared(), L21(), problem.alpha, ColumnGroups(LABELS, 20)),
+    ):
+        again = DAL().solve(other, 1e-8, start=solution.start)
+        assert certify(other, again.model, again.certificate.rho).proves(1e-7)
+    narrow = DesignProblem(as_design(problem.design.matrix[:, :1]), problem.y, Squared(), L21(), problem.alpha)
+    for solver in (DAL(), SpaRSA()):
+        with pytest.raises(InputError, match="but the design has 1 columns"):
+            solver.solve(narrow, start=solution.model)
+        with pytest.raises(InputError, match="not int"):
+            solver.solve(narrow, start=3)
+
+
+def test_numbers_that_are_not_finite_are_refused_where_products_meet_them():
+    X = np.random.default_rng(0).normal(size=(10, 4))
+    X[3, 2] = np.nan
+    for matrix in (X, np.asfortranarray(X), sparse.csc_array(X), aslinearoperator(X)):
+        problem = DesignProblem(as_design(matrix), np.arange(10.0), Squared(), L21(), 0.1)
+        with pytest.raises(InputError, match="Column 2 of the design holds NaN"):
+            problem.largest_alpha()
+        for solver in (DAL(), SpaRSA()):
+            with pytest.raises(InputError, match="design holds NaN"):
+                solver.solve(problem)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("size", [1, 3, 50, 150])
+def test_constant_and_duplicate_columns_in_groups_of_all_sizes_are_solved(size, intercept):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 300))
+    X[:, 0], X[:, 10], X[:, 7], X[:, 200] = 3.0, X[:, 11], 0.0, X[:, 11]
+    y = X[:, 10] + X[:, 0] + rng.normal(size=30)
+    for loss in (Squared(), Logistic()):
+        target = np.sign(y - np.median(y) + 0.01) if loss.classifies else y
+        groups = ColumnGroups(np.arange(300) // size, 300)
+        problem = DesignProblem(as_design(X), target, loss, L21(), 1.0, groups, intercept)
+        solution = DAL().solve(problem.at(0.1 * problem.largest_alpha()), 1e-7)
+        assert solution.converged
+
+
+def test_columns_that_have_nothing_to_do_with_the_targets_have_no_path():
+    problem = DesignProblem(as_design(np.zeros((5, 3))), np.arange(5.0), Squared(), L21(), 1.0)
+    with pytest.raises(InputError, match="none is in the model at any alpha"):
+        next(regularization_path(DAL(), problem, 3))
