@@ -47,6 +47,8 @@ def run(arguments: Namespace) -> None:
     reading = {"trees": "partial", "on_error": arguments.on_error, "keep_text": False}
     treebank = data.read_treebank(arguments.train, **reading)
     dev = data.read_treebank(arguments.dev, **{**reading, "trees": "given"}) if arguments.dev else None
+    if arguments.likely is None and arguments.keep is None:  # which goes with a parser alone
+        arguments.likely = 0.99
     annotator = estimators.Annotator(
         arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
         parser=untrained_parser(arguments, C=arguments.C, epochs=arguments.epochs),

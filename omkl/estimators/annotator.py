@@ -32,6 +32,9 @@ SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser"
 #: Settings of the labelers, where no others are given. With C = 10 instead of 1 tags (English, Danish, Vietnamese),
 #: features and lemmas (English, Danish) are 0.04 to 0.4 points better.
 TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
+#: A parser, where no other is given. Beside one that looks at all arcs trees are as good (English, 2000 sentences, and
+#: Danish better by 0.2 and 0.5 points attached, Vietnamese worse by 0.1), training and parsing a quarter faster.
+PARSING: dict[str, Any] = {"first": "small", "likely": 0.99}
 
 
 #: What of the settings of the labelers is about labels and their order, and so for the chain of tags alone.
@@ -61,7 +64,8 @@ class Annotator(SavedEstimator):
         of them, so it has no ``kernels``. Its ``class_weight``, ``cost`` and what it says of transitions are for the
         chain of tags alone. By default ``SequenceLabeler(epochs=10, C=10)``.
     parser : DependencyParser, optional
-        An untrained parser to take the settings of; the default one by default.
+        An untrained parser to take the settings of. By default it looks at the arcs that a small one finds likely:
+        ``DependencyParser(first="small", likely=0.99)``.
     folds : int > 1
         Parts of the training data, each of which is tagged by a model of the others, for morphology and trees to learn
         from.
@@ -171,9 +175,9 @@ class Annotator(SavedEstimator):
                 f"random_state must be None, an integer or a RandomState, not {self.random_state!r}."
             ) from None
         labeler.set_params(random_state=seed)
-        parser = DependencyParser() if self.parser is None else clone(self.parser)
+        parser = DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
         seeded: Any = parser
-        while seeded is not None:  # a stacked parser has another one before it
+        while isinstance(seeded, DependencyParser):  # a stacked parser has another one before it
             seeded.set_params(random_state=seed, verbose=self.verbose)
             seeded = seeded.first
         return partial(_make_tagger, labeler), parser, seed

@@ -98,7 +98,7 @@ class PredictsTrees(LearnedTemplates):
         """
         parsed = []
         for block, constraints in self._blocks(X, required, forbidden):
-            trees = from_potentials(self, block, self._decoder(constraints))
+            trees = from_potentials(self, block, self._decoder(constraints), bool(constraints))
             found = labeled(self, block, trees, relation_strings(self))
             parsed.append(self._with_confidence(block, found, constraints) if confidence else found)
         return Treebank.concatenate(parsed)
@@ -134,7 +134,7 @@ class PredictsTrees(LearnedTemplates):
             def best(potentials: np.ndarray, i: int, structure: Any = structure, kept: Any = constraints) -> Any:
                 return structure.decode_best(kept.applied(potentials, i, structure) if kept else potentials, int(n))
 
-            trees = from_potentials(self, block, best)
+            trees = from_potentials(self, block, best, all_arcs=True)
             counts = [len(scores) for _, scores in trees]
             repeated = block[np.repeat(np.arange(len(block)), counts)]
             flat = [heads for own, _ in trees for heads in own]
@@ -169,7 +169,8 @@ class PredictsTrees(LearnedTemplates):
         """
         found: list[ParseMarginals] = []
         for block, constraints in self._blocks(X, required, forbidden):
-            found += self._marginals(block, from_potentials(self, block, self._decoder(constraints)), constraints)
+            trees = from_potentials(self, block, self._decoder(constraints), bool(constraints))
+            found += self._marginals(block, trees, constraints)
         return found
 
     def calibrate(self, X: Any) -> Any:
@@ -240,7 +241,7 @@ class PredictsTrees(LearnedTemplates):
             own = constraints.applied(potentials, i, structure) if constraints else potentials
             return structure.marginals(own / temperature)[1]
 
-        arcs = from_potentials(self, block, probabilities)
+        arcs = from_potentials(self, block, probabilities, bool(constraints))
         labeler, temperature_of_relations = self.model_.codec.relations, getattr(self, "relation_temperature_", None)
         if labeler is None or temperature_of_relations is None:
             return [ParseMarginals(own, None) for own in arcs]

@@ -102,15 +102,23 @@ class DependencyParser(PredictsTrees):
         As for :class:`~omkl.SequenceLabeler`.
     verbose : bool
         Show a progress bar.
-    first : DependencyParser, optional
+    first : DependencyParser or str, optional
         Stacking (Martins, Das, Smith, Xing 2008): a parser, not fitted, whose potentials this one corrects, and whose
         trees the templates of this one may look at, as those of "stacked" do: ``kinship``, ``m.relation``,
         ``h.parent_upos`` and so on (see :mod:`omkl.groups.templates`). All stays arc-factored. On the training data
         potentials and trees are those of parsers that have not seen the sentence; so training takes ``folds`` times as
         long as that of ``first`` and a little more, and ``C`` may be smaller, as in
-        ``DependencyParser("stacked", C=1, first=DependencyParser())``. Not for streams.
+        ``DependencyParser("stacked", C=1, first=DependencyParser())``. A string is a set of templates, for a parser
+        of three epochs with C = 1 and without relations. Not for streams.
     folds : int
         How many parts the training data are divided into for that, at least 2.
+    likely : float, optional
+        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): the ``first`` parser is not corrected,
+        but says at which arcs this one looks: those within a margin of each word's best, and those of its tree. The
+        margin is such that this share of right arcs, in (0, 1), is within it, in sentences that the first parser has
+        not learned from. A first parser of few templates will do:
+        ``DependencyParser(first="small", likely=0.99)``. Other arcs have probability 0; only where arcs are required
+        or forbidden, or several trees asked for, all are looked at. None: all arcs.
     decode : {"map", "marginal"}
         Which tree is predicted: the most probable one, or that whose arcs have the largest sum of probabilities, which
         has the most right heads in expectation (minimum risk). The latter needs probabilities, as
@@ -155,7 +163,7 @@ class DependencyParser(PredictsTrees):
         radius: float | str | None = None, shuffle: bool = True, early_stopping: bool = False,
         validation_fraction: float = 0.1, n_iter_no_change: int = 5, n_examples: float | None = None,
         batch_size: int = 1, l2: float = 0.0, n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False,
-        first: Any = None, folds: int = 3, decode: str = "map", random_state: Any = None,
+        first: Any = None, folds: int = 3, likely: float | None = None, decode: str = "map", random_state: Any = None,
     ) -> None:  # fmt: skip
         self.templates = templates
         self.lexicons = lexicons
@@ -189,6 +197,7 @@ class DependencyParser(PredictsTrees):
         self.verbose = verbose
         self.first = first
         self.folds = folds
+        self.likely = likely
         self.decode = decode
         self.random_state = random_state
 

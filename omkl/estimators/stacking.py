@@ -11,13 +11,42 @@ from omkl.data import Strings, Treebank
 from omkl.estimators.tree_prediction import from_potentials, labeled, relation_strings, with_trees
 from omkl.estimators.treebanks import Guide
 from omkl.exceptions import InputError
+from omkl.groups._jit_listed_arcs import forget_unlikely, shortfalls
 
 
-def guide_of(parser: Any, treebank: Treebank) -> Guide:
-    """What a fitted parser makes of the sentences of a treebank."""
-    scores = from_potentials(parser, treebank, lambda potentials, i: potentials)
+def guide_of(parser: Any, treebank: Treebank, all_arcs: bool = False) -> Guide:
+    """What a fitted parser makes of the sentences of a treebank; see :func:`from_potentials` for ``all_arcs``."""
+    scores = from_potentials(parser, treebank, lambda potentials, i: potentials, all_arcs)
     trees = list(map(parser.predictor_.structure.decode, scores))
     return Guide(labeled(parser, treebank, trees, relation_strings(parser)), scores)
+
+
+def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
+    """How far below the highest potential of a word's arcs that of the right one may be, so that this share of right
+    arcs, in (0, 1), is not farther."""
+    found, count = np.empty(gold.n_words), 0
+    for own, heads in zip(guide.scores, np.split(gold.heads, gold.offsets[1:-1])):
+        count += shortfalls(own, heads, found[count:])
+    return float(np.quantile(found[:count], share, method="higher"))
+
+
+def only_likely(guide: Guide, right: Treebank, margin: float | None) -> Guide:
+    """Potentials for a second parser to add to, in place: -inf for arcs that it need not look at, 0 for others.
+
+    It looks at arcs whose potentials are within the margin of the highest one of the word's arcs, those of the guide's
+    tree, and those of the trees that are ``right``; so there is a tree among them. Where some heads of a right tree are
+    not known, all arcs of the sentence are looked at. Without a margin the potentials stay what they are, for a second
+    parser to correct, but for right arcs that are -inf: those become as unlikely as any that is not.
+    """
+    offsets = guide.trees.offsets
+    for s, own in enumerate(guide.scores):
+        words = slice(*offsets[s : s + 2])
+        heads = right.heads[words]
+        widest = margin if margin is not None and heads.min() >= 0 else np.inf
+        forget_unlikely(own, guide.trees.heads[words], heads, widest)
+        if margin is not None:
+            own[np.isfinite(own)] = 0.0
+    return guide
 
 
 def cross_fit(first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int) -> tuple[Any, Guide]:

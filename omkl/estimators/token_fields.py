@@ -1,8 +1,9 @@
 """Fields of tokens: what templates look at, and the columns of a treebank that it is read from."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -50,28 +51,34 @@ def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Any]) -
     """
     name, _, width = field.partition(":")
     if name not in lexicons:
-        return [value_of(field, string) for string in strings]
+        return list(map(reader_of(field), strings))
     values = lexicons[name].values_of(strings)
     return [value[: int(width)] for value in values] if width else values
 
 
-def value_of(field: str, string: str) -> str:
-    """A field of a token, of no lexicon, from the string in its column.
+def reader_of(field: str) -> Callable[[str], str]:
+    """What reads a field of a token, of no lexicon, from the string in its column.
 
-    >>> value_of("suffix3", "parsing"), value_of("Case", "Case=Nom|Number=Sing"), value_of("misc:Gloss", "_")
+    >>> reader_of("suffix3")("parsing"), reader_of("Case")("Case=Nom|Number=Sing"), reader_of("misc:Gloss")("_")
     ('ing', 'Nom', '_')
     """
     if field == "lower":
-        return string.lower()
+        return str.lower
     if field.startswith("prefix"):
-        return string[: int(field[-1])]
+        return itemgetter(slice(int(field[-1])))
     if field.startswith("suffix"):
-        return string[-int(field[-1]) :]
+        return itemgetter(slice(-int(field[-1]), None))
     if is_attribute(field):
         wanted = field.rpartition(":")[2]
-        attributes = (attribute.partition("=") for attribute in string.split("|"))
-        return next((value or name for name, _, value in attributes if name == wanted), MISSING)
-    return string
+        return lambda string: attributes_of(string).get(wanted, MISSING)
+    return str
+
+
+@lru_cache(2**12)  # each string is asked for every attribute, and those of features are few
+def attributes_of(string: str) -> dict[str, str]:
+    """Names and values in a column of attributes; one without a value is its own, and the first of a name counts."""
+    split = (attribute.partition("=") for attribute in reversed(string.split("|")))
+    return {name: value or name for name, _, value in split}
 
 
 @lru_cache(2**16)  # the words of one sentence after the other are mostly the same

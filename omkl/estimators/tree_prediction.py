@@ -11,16 +11,18 @@ from omkl.data import Strings, Treebank
 from omkl.online import in_threads
 
 
-def from_potentials(parser: Any, treebank: Treebank, function: Callable[[np.ndarray, int], Any]) -> list[Any]:
+def from_potentials(
+    parser: Any, treebank: Treebank, function: Callable[[np.ndarray, int], Any], all_arcs: bool = False
+) -> list[Any]:
     """``function`` of the potentials (n + 1, n + 1) and the number of each sentence, in threads where the parser has
-    some."""
+    some; with those of arcs that a first parser finds unlikely as well if asked for ``all_arcs``."""
     bank = parser.predictor_.banks[0]
 
     def of_block(numbered: Any) -> list[Any]:
         first, sentences = numbered
         return [function(own, first + i) for i, own in enumerate(bank.potentials_of(sentences))]
 
-    blocks = list(parser.model_.codec.tokens(treebank).blocks())
+    blocks = list(parser.model_.codec.tokens(treebank, all_arcs).blocks())
     firsts = np.cumsum([0, *map(len, blocks)]).tolist()
     return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), parser.n_jobs)))
 

@@ -13,7 +13,7 @@ from omkl.estimators.lexicons import Lexicon, as_lexicons, check_use
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.relations import RelationLabeler
 from omkl.estimators.sources import TrainingBlock, fingerprint
-from omkl.estimators.stacking import cross_fit, guide_of
+from omkl.estimators.stacking import cross_fit, guide_of, likely_margin, only_likely
 from omkl.estimators.template_choice import announce, suited
 from omkl.estimators.token_fields import empty_shares, lacking_columns
 from omkl.estimators.treebanks import (
@@ -36,6 +36,8 @@ from omkl.structures import NonProjectiveTree, ProjectiveTree
 
 #: Features of each template that a parser remembers by name.
 TOP = 10
+#: A first parser that is given by its templates alone.
+QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
 
 
 class TreeData(NamedTuple):
@@ -69,7 +71,8 @@ class TreebankCodec:
     ----------
     estimator : DependencyParser
         For its parameters ``templates``, ``lexicons``, ``memory``, ``exact``, ``dtype``, ``projective``,
-        ``single_root``, ``labeled``, ``ignore``, ``loss``, ``average``, ``first``, ``folds`` and ``verbose``.
+        ``single_root``, ``labeled``, ``ignore``, ``loss``, ``average``, ``first``, ``folds``, ``likely``,
+        ``random_state`` and ``verbose``.
 
     Attributes
     ----------
@@ -80,6 +83,9 @@ class TreebankCodec:
         The strongest features of each template by name, with their weights.
     first : DependencyParser or None
         The fitted parser that comes before this one.
+    margin : float or None
+        How far below the highest potential of a word's arcs the first parser may find one that is looked at; None if
+        its potentials are corrected instead.
     empty : dict of str to float
         The share of training words, in [0, 1], for which each column that is looked at was empty.
     """
@@ -105,7 +111,13 @@ class TreebankCodec:
         self.features: dict[str, list] = {}
         self.empty: dict[str, float] = {}
         self._kind, self._asked_first, self._folds = type(estimator), estimator.first, estimator.folds
+        self._quick = isinstance(estimator.first, str)
+        if self._quick:
+            shape = {"projective": estimator.projective, "single_root": estimator.single_root}
+            self._asked_first = self._kind(estimator.first, **QUICK, **shape, random_state=estimator.random_state)
+        self._likely = estimator.likely
         self.first: Any = None
+        self.margin: float | None = None
 
     def suited(self, data: TreeData) -> TemplateSet:
         """The templates that are asked for as they suit the data; what is changed is said."""
@@ -130,24 +142,52 @@ class TreebankCodec:
     def _learn_first(self, data: TreeData) -> Guide | None:
         """Train the first parser, if there is one; returns what parsers that have not seen them make of sentences."""
         if self._asked_first is None:
+            self._check_likely(None)
             looked_at = sorted(field for field in self.templates.fields if sees_trees(field))
             if looked_at:
                 raise InputError(f"Templates look at {looked_at[0]!r} in the trees of a first parser: set first=.")
             return None
         if not isinstance(self._asked_first, self._kind):
-            raise InputError(f"first must be a {self._kind.__name__} or None, not {self._asked_first!r}.")
+            raise InputError(
+                f"first must be a {self._kind.__name__}, a set of templates or None, not {self._asked_first!r}."
+            )
+        self._check_likely(self._asked_first)
         if not data.whole:
             raise InputError("A first parser is trained on all sentences before the second begins: fit on arrays.")
-        self.first, guide = cross_fit(self._asked_first, data.treebank, data.weights, self._folds)
-        return guide
+        with warnings.catch_warnings():
+            if self._quick:  # nobody has asked for its templates one by one
+                warnings.simplefilter("ignore", DataWarning)
+            self.first, guide = cross_fit(self._asked_first, data.treebank, data.weights, self._folds)
+        if self._likely is not None:
+            self.margin = likely_margin(guide, data.treebank, self._likely)
+        return only_likely(guide, data.treebank, self.margin)
 
-    def guide(self, treebank: Treebank) -> Guide | None:
-        """What the first parser makes of sentences that are not for training, if there is one."""
-        return None if self.first is None else guide_of(self.first, treebank)
+    def _check_likely(self, first: Any) -> None:
+        """Raise unless the arcs that the first parser finds likely, if it is asked for, have a tree of this kind."""
+        if self._likely is not None:
+            check_number("likely", self._likely, above=0)
+            if self._likely >= 1 or first is None:
+                raise InputError(
+                    f"likely={self._likely!r} is a share of right arcs, below 1, that a first parser finds likely: "
+                    "set first= and such a share, or leave it out."
+                )
+        own = (isinstance(self.structure, ProjectiveTree), self.structure.single_root)
+        if first is not None and (first.projective, first.single_root) != own:
+            raise InputError("The first parser must have the projective= and single_root= of the one that it is for.")
 
-    def tokens(self, treebank: Treebank) -> ArcTokens:
+    def guide(self, treebank: Treebank, all_arcs: bool = False, right: bool = False) -> Guide | None:
+        """What the first parser makes of sentences that are not for training, if there is one; with potentials of all
+        arcs, or with arcs that are ``right`` among the likely ones, if asked for."""
+        if self.first is None:
+            return None
+        guide = guide_of(self.first, treebank, all_arcs)
+        if all_arcs:
+            return guide if self.margin is None else Guide(guide.trees, None)
+        return only_likely(guide, treebank if right else guide.trees, self.margin)
+
+    def tokens(self, treebank: Treebank, all_arcs: bool = False) -> ArcTokens:
         """Sentences to parse as the templates look at them."""
-        return encode(treebank, self.templates, self.guide(treebank))
+        return encode(treebank, self.templates, self.guide(treebank, all_arcs))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Later sentences; nothing grows with them but the relations, when they are learned."""
@@ -158,7 +198,7 @@ class TreebankCodec:
     def encode_known(self, data: TreeData) -> ArcExamples:
         """Sentences to measure the trees of the model on."""
         (treebank,) = self.complete([data.treebank])
-        return ArcExamples.of(treebank, self.templates, None, self._ignore, self.guide(treebank))
+        return ArcExamples.of(treebank, self.templates, None, self._ignore, self.guide(treebank, right=True))
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """What a checkpoint notes of the data, the plainest first."""
@@ -211,7 +251,7 @@ class TreebankCodec:
         codec = TreebankCodec(estimator)
         codec.templates, codec.relations, codec._sizes = estimator.templates, self.relations, bank.sizes.tolist()
         codec.features = {name: self.features[name] for name in codec.templates.names}
-        codec.empty, codec.first = self.empty, self.first
+        codec.empty, codec.first, codec.margin = self.empty, self.first, self.margin
         return codec
 
     def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
@@ -237,7 +277,7 @@ class TreebankCodec:
         lexicons = {name: own for name, own in self.templates.lexicons.items() if name in looked_up}
         for name, lexicon in lexicons.items():
             arrays |= {f"lexicons/{name}/{key}": array for key, array in lexicon.arrays().items()}
-        values = {
+        values: dict[str, Any] = {
             "templates": str(self.templates).splitlines(),
             "sizes": self._sizes,
             "relations": relations,
@@ -247,7 +287,7 @@ class TreebankCodec:
         }
         if self.first is not None:
             own = Packer()
-            values["first"] = self.first._manifest(own, condensed is None)
+            values["first"], values["margin"] = self.first._manifest(own, condensed is None), self.margin
             arrays |= {f"first/{name}": array for name, array in own.arrays.items()}
         return values, arrays
 
@@ -260,6 +300,7 @@ class TreebankCodec:
             self.relations = RelationLabeler.restored(values["relations"], _below("relations/", arrays), lexicons)
         if "first" in values:
             self.first = self._kind._from_model(values["first"], Unpacker(_below("first/", arrays), unpacker.parts))
+            self.margin = values["margin"]
 
 
 def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

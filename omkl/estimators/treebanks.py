@@ -163,10 +163,11 @@ def arc_costs(gold: CostedHeads) -> np.ndarray:
 
 
 class Guide(NamedTuple):
-    """What a first parser makes of the sentences of a treebank: trees, and the potentials of each, (n + 1, n + 1)."""
+    """What a first parser makes of the sentences of a treebank: trees, and potentials for a second one to add to,
+    (n + 1, n + 1) each; None for zeros."""
 
     trees: Treebank
-    scores: list[np.ndarray]
+    scores: Any
 
 
 class ArcExamples(WeightedExamples):
@@ -265,9 +266,9 @@ def _value_at(
 
     if place == 0:
         return "ROOT"
-    if not 0 < place <= treebank.lengths[sentence]:
+    first, last = treebank.offsets[sentence : sentence + 2].tolist()
+    if not 0 < place <= last - first:
         return "OUTSIDE"
-    first = int(treebank.offsets[sentence])
     if field == KINSHIP and trees is not None:
         return trees.kinship(first, head, place)
     return own(field, first + place - 1) if trees is None else trees.value(field, first + place - 1, own)

@@ -1,7 +1,17 @@
 """Groups: where parameters live. A bank is several groups in one representation."""
 
 from omkl.groups.arc_layout import ArcFeatureHasher, ArcTokens
-from omkl.groups.base import Bank, Condensable, GroupBank, Growable, HasCoordinates, Mixable, Testable, check_ability
+from omkl.groups.base import (
+    Bank,
+    Condensable,
+    GroupBank,
+    Growable,
+    HasCoordinates,
+    Mixable,
+    Testable,
+    check_ability,
+    initial_potentials,
+)
 from omkl.groups.budget import RemovalExpansion
 from omkl.groups.cached import CachedKernelBank, SparseCachedBank
 from omkl.groups.feature_maps import FeatureMapBank
@@ -43,4 +53,5 @@ __all__ = [
     "TrigramBank",
     "check_ability",
     "distance_name",
+    "initial_potentials",
 ]

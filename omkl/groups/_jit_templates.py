@@ -184,51 +184,6 @@ def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lin
 
 
 @njit(cache=True, nogil=True)
-def inner_products(head_keys, modifier_keys, codes, pairs, between, bases, groups, empty, table, keys, bins, gradient,
-                   products):  # fmt: skip
-    """``products[k] = <v_k, g>`` of every group whose ``v`` is not empty, from the gradient in the arcs."""
-    for p in range(pairs.shape[0]):
-        if not _any_stored(groups[p], empty):
-            continue
-        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
-        own = _products_of_pair(
-            head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]], codes, between[p], lines, own_keys, bins, gradient
-        )
-        for variant in range(N_VARIANTS):
-            k = groups[p, variant]
-            if k >= 0 and not empty[k]:
-                products[k] = own[variant]
-
-
-@njit(cache=True, nogil=True)
-def _products_of_pair(heads, modifiers, codes, between, lines, own_keys, bins, gradient):
-    """The inner products of the three variants of a pair of views."""
-    n_nodes = gradient.shape[0]
-    size = np.uint64(lines.shape[0])
-    seen = np.zeros(n_nodes, np.uint64)
-    bare, directed, distant = 0.0, 0.0, 0.0
-    for h in range(n_nodes):
-        for side in range(2):
-            turn = np.uint64(side)
-            sign = 2 * side - 1
-            n_seen = 1 if between < 0 else 0
-            m = h + sign
-            while 1 <= m < n_nodes:
-                if between < -1:
-                    seen[0] = kinship(codes[-2 - between], h, m)
-                elif between >= 0 and m != h + sign:
-                    n_seen = _with_value(seen, n_seen, codes[between, m - sign])
-                for q in range(n_seen):
-                    mixed = (heads[h] + modifiers[m] + seen[q]) * _MIX
-                    line = lines[_line(own_keys, mixed, size)]
-                    bare += gradient[h, m] * line[mixed & _MASK7]
-                    directed += gradient[h, m] * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
-                    distant += gradient[h, m] * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
-                m += sign
-    return bare, directed, distant
-
-
-@njit(cache=True, nogil=True)
 def kinship(heads, h, m):
     """What h is to m in the tree in which each node has the head ``heads[node]`` (the root a number that no node has):
     its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""

@@ -34,7 +34,8 @@ class ArcTokens:
     lengths : int64 array of shape (number of sentences,)
         Tokens of each sentence, without the root.
     scores : list of array (n + 1, n + 1), optional
-        Potentials of each sentence that those of the templates are added to: what another model says of its arcs.
+        Potentials of each sentence that those of the templates are added to: what another model says of its arcs; -inf
+        for those that it finds unlikely, whose templates are never looked up.
     """
 
     fields: list[str]
@@ -73,12 +74,13 @@ class ArcTokens:
 
 @dataclass(slots=True, eq=False)
 class ArcSentence:
-    """The sentence whose root is at ``root``; its length is its number of tokens, ``scores`` as of its tokens."""
+    """The sentence whose root is at ``root``; its length is its number of tokens, ``offset`` are the ``scores`` of its
+    tokens."""
 
     tokens: ArcTokens
     root: int
     length: int
-    scores: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.length

@@ -140,6 +140,17 @@ def _zeros_like(potentials: Potentials) -> Potentials:
     return type(potentials)(*arrays) if isinstance(potentials, tuple) else arrays[0]
 
 
+def initial_potentials(structure: Any, x: Any) -> Any:
+    """Potentials of an input before any group adds to them: zero, or what comes with it from another model.
+
+    That is its ``offset``, if it has one: an array as the potentials of the structure are.
+    """
+    potentials, offset = structure.zeros(len(x)), getattr(x, "offset", None)
+    if offset is not None:
+        potentials += offset
+    return potentials
+
+
 class FrozenGroups:
     """Averaged groups to predict with, in a form of their own: those whose scale is set to 0 are not computed."""
 

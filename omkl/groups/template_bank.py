@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as arcs
+from omkl.groups import _jit_listed_arcs as listed
 from omkl.groups import _jit_templates as jit
 from omkl.groups.arc_layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.groups.base import Bank
@@ -129,31 +130,36 @@ class ArcTemplateBank(Bank):
         return 1.0 - taken / features if features > 0 else 0.0
 
     def add_potentials(self, x: ArcSentence, potentials: np.ndarray) -> None:
-        n_nodes = len(x) + 1
-        nodes, cells = np.array([0, n_nodes]), np.array([0, n_nodes**2])
-        self._add_scores(self._layout.keys(x), nodes, len(x), potentials.reshape(-1), cells)
-        if x.scores is not None:
-            potentials += x.scores
+        nodes = np.array([0, len(x) + 1])
+        self._add_scores(self._layout.keys(x), nodes, nodes**2, [x], potentials.reshape(-1))
 
     def potentials_of(self, sentences: Sequence[ArcSentence]) -> list[np.ndarray]:
         """Potentials of several sentences: a list of arrays (n + 1, n + 1). Faster than one at a time."""
-        layout = self._layout
         sizes = np.array([len(x) + 1 for x in sentences])
         nodes, cells = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([[0], np.cumsum(sizes**2)])
-        keys = [np.concatenate(parts, axis=1) for parts in zip(*map(layout.keys, sentences))]
+        keys = [np.concatenate(parts, axis=1) for parts in zip(*map(self._layout.keys, sentences))]
         scores = np.zeros(cells[-1])
-        for x, low, high in zip(sentences, cells[:-1], cells[1:]):
-            if x.scores is not None:
-                scores[low:high] = x.scores.ravel()
-        self._add_scores(keys, nodes, int(sizes.max()), scores, cells)
-        return [scores[low:high].reshape(n, n) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
+        self._add_scores(keys, nodes, cells, sentences, scores)
+        found = [scores[low:high].reshape(n, n) for low, high, n in zip(cells[:-1], cells[1:], sizes)]
+        for x, potentials in zip(sentences, found):
+            if x.offset is not None:
+                potentials += x.offset
+        return found
 
-    def _add_scores(self, keys, nodes, longest, scores, cells):
-        layout = self._layout
-        jit.add_scores(
-            *keys, nodes, layout.pairs, layout.between, self._bases, self._groups, self.group_state.scales, self.table,
-            self._keys, layout.bins(longest), scores, cells,
+    def _add_scores(self, keys, nodes, cells, sentences, scores):
+        """Add what the templates give to the scores of all likely arcs."""
+        layout, bins = self._layout, self._layout.bins(max(map(len, sentences)))
+        templates = (
+            layout.pairs, layout.between, self._bases, self._groups, self.group_state.scales, self.table, self._keys
         )  # fmt: skip
+        likely = [] if sentences[0].offset is None else [np.isfinite(x.offset).ravel() for x in sentences]
+        if all(own.all() for own in likely):  # or nothing is said of them
+            jit.add_scores(*keys, nodes, *templates, bins, scores, cells)
+            return
+        chosen, places = _listed(np.concatenate(likely).astype(float), nodes, cells, bins)
+        own = scores[chosen]
+        listed.add_scores(*keys, nodes, places, *templates, own)
+        scores[chosen] = own
 
     def step(self, x: ArcSentence, gradient: np.ndarray) -> None:
         group_state = self.group_state
@@ -168,10 +174,11 @@ class ArcTemplateBank(Bank):
         self._stored |= ~group_state.empty
 
     def inner_products(self, x: ArcSentence, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
-        layout, products = self._layout, np.zeros(len(self.names))
-        jit.inner_products(
-            *layout.keys(x), layout.pairs, layout.between, self._bases, self._groups, self.group_state.empty,
-            self.table, self._keys, layout.bins(len(x)), gradient, products,
+        layout, products, nodes = self._layout, np.zeros(len(self.names)), np.array([0, len(x) + 1])
+        arcs_at, places = _listed(gradient.reshape(-1), nodes, nodes**2, layout.bins(len(x)))
+        listed.inner_products(
+            *layout.keys(x), nodes, places, layout.pairs, layout.between, self._bases, self._groups,
+            self.group_state.empty, self.table, self._keys, gradient.reshape(-1)[arcs_at], products,
         )  # fmt: skip
         return products
 
@@ -255,8 +262,9 @@ class ArcTemplateBank(Bank):
         p, variant = layout.pair_of(k)
         first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
         weights = self.group_state.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
-        order = np.argsort(-np.abs(weights), axis=None, kind="stable")[: 4 * n]
-        order = order[weights.flat[order] != 0]
+        order = largest(weights, 4 * n)
+        if not len(order):
+            return []
         wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
         rows, buckets = np.unravel_index(order, weights.shape)
         wanted[rows, buckets + first] = np.arange(len(order))
@@ -328,6 +336,14 @@ class ArcTemplateBank(Bank):
         self._stored[:], self._keys[:] = state["stored"], state["keys"]
 
 
+def _listed(wanted, nodes, cells, bins):
+    """Cells of the arcs whose number in ``wanted`` is not 0, and where the arcs are."""
+    n_arcs = np.count_nonzero(wanted)
+    places, kept = np.empty((4, n_arcs), np.int32), np.empty(n_arcs, np.int64)
+    count = listed.list_arcs(wanted, nodes, cells, bins, places, kept)
+    return kept[:count], places[:, :count]
+
+
 def _aligned(n_lines, dtype):
     """Zeros (n_lines, LINE) that begin at a pair of cache lines, so that no look-up touches more."""
     raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
@@ -337,3 +353,11 @@ def _aligned(n_lines, dtype):
 
 def _lines_in(megabytes, averaging, dtype, exact):
     return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1) + 8 * exact)
+
+
+def largest(weights: np.ndarray, n: int) -> np.ndarray:
+    """Flat indices of at most n weights that are not zero, by their magnitude, of equal ones the first first."""
+    sizes = np.abs(weights).ravel()
+    least = np.partition(sizes, -n)[-n] if n < len(sizes) else 0.0
+    indices = np.flatnonzero((sizes >= least) & (sizes > 0.0))
+    return indices[np.argsort(-sizes[indices], kind="stable")[:n]]

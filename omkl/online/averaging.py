@@ -9,7 +9,7 @@ import numpy as np
 from omkl._components import Component
 from omkl._threads import in_threads
 from omkl.exceptions import InputError
-from omkl.groups import GroupState, Tokens
+from omkl.groups import GroupState, Tokens, initial_potentials
 from omkl.structures import Potentials
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
@@ -146,7 +146,7 @@ class Predictor:
 
     def potentials(self, x: Any) -> Potentials:
         """Potentials of one input, or of a block of tokens."""
-        potentials = self.structure.zeros(len(x))
+        potentials = initial_potentials(self.structure, x)
         for bank in self.banks:
             bank.add_potentials(x, potentials)
         return potentials

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from omkl.exceptions import InputError
-from omkl.groups import GroupBank, Testable, check_ability
+from omkl.groups import GroupBank, Testable, check_ability, initial_potentials
 from omkl.losses import CRF
 
 LIKELIHOOD = CRF()
@@ -67,7 +67,7 @@ class Evidence:
         self._met += 1
         if self._met > ALL_UP_TO and self._met % (1 << math.ceil(math.log2(self._met / ALL_UP_TO))):
             return
-        penalized, reference = trainer.penalized_banks, trainer.structure.zeros(len(x))
+        penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
         for bank in trainer.banks[len(penalized) :]:
             bank.add_potentials(x, reference)
         loss = LIKELIHOOD if hasattr(trainer.structure, "marginals") else trainer.loss

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups import GroupState, Span
+from omkl.groups import GroupState, Span, initial_potentials
 from omkl.online.averaging import BLOCK, Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
@@ -87,7 +87,7 @@ def _measured(trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[E
             sums[k] += differences.sum()
             squares[k] += differences @ differences
             left = _minus(left, part)
-        _check_parts(left, potentials)
+        _check_parts(left, potentials, initial_potentials(structure, x))
     if n == 0:
         raise InputError("There are no examples to measure the groups on: give at least one.")
     means = sums / n
@@ -171,10 +171,12 @@ def _minus(total: Potentials, part: Potentials) -> Potentials:
     return total - part
 
 
-def _check_parts(left: Potentials, potentials: Potentials) -> None:
-    """Raise unless nothing is left of the potentials when all parts are taken away."""
-    for rest, own in zip(*(arrays if isinstance(arrays, tuple) else (arrays,) for arrays in (left, potentials))):
-        if np.abs(rest).max(initial=0.0) > PARTS_TOLERANCE * (1.0 + np.abs(own).max(initial=0.0)):
+def _check_parts(left: Potentials, potentials: Potentials, initial: Potentials) -> None:
+    """Raise unless what no group adds is left of the potentials when all parts are taken away."""
+    triples = zip(*(arrays if isinstance(arrays, tuple) else (arrays,) for arrays in (left, potentials, initial)))
+    for rest, own, first in triples:
+        largest = np.abs(own).max(initial=0.0, where=np.isfinite(own))
+        if not np.allclose(rest, first, rtol=0.0, atol=PARTS_TOLERANCE * (1.0 + largest)):
             raise InputError(
                 "The potentials of single groups do not add up to the model's: a bank must leave out the groups whose "
                 "scale in its group_state is 0."

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability
+from omkl.groups import GroupBank, GroupState, Growable, HasCoordinates, check_ability, initial_potentials
 from omkl.losses import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.batches import update_together
@@ -189,7 +189,7 @@ class OnlineTrainer:
 
     def potentials(self, x: Any) -> Any:
         """Potentials of an input in the current model."""
-        potentials = self.structure.zeros(len(x))
+        potentials = initial_potentials(self.structure, x)
         for bank in self.banks:
             bank.add_potentials(x, potentials)
         return potentials

@@ -63,6 +63,15 @@ def test_predict_notes_how_sure_a_calibrated_parser_is(treebanks, model, tmp_pat
     assert all(misc.startswith("HeadConf=") and "|RelConf=" in misc for sentence in parsed for misc in sentence.misc)
 
 
+def test_a_parser_of_likely_arcs_is_trained_by_one_option(treebanks, tmp_path):
+    train, out = str(treebanks / "train.conllu"), tmp_path / "likely.npz"
+    options = ["--epochs", "1", "--memory", "10", "--random-state", "0", "--multi-root", "--quiet"]
+    assert main(["train", "parser", train, "-o", str(out), "--likely", "0.95", *options]) == 0
+    parser = omkl.load(out)
+    assert (parser.likely, parser.first_.single_root, len(parser.first_.templates_)) == (0.95, False, 26)
+    assert parser.model_.codec.margin > 0
+
+
 def test_a_stacked_parser_is_trained_by_one_option(treebanks, tmp_path):
     out = tmp_path / "stacked.npz"
     train, templates = str(treebanks / "train.conllu"), str(treebanks / "templates.txt")

@@ -9,7 +9,7 @@ import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.estimators.lexicons import Lexicon, as_lexicons
-from omkl.estimators.token_fields import column_of, value_of, values_of
+from omkl.estimators.token_fields import column_of, reader_of, values_of
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
 
@@ -56,9 +56,9 @@ def test_fields_are_read_from_their_columns():
     columns = {"misc:Gloss": "misc", "misc": "misc", "feats:case": "feats", "Number[psor]": "feats"}
     columns |= {"cluster:4": "forms", "lower": "forms", "lemma": "lemmas"}
     assert {field: column_of(field) for field in columns} == columns
-    assert value_of("Number[psor]", "Number=Sing|Number[psor]=Plur") == "Plur"
-    assert value_of("misc:Note", "SpaceAfter=No|Note") == "Note"
-    assert value_of("feats:case", "Case=Nom") == "_"
+    assert reader_of("Number[psor]")("Number=Sing|Number[psor]=Plur") == "Plur"
+    assert reader_of("misc:Note")("SpaceAfter=No|Note") == "Note"
+    assert reader_of("feats:case")("Case=Nom") == "_"
     own = {"cluster": Lexicon.of(ANIMALS, "cluster")}
     assert values_of("cluster", ["dog", "Dog", "rex", "_", "tree"], own) == ["0110", "0110", "_", "_", "_"]
     assert values_of("cluster:3", ["cow", "Rex", "tree"], own) == ["011", "000", "_"]

@@ -102,7 +102,7 @@ def test_what_a_second_parser_cannot_do_is_said(grammar, tmp_path):
     with pytest.raises(InputError, match="'kinship' in the trees of a first parser: set first="):
         parser(["kinship h.upos"]).fit(train)
     with pytest.raises(InputError, match="first must be a DependencyParser"):
-        parser(first="rich").fit(train)
+        parser(first=7).fit(train)
     with pytest.raises(InputError, match="folds must be"):
         parser(first=parser(), folds=1).fit(train)
     with pytest.raises(InputError, match="folds=3, but there are 2 sentences"):
