@@ -226,7 +226,7 @@ def pass_over_shard(
         What changed, or all of the state where the shard is alone; with the sums of the losses and of the weights, and
         the seconds that passed and those of CPU.
     """
-    started, cpu_started = time.perf_counter(), time.process_time()
+    started, cpu_started = time.perf_counter(), time.thread_time()
     trainer = make_trainer()
     trainer.load_state(state)
     if alone:
@@ -236,7 +236,7 @@ def pass_over_shard(
         count, loss, weight = count + step.n_examples, loss + step.loss, weight + step.weight
         report(count, loss)
     changes = trainer.state() if alone else changes_since(trainer, state)
-    seconds = time.perf_counter() - started, time.process_time() - cpu_started
+    seconds = time.perf_counter() - started, time.thread_time() - cpu_started
     return {**changes, "loss_and_weight": np.array([loss, weight]), "seconds": np.array(seconds)}
 
 

@@ -13,21 +13,22 @@ import numpy as np
 
 from omkl.exceptions import OmklError
 
-#: Seconds that the examples learned for a measurement should take, and the most of them.
-TRIAL, MOST = 0.05, 256
-#: Passes that are expected to be longer than this part of plain training are said to be.
-WORTH = 1.0
+#: Seconds that the examples learned for a measurement should take, the fewest, and the most of them.
+TRIAL, LEAST, MOST = 0.05, 16, 256
 
 
 def _silent(count: int, loss: float) -> None:
     """A measurement reports nothing."""
 
 
-def seconds_of(task: Callable, state: dict[str, np.ndarray], shard: Any, order: np.ndarray) -> float:
-    """Seconds of a pass over some examples of a shard; its result is thrown away."""
-    started = time.perf_counter()
+def seconds_of(
+    task: Callable, state: dict[str, np.ndarray], shard: Any, order: np.ndarray, clock: Callable = time.thread_time
+) -> float:
+    """Seconds of a pass over some examples of a shard, by default of CPU, which others that are busy do not change;
+    its result is thrown away."""
+    started = clock()
     task(state, shard, order, _silent)
-    return time.perf_counter() - started
+    return clock() - started
 
 
 class Payoff:
@@ -60,17 +61,19 @@ class Payoff:
         transfer: float = 0.0,
     ) -> None:  # fmt: skip
         shard, sizes = shards[0], [len(shard) for shard in shards]
-        few, order = 1, np.arange(len(shard))
+        few, order = min(LEAST, len(shard)), np.arange(len(shard))
         seconds_of(task, state, shard, order[:1])  # compiled code is loaded, and data comes into the cache
         fixed = seconds_of(task, state, shard, order[:0])
-        taken = seconds_of(task, state, shard, order[:1]) - fixed
+        taken = seconds_of(task, state, shard, order[:few]) - fixed
         while taken < TRIAL and few < min(MOST, len(shard)):
             few = min(4 * few, MOST, len(shard))
             taken = seconds_of(task, state, shard, order[:few]) - fixed
         self.round_seconds = max(taken, 1e-9) / few
         together = 1.0
         if threads and side_by_side > 1:
-            together = max(_seconds_together(task, state, shards, side_by_side, few) / max(taken + fixed, 1e-9), 1.0)
+            alone = min(seconds_of(task, state, shard, order[:few], time.perf_counter) for _ in range(2))
+            beside = min(_seconds_together(task, state, shards, side_by_side, few) for _ in range(2))
+            together = min(max(beside / alone, 1.0), float(side_by_side))
         waves = -(-len(shards) // side_by_side)
         sent = transfer * sum(array.nbytes for array in state.values())
         self.plain = self.round_seconds * sum(sizes)
@@ -79,7 +82,7 @@ class Payoff:
 
     def warn(self, n_shards: int, where: str, stacklevel: int = 2) -> None:
         """One line where shards are expected to take longer."""
-        if self.sharded > WORTH * self.plain:
+        if self.sharded > self.plain:
             warnings.warn(
                 f"An epoch in {n_shards} shards {where} is expected to take {self.sharded:.2g} s, and "
                 f"{self.plain:.2g} s without: leave shards= and client= out to save the time.",

@@ -281,9 +281,9 @@ def _value_at(
 
     if place == 0:
         return "ROOT"
-    if not 0 < place <= treebank.lengths[sentence]:
+    first, last = treebank.offsets[sentence : sentence + 2].tolist()
+    if not 0 < place <= last - first:
         return "OUTSIDE"
-    first = int(treebank.offsets[sentence])
     if field == KINSHIP and trees is not None:
         return trees.kinship(first, head, place)
     return own(field, first + place - 1) if trees is None else trees.value(field, first + place - 1, own)

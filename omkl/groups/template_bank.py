@@ -262,8 +262,9 @@ class ArcTemplateBank(Bank):
         p, variant = layout.pair_of(k)
         first, last = jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant]
         weights = self.group_state.scales[k] * self.table[self._bases[p] : self._bases[p + 1], first:last]
-        order = np.argsort(-np.abs(weights), axis=None, kind="stable")[: 4 * n]
-        order = order[weights.flat[order] != 0]
+        order = largest(weights, 4 * n)
+        if not len(order):
+            return []
         wanted = np.full((len(weights), jit.LINE), -1, dtype=np.int32)
         rows, buckets = np.unravel_index(order, weights.shape)
         wanted[rows, buckets + first] = np.arange(len(order))
@@ -352,3 +353,11 @@ def _aligned(n_lines, dtype):
 
 def _lines_in(megabytes, averaging, dtype, exact):
     return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1) + 8 * exact)
+
+
+def largest(weights: np.ndarray, n: int) -> np.ndarray:
+    """Flat indices of at most n weights that are not zero, by their magnitude, of equal ones the first first."""
+    sizes = np.abs(weights).ravel()
+    least = np.partition(sizes, -n)[-n] if n < len(sizes) else 0.0
+    indices = np.flatnonzero((sizes >= least) & (sizes > 0.0))
+    return indices[np.argsort(-sizes[indices], kind="stable")[:n]]

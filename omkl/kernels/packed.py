@@ -300,9 +300,10 @@ class LazyStack(_Parted):
             indices = self._recent.indices(which, self._keep)
             return np.array([self._kept[index] for index in indices])
         missing = [k for k in which if k not in self._recent]
-        fresh = dict(zip(missing, self._computed(missing)))
+        computed = self._computed(missing)
         if missing == which:
-            return np.array(list(fresh.values()))
+            return computed
+        fresh = dict(zip(missing, computed))
         return np.array([fresh[k] if k in fresh else self._kept[self._recent.indices([k])[0]] for k in which])
 
     def _computed(self, which):
@@ -362,7 +363,10 @@ def _exponential(kernels, block, X, dtype):
     widths = np.zeros((len(block), d))
     for row, k in zip(widths, block.tolist()):
         columns = kernels[k].columns(d)
-        np.add.at(row, np.arange(d) if columns is None else np.arange(d)[np.r_[columns]], -0.5 / kernels[k].width_)
+        if columns is None or isinstance(columns, slice):
+            row[columns or slice(None)] = -0.5 / kernels[k].width_
+        else:
+            np.add.at(row, list(columns), -0.5 / kernels[k].width_)
     # in units in which no difference overflows in single precision; widths that do make exponents without bottom
     widths = np.maximum(widths * np.square(_units(X)), -STEEPEST)
     scales = np.array([[factors[kernels[k].normalize]] for k in block.tolist()])

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from omkl import MKLClassifier
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
-from omkl.kernels import PackedStack, random_subset_gaussians, variable_kernels
+from omkl.kernels import LazyStack, PackedStack, random_subset_gaussians, variable_kernels
 from omkl.kernels.functions import as_kernel
 from omkl.kernels.gram import GramRows
 from omkl.losses import Hinge, Logistic
@@ -108,6 +108,15 @@ def test_kernels_on_each_variable(measure, name, loss):
 def test_more_kernels(measure, n_kernels, loss):
     kernels, y = subsets("ringnorm", n_kernels, 200)
     measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 0.05), size=n_kernels)
+
+
+@large
+@pytest.mark.parametrize("n_kernels", [12500, 25000, 50000])
+def test_kernels_computed_in_every_pass(measure, n_kernels):
+    """They take no memory beyond what is kept of them; 100 thousand take a minute."""
+    X, y = read("ringnorm", 200)
+    kernels = LazyStack(random_subset_gaussians(n_kernels, X.shape[1], 0), X)
+    measure_solver(measure, Problem(kernels, y, LOSSES["logistic"], L21(), 20.0), size=n_kernels)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

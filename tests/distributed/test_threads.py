@@ -69,15 +69,13 @@ class Shard(list):
     """Examples that are numbers of seconds."""
 
 
-def passes(fixed, each, released):
+def passes(fixed, each):
+    """Passes that compute for so many seconds, one after the other where they hold the interpreter's lock."""
+
     def task(state, shard, order, report):
-        time.sleep(fixed)
-        if released:
-            time.sleep(each * len(order))
-        else:  # what holds the lock
-            end = time.perf_counter() + each * len(order)
-            while time.perf_counter() < end:
-                pass
+        end = time.thread_time() + fixed + each * len(order)
+        while time.thread_time() < end:
+            pass
 
     return task
 
@@ -87,19 +85,25 @@ def passes(fixed, each, released):
 )
 def test_what_shards_take_is_measured(fixed, each, pays, recwarn):
     shards = [Shard(range(100)) for _ in range(4)]
-    payoff = Payoff(passes(fixed, each, True), {}, shards, side_by_side=4, threads=True)
+    payoff = Payoff(passes(fixed, each), {}, shards, side_by_side=4, threads=False)
     assert payoff.round_seconds == pytest.approx(each, rel=0.5)
     assert payoff.plain == pytest.approx(400 * each, rel=0.5)
-    payoff.warn(4, "on threads of this process")
+    payoff.warn(4, "on workers of the cluster")
     assert len(recwarn) == (not pays)
     if not pays:
-        assert str(recwarn[0].message).startswith("An epoch in 4 shards on threads of this process is expected to take")
+        assert str(recwarn[0].message).startswith("An epoch in 4 shards on workers of the cluster is expected to take")
+
+
+def test_threads_that_hold_the_lock_are_found_to_gain_nothing():
+    shards = [Shard(range(100)) for _ in range(4)]
+    payoff = Payoff(passes(0.0, 0.002), {}, shards, side_by_side=4, threads=True)
+    assert payoff.sharded > 0.5 * payoff.plain  # beside each other they would take a quarter
 
 
 def test_what_is_sent_counts():
     shards = [Shard(range(100)) for _ in range(2)]
     state = {"table": np.zeros(10**6)}
-    here, there = (Payoff(passes(0.0, 0.001, True), state, shards, 2, False, transfer) for transfer in (0.0, 1e-6))
+    here, there = (Payoff(passes(0.0, 0.001), state, shards, 2, False, transfer) for transfer in (0.0, 1e-6))
     assert there.sharded - here.sharded == pytest.approx(16.0, rel=0.1)
 
 

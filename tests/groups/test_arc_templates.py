@@ -4,12 +4,16 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.data import Sentence, Treebank
 from omkl.estimators.treebanks import Guide, encode
 from omkl.exceptions import InputError
 from omkl.groups import ArcTemplateBank, TemplateSet
+from omkl.groups.template_bank import largest
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import InverseSqrt, OnlineTrainer, PolynomialAverage, Predictor
 from omkl.regularizers import L21, Ridge, SquaredL21
@@ -346,3 +350,9 @@ def test_a_batch_of_one_is_a_round(method):
     for i in range(len(tokens)):
         scores = (trainer.predictor().potentials(tokens.sentence(i)) for trainer in (alone, batches))
         assert_allclose(*scores, atol=1e-9)
+
+
+@given(arrays_of.arrays(np.float32, (7, 5), elements=st.sampled_from([0.0, 1.0, -1.0, 0.5, -3.0])), st.integers(1, 50))
+def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
+    order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:n]
+    assert_array_equal(largest(weights, n), order[weights.flat[order] != 0])

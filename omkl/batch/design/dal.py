@@ -25,12 +25,13 @@ from omkl.batch.design.sweeps import Sweeps
 from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 
-#: Columns of the first working set, and groups that may enter later: as many as are active, but no fewer than this.
-FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 64
+#: Groups of the first working set at most, and their columns; groups that may enter later: as many as are active, but
+#: no fewer than the last of these.
+FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
 #: While many groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
 CONTINUATION = 0.2
 #: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap.
-ROUGH, FINE, SHARE = 0.2, 0.3, 0.1
+ROUGH, FINE, SHARE = 0.2, 0.3, 0.3
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
 #: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled.
@@ -198,7 +199,7 @@ class _Search:
                 break
             entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the working set's own where nothing has entered: solve it better, then
-            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else SHARE * min(tol, view.gap)
+            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else FINE * SHARE * min(tol, view.gap)
             tol_here = ROUGH if self.alpha > self.problem.alpha else fine
             iterate = self._solve_working_set(tol_here, iterate, view.dual_norms)
         # a lower bound holds for every model
@@ -252,7 +253,7 @@ class _Search:
             most = max(FEWEST_ENTRANTS, int(np.count_nonzero(working_set.blocks.norms(self.w))))
             entrants = np.flatnonzero(outside > problem.alpha)
         else:
-            most = int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
+            most = min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
             entrants = np.flatnonzero(outside)
         if len(entrants) > most:
             entrants = np.sort(entrants[np.argpartition(-outside[entrants], most)[:most]])
