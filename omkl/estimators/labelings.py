@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
@@ -72,14 +73,17 @@ class PredictsLabels(OnlineEstimator):
             If ``labels`` and ``allowed_transitions`` contradict each other, or there are labels that the model does
             not know.
         """
-        predictor, stream = self.predictor_, self._stream(X, labels)
+        if "model_" not in self.__dict__:  # the check itself takes as long as a sentence
+            check_is_fitted(self)
+        model, stream = self.model_, self._stream(X, labels)
         if stream is not None:
             return [found for block in stream.blocks() for found in self.predict(block.X)]
         tokens, offsets = flatten(X, names=self._column_names)
-        encoded, structure = self.model_.codec.encoder.encode(tokens, offsets), predictor.structure
+        encoded, structure = model.codec.encoder.encode(tokens, offsets), model.trainer.structure
         if labels is None:
-            forced, codes = None, predictor.decode(encoded, self.n_jobs)
+            forced, codes = None, model.decode(encoded, self.n_jobs)
         else:
+            predictor = self.predictor_
             forced = forced_labels(labels, np.diff(offsets), self.model_.codec.known)
             found, low = [np.zeros(0, np.int64)], 0
             for block, potentials in predictor.blocks(encoded):

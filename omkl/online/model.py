@@ -266,11 +266,23 @@ class OnlineModel:
         To freeze that takes as long as there are parameters: a few tokens that come between one example learned and the
         next are scored without.
         """
+        between = self._scored_between(tokens)
+        return self.predictor().blocks(tokens) if between is None else iter([(tokens, between)])
+
+    def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
+        """Best outputs of all sequences in the averaged model; see :meth:`~omkl.online.averaging.Predictor.decode`."""
+        between = self._scored_between(tokens)
+        if between is None:
+            return self.predictor().decode(tokens, n_jobs)
+        return self.trainer.structure.decode_many(between, tokens.offsets)
+
+    def _scored_between(self, tokens: Tokens) -> Potentials | None:
+        """Potentials of a few tokens that come between one example learned and the next, else None."""
         trainer = self.trainer
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
-            return trainer.predictor().blocks(tokens)
+            return None
         self._scored_at = trainer.round
-        return iter([(tokens, averaged_potentials(trainer.banks, trainer.structure, tokens.everything()))])
+        return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
 
     def kernel_weights(self) -> dict[str, float]:
         """Weight of each regularized group by name, in [0, 1], summing to one."""

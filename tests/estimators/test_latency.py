@@ -207,3 +207,23 @@ def test_parameters_that_are_changed_between_examples_are_checked_and_used():
     assert model.model_.settings.C == 5.0
     with pytest.raises(InputError, match="C must be"):
         model.set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
+
+
+@pytest.mark.parametrize("kernels", [None, ["gaussian:on=v"], ["gaussian:on=v,features=10"]])
+@pytest.mark.parametrize("transitions", ["free", "regularized", None])
+def test_sequences_between_examples_are_labeled_as_by_the_frozen_model(rng, kernels, transitions):
+    def sequence():
+        tags = rng.choice(["D", "N", "V"], rng.integers(1, 6)).tolist()
+        return [{"w": f"{tag}{rng.integers(9)}", "v": rng.normal(size=2)} for tag in tags], tags
+
+    first = [sequence() for _ in range(5)]
+    labeler = omkl.SequenceLabeler(kernels, transitions=transitions, random_state=0)
+    labeler.partial_fit([x for x, _ in first], [y for _, y in first], ["D", "N", "V"])
+    for _ in range(30):
+        x, y = sequence()
+        labeler.partial_fit([x], [y])
+        new = sequence()[0]
+        between = labeler.predict([new])[0]
+        assert not labeler.model_.trainer.average_at_hand
+        assert between.tolist() == labeler.predict([new])[0].tolist()
+        assert labeler.model_.trainer.average_at_hand

@@ -16,12 +16,15 @@ class Design:
     Attributes
     ----------
     shape : (m, n)
+    is_sparse : bool
+        Whether columns are those of a CSC matrix.
     selective : bool
         Whether products with a few columns cost less than with all: then ``some_correlations`` and
         ``correlations_and_norms`` are there.
     """
 
     selective = False
+    is_sparse = False
     _transposed: Any
 
     def __init__(self, matrix: Any) -> None:
@@ -47,6 +50,10 @@ class Design:
     def rows(self, kept: np.ndarray) -> "Design":
         """The design of those samples alone, by their positions (increasing); nothing is copied."""
         return RowsOfDesign(self, kept)
+
+    def fill(self, out: np.ndarray, indices: np.ndarray) -> None:
+        """Write those columns of a design that is not sparse into a Fortran-ordered array (m, k)."""
+        out[:] = self.columns(indices)
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         r""":math:`\sum_j A_j w_j` over the columns that ``indices`` names, (m,)."""
@@ -79,9 +86,18 @@ class DenseDesign(Design):
             return self._transposed[indices].astype(np.float64, copy=False).T
         return np.asfortranarray(np.take(self.matrix, indices, axis=1), dtype=np.float64)
 
+    def fill(self, out: np.ndarray, indices: np.ndarray) -> None:
+        if self.selective and self.matrix.dtype == out.dtype:
+            # anything but "clip" goes by way of another copy
+            np.take(self._transposed, indices, axis=0, out=out.T, mode="clip")
+        else:
+            super().fill(out, indices)
+
 
 class SparseDesign(Design):
     """A CSC or CSR matrix; columns come faster out of CSC."""
+
+    is_sparse = True
 
     def __init__(self, matrix: Any) -> None:
         super().__init__(matrix)
@@ -129,7 +145,7 @@ class RowsOfDesign(Design):
     def __init__(self, design: Design, kept: np.ndarray) -> None:
         super().__init__(design.matrix)
         self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
-        self.selective = design.selective
+        self.selective, self.is_sparse = design.selective, design.is_sparse
 
     def _spread(self, rho: np.ndarray) -> np.ndarray:
         full = np.zeros(self._design.shape[0])

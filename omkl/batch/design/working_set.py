@@ -85,26 +85,17 @@ class WorkingSet:
         """Bring in more groups, behind those that are there."""
         whole = self._problem.groups
         columns, _ = whole.columns_of(groups)
-        found = self._problem.design.columns(columns)
         self.groups = np.concatenate([self.groups, groups])
         self.blocks = Blocks(whole.blocks.sizes[self.groups])
         self.eigenbases.extend(whole.blocks.sizes[groups])
         self.columns = np.concatenate([self.columns, columns])
+        scales = None
         if whole.weights is not None:
             scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])
             self._scales = np.concatenate([self._scales, scales])
-            found = (found @ sparse.diags_array(1.0 / scales)).tocsc() if sparse.issparse(found) else found / scales
-        self._means = np.concatenate([self._means, self._center(found)])
         self._kept_at = np.concatenate([self._kept_at, np.full(len(columns), -1)])
-        self._append(found)
-
-    def _center(self, found: Any) -> np.ndarray:
-        """Subtract the means of columns in place, and return them; 0 where they stay as they are."""
-        if sparse.issparse(found) or not self._problem.intercept:
-            return np.zeros(found.shape[1])
-        means = found.mean(axis=0)
-        found -= means
-        return means
+        means = (self._append_sparse if self._problem.design.is_sparse else self._append_dense)(columns, scales)
+        self._means = np.concatenate([self._means, means])
 
     def model(self, w: np.ndarray, b: float) -> LinearModel:
         """The :class:`LinearModel` of the design's own columns, for those (k,) and the intercept of the working set."""
@@ -113,18 +104,32 @@ class WorkingSet:
         coefficients = w if not len(self._scales) else w / self._scales
         return LinearModel(self.columns[support], coefficients[support], float(b - self._means @ w))
 
-    def _append(self, found: Any) -> None:
+    def _append_sparse(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
+        """Append columns, divided by their scales; what was subtracted from them is 0."""
+        found = self._problem.design.columns(columns)
+        if scales is not None:
+            found = (found @ sparse.diags_array(1.0 / scales)).tocsc()
+        empty = self.matrix.shape[1] == 0
+        self.matrix = found if empty else sparse.hstack([self.matrix, found], format="csc")
+        return np.zeros(len(columns))
+
+    def _append_dense(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
+        """Append columns, divided by their scales; with an intercept their means are subtracted, and returned."""
         k = len(self.columns)
-        if sparse.issparse(found):
-            empty = self.matrix.shape[1] == 0
-            self.matrix = found if empty else sparse.hstack([self.matrix, found], format="csc")
-            return
         if k > self._store.shape[1]:
-            grown = np.empty((found.shape[0], max(k, 2 * self._store.shape[1])), order="F")
-            grown[:, : k - found.shape[1]] = self.matrix
+            grown = np.empty((len(self._store), max(k, 2 * self._store.shape[1])), order="F")
+            grown[:, : k - len(columns)] = self.matrix
             self._store = grown
-        self._store[:, k - found.shape[1] : k] = found
+        found = self._store[:, k - len(columns) : k]
+        self._problem.design.fill(found, columns)
+        if scales is not None:
+            found /= scales
+        means = np.zeros(len(columns))
+        if self._problem.intercept:
+            means = found.mean(axis=0)
+            found -= means
         self.matrix = self._store[:, :k]
+        return means
 
     def outputs(self, w: np.ndarray) -> np.ndarray:
         """Predictions of coefficients w (k,), without an intercept."""
