@@ -118,12 +118,9 @@ class Chain:
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
         """Labels of the highest score, (n,); ties break towards lower labels."""
-        return self._best(potentials, None, 0.0)
-
-    def _best(self, potentials: AnyPotentials, gold: np.ndarray | None, cost_weight: float) -> np.ndarray:
         own = self._within_allowed(self._checked(potentials))
         labels = np.empty(len(own.unary), np.int64)
-        self._programs.viterbi(*own, self.costs, labels if gold is None else gold, cost_weight, labels)
+        self._programs.viterbi(*own, self.costs, labels, 0.0, labels)
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
@@ -155,7 +152,10 @@ class Chain:
 
     def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
         """Labels of the highest score plus ``cost_weight`` times their cost, (n,)."""
-        return self._best(potentials, gold, cost_weight)
+        own = self._within_allowed(self._checked(potentials))
+        labels = np.empty(len(own.unary), np.int64)
+        self._programs.viterbi(*own, self.costs, gold, cost_weight, labels)
+        return labels
 
     def is_partial(self, gold: np.ndarray) -> bool:
         """Whether the label of a position is not known."""
@@ -224,7 +224,10 @@ class Chain:
             raise InputError(
                 f"The potentials of a chain of order {self.order} are {names}, not {len(potentials)} arrays."
             )
-        arrays = [_as_floats(array) for array in potentials]
+        arrays = list(potentials)
+        for i, array in enumerate(potentials):
+            if type(array) is not np.ndarray or array.dtype != np.float64:
+                arrays[i] = np.ascontiguousarray(array, dtype=np.float64)
         if arrays[1].ndim != 3:
             arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
         return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
@@ -277,12 +280,6 @@ def _check_second_order(n_labels: int, by_position: bool, linked: bool) -> None:
         raise InputError("order=2 adds trigrams to transitions, which are None: set one of them.")
     if n_labels > MOST_LABELS:
         raise InputError(f"order=2 scores {n_labels}^3 trigrams, for {MOST_LABELS} labels at most: set order=1.")
-
-
-def _as_floats(array: Any) -> np.ndarray:
-    if type(array) is not np.ndarray or array.dtype != np.float64:
-        return np.ascontiguousarray(array, dtype=np.float64)
-    return array
 
 
 def _shaped_like(potentials: AnyPotentials, result: Any) -> Any:
