@@ -224,7 +224,7 @@ class Chain:
             raise InputError(
                 f"The potentials of a chain of order {self.order} are {names}, not {len(potentials)} arrays."
             )
-        arrays = [_as_floats(array) for array in potentials]
+        arrays = list(map(_as_floats, potentials))
         if arrays[1].ndim != 3:
             arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
         return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
