@@ -73,7 +73,7 @@ CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
     "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
-    "rows": ("folds", "scheme", "jobs"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
+    "rows": ("folds", "scheme"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
 }  # fmt: skip
 
 
@@ -181,6 +181,8 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     check_options(arguments, kind, f"a {type(model).__name__}")
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
+        if "n_jobs" not in model.get_params(deep=False):
+            raise InputError(f"--jobs does not go with a {type(model).__name__}, which does not read it: leave it out.")
         model.set_params(n_jobs=arguments.jobs)
     return model, kind
 

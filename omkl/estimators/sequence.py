@@ -338,7 +338,7 @@ class SequenceLabeler(PredictsLabels):
         table = self._averaged_table(TrigramBank)
         return np.zeros((len(self.classes_),) * 3) if table is None else table
 
-    def _averaged_table(self, kind: type) -> Any:
+    def _averaged_table(self, kind: Any) -> Any:
         found = [(weight, bank) for weight, part in self.predictor_.parts for bank in part.banks]
         tables = [weight * bank.table for weight, bank in found if type(bank) is kind]
         return sum(tables) if tables else None

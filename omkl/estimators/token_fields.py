@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +23,7 @@ TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "f
 CHANCE = 1e-6
 
 
+@cache  # of fields of templates, which are few
 def column_of(field: str) -> str:
     """The column of a treebank that a field of the template language is read from."""
     field = own_field(field)

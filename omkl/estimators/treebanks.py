@@ -18,7 +18,7 @@ from omkl.estimators.token_fields import OUTSIDE, ROOT, code_of, column_of, pres
 from omkl.estimators.tree_fields import TreeFields
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import ArcTemplateBank, ArcTokens, Template, TemplateSet, distance_name
-from omkl.groups.templates import KINSHIP
+from omkl.groups.templates import KINSHIP, sees_trees
 from omkl.online import Example
 from omkl.structures import ProjectiveTree
 
@@ -131,21 +131,36 @@ def encode(treebank: Treebank, templates: TemplateSet, guide: "Guide | None" = N
         (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
     )
     columns[:, roots] = code_of(ROOT)
-    own = partial(_codes, treebank, templates.lexicons)
-    codes = own if guide is None else partial(TreeFields(guide.trees).codes, own=own)
+    own: Callable[[str], np.ndarray] = _FieldReader(treebank, templates.lexicons).codes
+    codes = own
+    if guide is not None and any(map(sees_trees, fields)):
+        codes = partial(TreeFields(guide.trees).codes, own=own)
     for row, field in zip(columns, fields):
         row[indices] = codes(field)
     return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.scores)
 
 
-def _codes(treebank: Treebank, lexicons: Mapping, field: str) -> np.ndarray:
-    """The code of a field of each word."""
-    codes, strings = getattr(treebank, column_of(field)), treebank.strings[column_of(field)].tolist()
-    hashes = np.zeros(len(strings), dtype=np.uint64)
-    present = present_codes(codes)
-    values = values_of(field, [strings[code] for code in present], lexicons)
-    hashes[present] = [code_of(value) for value in values]
-    return hashes[codes]
+class _FieldReader:
+    """Reads fields of words, those of a column from the different strings in it."""
+
+    def __init__(self, treebank: Treebank, lexicons: Mapping) -> None:
+        self._treebank = treebank
+        self._lexicons = lexicons
+        self._present: dict[str, tuple[np.ndarray, list[str]]] = {}
+
+    def codes(self, field: str) -> np.ndarray:
+        """The code of a field of each word, uint64."""
+        places, strings = self._column(column_of(field))
+        hashes = np.array([code_of(value) for value in values_of(field, strings, self._lexicons)], np.uint64)
+        return hashes[places]
+
+    def _column(self, column):
+        """Which of the different strings in a column each word has, and these."""
+        if column not in self._present:
+            codes, strings = getattr(self._treebank, column), self._treebank.strings[column].tolist()
+            present = present_codes(codes)
+            self._present[column] = np.searchsorted(present, codes), [strings[code] for code in present]
+        return self._present[column]
 
 
 class CostedHeads(np.ndarray):

@@ -6,7 +6,9 @@ over all arcs.
 """
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -16,6 +18,26 @@ _THREE = np.uint64(3)
 _SIX = np.uint64(6)
 _MASK7 = np.uint64(7)
 _MASK15 = np.uint64(15)
+
+#: Bytes that the processor fetches at a time, and arcs, those of one sentence, that are not enough to keep tables in
+#: the cache.
+CACHE_LINE = 64
+FEW = 1 << 13
+
+
+@intrinsic
+def _prefetch(typing_context, address):
+    """Ask for the cache line at an address, without waiting for it."""
+
+    def generate(context, builder, signature, arguments):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
+        # to be read, into all caches, data
+        builder.call(fetch, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate
 
 
 @njit(cache=True, nogil=True)
@@ -52,6 +74,8 @@ def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, b
         lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
         heads, modifiers = head_keys[pairs[p, 0]], modifier_keys[pairs[p, 1]]
         if between[p] == -1:
+            if places.shape[1] < FEW:
+                _fetch_lines(heads, modifiers, places, lines)
             _add_pair(heads, modifiers, places, bare, directed, distant, lines, own_keys, scores)
             continue
         size = np.uint64(lines.shape[0])
@@ -65,6 +89,18 @@ def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, b
                     + directed * line[_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7)]
                     + distant * line[_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15)]
                 )
+
+
+@njit(cache=True, nogil=True)
+def _fetch_lines(heads, modifiers, places, lines):
+    """Ask for the lines of all arcs: what waits for one in slower memory takes much longer than its arithmetic."""
+    size, stride = np.uint64(lines.shape[0]), np.uint64(lines.strides[0])
+    start = np.uint64(lines.ctypes.data)
+    for a in range(places.shape[1]):
+        mixed = (heads[places[1, a]] + modifiers[places[2, a]]) * _MIX
+        line = start + (((mixed >> _HALF) * size) >> _HALF) * stride
+        for offset in range(0, lines.strides[0], CACHE_LINE):
+            _prefetch(line + np.uint64(offset))
 
 
 @njit(cache=True, nogil=True)

@@ -107,6 +107,24 @@ def test_one_example_after_the_other(measure):
     measure.note(microseconds_an_example=1e6 * seconds / len(rows))
 
 
+@pytest.mark.parametrize("what", ["Gram matrices", "predictions"])
+def test_threads_over_rows(measure, what):
+    """Three kernels on rows of 50 numbers: on two threads beside one."""
+    from omkl.kernels import as_kernel
+    from omkl.kernels.gram import dense_grams
+
+    X = np.random.default_rng(0).normal(size=(3000, 50))
+    y = (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
+    if what == "predictions":
+        model, many = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[:1000], y[:1000]), np.tile(X, (5, 1))
+        calls = {n: lambda n=n: model.set_params(n_jobs=n).decision_function(many) for n in (1, 2)}
+    else:
+        kernels = [as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian")]
+        calls = {n: lambda n=n: dense_grams(kernels, [X] * 3, np.float32, n) for n in (1, 2)}
+    np.testing.assert_array_equal(calls[1](), calls[2]())
+    measure(calls[2], peers={"one thread": lambda: calls[1]}, clock="wall")
+
+
 @pytest.fixture(scope="module")
 def treebanks(real_data):
     folder = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"

@@ -109,7 +109,7 @@ def rounding_of_storage(problem: Problem, solution: Solution) -> float:
     """
     model, certificate, rho = solution.model, solution.certificate, solution.certificate.rho
     active = model.active if len(model.active) else np.arange(problem.kernels.n_kernels)
-    spectral = 2.0 * np.sqrt(len(rho)) * UNIT * problem.kernels.diagonals(active).max(axis=1)
+    spectral = 2.0 * np.sqrt(len(rho) / problem.kernels.n_parts) * UNIT * problem.kernels.diagonals(active).max(axis=1)
     if len(model.active):
         lengths = np.linalg.norm(model.coefficients, axis=1)
         change = 2.0 * float(spectral @ lengths) * float(np.linalg.norm(rho))
