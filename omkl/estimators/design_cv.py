@@ -97,7 +97,8 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
         """Scores (n_alphas,) of one fold, numbers of active groups, and duality gaps."""
         outputs = np.empty((len(alphas), len(test), len(targets)))
         active, gaps = np.zeros((len(alphas), len(targets))), np.zeros(len(alphas))
-        solver, rows = super()._resolve()[2], design.rows(train)
+        solver: Any = super()._resolve()[2]
+        rows = design.rows(train)
         own = None if weights is None else weights[train]
         for p, target in enumerate(targets):
             known = target[train]

@@ -224,7 +224,7 @@ class Chain:
             raise InputError(
                 f"The potentials of a chain of order {self.order} are {names}, not {len(potentials)} arrays."
             )
-        arrays = list(potentials)
+        arrays: list[Any] = list(potentials)
         for i, array in enumerate(potentials):
             if type(array) is not np.ndarray or array.dtype != np.float64:
                 arrays[i] = np.ascontiguousarray(array, dtype=np.float64)

@@ -85,11 +85,15 @@ class DesignNorms:
         if not self._origins:
             return None
         origins = np.array(self._origins).T
-        shares = np.linalg.lstsq(origins, rho)[0]
+        # any shares give a bound: where points are all but one, large shares would fit rounding
+        products = origins.T @ origins
+        products[np.diag_indices_from(products)] *= 1.0 + 1e-10
+        shares = np.linalg.solve(products, origins.T @ rho)
         left = np.linalg.norm(rho - origins @ shares)
         safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
         near = self._problem.groups.dual_norms(sum(share * found for share, found in zip(shares, self._at_origins)))
-        return safety * (near + (cosine * left) * self._reaches)
+        rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
+        return safety * (near + (cosine * left) * self._reaches) + rounding * self._reaches
 
     def _compute(self, rho: np.ndarray) -> np.ndarray:
         """All norms: a pass over the design."""
