@@ -21,7 +21,7 @@ from omkl.regularizers.convex import OVERSHOOT, as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
 
 #: Relative accuracy, of its square, at which the dual norm of unions is good enough, and rounds that it may take.
-SPLIT_WELL, MOST_SPLITS = 1e-6, 2000
+SPLIT_WELL, MOST_SPLITS = 1e-6, 10_000
 
 
 class L1(LinearQuadratic):
