@@ -68,7 +68,7 @@ class Payoff:
         while taken < TRIAL and few < min(MOST, len(shard)):
             few = min(4 * few, MOST, len(shard))
             taken = seconds_of(task, state, shard, order[:few]) - fixed
-        self.round_seconds = max(taken, 1e-9) / few
+        self.round_seconds = max(taken, 0.0) / few
         together = 1.0
         if threads and side_by_side > 1:
             alone = min(seconds_of(task, state, shard, order[:few], time.perf_counter) for _ in range(2))
@@ -81,8 +81,8 @@ class Payoff:
         self.sharded = waves * together * (self.round_seconds * max(sizes) + fixed) + len(shards) * (fixed + sent)
 
     def warn(self, n_shards: int, where: str, stacklevel: int = 2) -> None:
-        """One line where shards are expected to take longer."""
-        if self.sharded > self.plain:
+        """One line where shards are expected to take longer, as far as the clock could tell."""
+        if 0.0 < self.plain < self.sharded:
             warnings.warn(
                 f"An epoch in {n_shards} shards {where} is expected to take {self.sharded:.2g} s, and "
                 f"{self.plain:.2g} s without: leave shards= and client= out to save the time.",

@@ -35,8 +35,6 @@ TAGGING: dict[str, Any] = {"epochs": 10, "C": 10.0}
 #: A parser, where no other is given. Beside one that looks at all arcs trees are as good (English, 2000 sentences, and
 #: Danish better by 0.2 and 0.5 points attached, Vietnamese worse by 0.1), training and parsing a quarter faster.
 PARSING: dict[str, Any] = {"first": "small", "likely": 0.99}
-
-
 #: What of the settings of the labelers is about labels and their order, and so for the chain of tags alone.
 OF_WORDS = {
     "transitions": None, "allowed_transitions": None, "transitions_by_position": False, "order": 1, "cost": None,
@@ -349,8 +347,7 @@ class Annotator(SavedEstimator):
         check_is_fitted(self)
         models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
         models |= {} if self.parser_ is None else {"trees": self.parser_}
-        stacked = [] if self.parser_ is None or self.parser_.first is None else [self.parser_.first_]
-        for model in (*models.values(), *stacked):
+        for model in models.values():
             model.n_jobs = self.n_jobs
         return models
 

@@ -109,7 +109,8 @@ class DependencyParser(PredictsTrees):
         potentials and trees are those of parsers that have not seen the sentence; so training takes ``folds`` times as
         long as that of ``first`` and a little more, and ``C`` may be smaller, as in
         ``DependencyParser("stacked", C=1, first=DependencyParser())``. A string is a set of templates, for a parser
-        of three epochs with C = 1 and without relations. Not for streams.
+        of three epochs with C = 1 and without relations, and this one's lexicons, kind of trees, memory, threads and
+        seed. Not for streams.
     folds : int
         How many parts the training data are divided into for that, at least 2.
     likely : float, optional

@@ -102,10 +102,18 @@ class RiverClassifier(_OneByOne, base.MiniBatchClassifier):
 
     def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Any:
         """The best label of a row; None as long as nothing has been learned."""
+        _refuse(kwargs)
         return _plain(self.estimator_.predict([_named(x)])[0]) if self._knows else None
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """Probability of each label that is known. NotImplementedError unless the loss is "crf"."""
+        """Probability of each label that is known; empty as long as nothing has been learned.
+
+        Raises
+        ------
+        NotImplementedError
+            Unless the estimator's loss is "crf", as river's own classifiers do that have no probabilities.
+        """
+        _refuse(kwargs)
         self._check_probabilities()
         if not self._knows:
             return {}
@@ -182,9 +190,18 @@ class RiverRegressor(_OneByOne, base.MiniBatchRegressor):
         yield {"estimator": OnlineMKLRegressor(random_state=0)}
 
 
+def _refuse(options: dict[str, Any]) -> None:
+    """Raise where there are some: river's signature has room for any, and here none means something."""
+    if options:
+        raise InputError(f"A row is all that is predicted from: leave {', '.join(options)} out.")
+
+
 def _named(x: dict[Any, Any]) -> dict[str, Any]:
     """A row with strings for names: river's may be numbers; copied, as it may change."""
-    return {str(name): value for name, value in x.items()}
+    named = {str(name): value for name, value in x.items()}
+    if len(named) < len(x):
+        raise InputError(f"Two entries of a row have the same name as text, among {', '.join(map(repr, x))}.")
+    return named
 
 
 def _rows(X: pd.DataFrame) -> list[dict[str, Any]]:

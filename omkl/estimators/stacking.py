@@ -8,15 +8,15 @@ from sklearn.base import clone
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
+from omkl.estimators._jit_likely_arcs import forget_unlikely, shortfalls
 from omkl.estimators.tree_prediction import from_potentials, labeled, relation_strings, with_trees
 from omkl.estimators.treebanks import Guide
 from omkl.exceptions import InputError
-from omkl.groups._jit_listed_arcs import forget_unlikely, shortfalls
 
 
-def guide_of(parser: Any, treebank: Treebank, all_arcs: bool = False) -> Guide:
-    """What a fitted parser makes of the sentences of a treebank; see :func:`from_potentials` for ``all_arcs``."""
-    scores = from_potentials(parser, treebank, lambda potentials, i: potentials, all_arcs)
+def guide_of(parser: Any, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> Guide:
+    """What a fitted parser makes of the sentences of a treebank; the rest is as for :func:`from_potentials`."""
+    scores = from_potentials(parser, treebank, lambda potentials, i: potentials, all_arcs, n_jobs)
     trees = list(map(parser.predictor_.structure.decode, scores))
     return Guide(labeled(parser, treebank, trees, relation_strings(parser)), scores)
 

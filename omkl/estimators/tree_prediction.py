@@ -12,19 +12,32 @@ from omkl.online import in_threads
 
 
 def from_potentials(
-    parser: Any, treebank: Treebank, function: Callable[[np.ndarray, int], Any], all_arcs: bool = False
-) -> list[Any]:
-    """``function`` of the potentials (n + 1, n + 1) and the number of each sentence, in threads where the parser has
-    some; with those of arcs that a first parser finds unlikely as well if asked for ``all_arcs``."""
+    parser: Any, treebank: Treebank, function: Callable[[np.ndarray, int], Any], all_arcs: bool = False,
+    n_jobs: int | None = None,
+) -> list[Any]:  # fmt: skip
+    """``function`` of the potentials (n + 1, n + 1) and the number of each sentence.
+
+    Parameters
+    ----------
+    parser : DependencyParser
+        Fitted.
+    treebank : Treebank
+    function : callable
+    all_arcs : bool
+        Whether arcs that a first parser finds unlikely have potentials as well; else they have -inf.
+    n_jobs : int, optional
+        Threads; those of the parser by default.
+    """
+    n_jobs = parser.n_jobs if n_jobs is None else n_jobs
     bank = parser.predictor_.banks[0]
 
     def of_block(numbered: Any) -> list[Any]:
         first, sentences = numbered
         return [function(own, first + i) for i, own in enumerate(bank.potentials_of(sentences))]
 
-    blocks = list(parser.model_.codec.tokens(treebank, all_arcs).blocks())
+    blocks = list(parser.model_.codec.tokens(treebank, all_arcs, n_jobs).blocks())
     firsts = np.cumsum([0, *map(len, blocks)]).tolist()
-    return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), parser.n_jobs)))
+    return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), n_jobs)))
 
 
 def relation_strings(parser: Any) -> Strings:

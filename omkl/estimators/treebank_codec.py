@@ -38,6 +38,8 @@ from omkl.structures import NonProjectiveTree, ProjectiveTree
 TOP = 10
 #: A first parser that is given by its templates alone.
 QUICK: dict[str, Any] = {"C": 1.0, "epochs": 3, "labeled": False}
+#: What it has in common with the parser that it is for.
+OF_BOTH = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state")
 
 
 class TreeData(NamedTuple):
@@ -72,7 +74,7 @@ class TreebankCodec:
     estimator : DependencyParser
         For its parameters ``templates``, ``lexicons``, ``memory``, ``exact``, ``dtype``, ``projective``,
         ``single_root``, ``labeled``, ``ignore``, ``loss``, ``average``, ``first``, ``folds``, ``likely``,
-        ``random_state`` and ``verbose``.
+        ``n_jobs``, ``random_state`` and ``verbose``.
 
     Attributes
     ----------
@@ -113,8 +115,8 @@ class TreebankCodec:
         self._kind, self._asked_first, self._folds = type(estimator), estimator.first, estimator.folds
         self._quick = isinstance(estimator.first, str)
         if self._quick:
-            shape = {"projective": estimator.projective, "single_root": estimator.single_root}
-            self._asked_first = self._kind(estimator.first, **QUICK, **shape, random_state=estimator.random_state)
+            own = {name: getattr(estimator, name) for name in OF_BOTH}
+            self._asked_first = self._kind(estimator.first, **QUICK, **own)
         self._likely = estimator.likely
         self.first: Any = None
         self.margin: float | None = None
@@ -175,19 +177,23 @@ class TreebankCodec:
         if first is not None and (first.projective, first.single_root) != own:
             raise InputError("The first parser must have the projective= and single_root= of the one that it is for.")
 
-    def guide(self, treebank: Treebank, all_arcs: bool = False, right: bool = False) -> Guide | None:
+    def guide(
+        self, treebank: Treebank, all_arcs: bool = False, right: bool = False, n_jobs: int | None = None
+    ) -> Guide | None:
         """What the first parser makes of sentences that are not for training, if there is one; with potentials of all
         arcs, or with arcs that are ``right`` among the likely ones, if asked for."""
         if self.first is None:
             return None
-        guide = guide_of(self.first, treebank, all_arcs)
-        if all_arcs:
-            return guide if self.margin is None else Guide(guide.trees, None)
+        guide = guide_of(self.first, treebank, all_arcs, n_jobs)
+        if all_arcs and self.margin is not None:
+            return Guide(guide.trees, None)
+        if all_arcs or (self.margin is None and not right):
+            return guide
         return only_likely(guide, treebank if right else guide.trees, self.margin)
 
-    def tokens(self, treebank: Treebank, all_arcs: bool = False) -> ArcTokens:
-        """Sentences to parse as the templates look at them."""
-        return encode(treebank, self.templates, self.guide(treebank, all_arcs))
+    def tokens(self, treebank: Treebank, all_arcs: bool = False, n_jobs: int | None = None) -> ArcTokens:
+        """Sentences to parse as the templates look at them; the first parser, if there is one, takes these threads."""
+        return encode(treebank, self.templates, self.guide(treebank, all_arcs, n_jobs=n_jobs))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Later sentences; nothing grows with them but the relations, when they are learned."""

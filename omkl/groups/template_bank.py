@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.exceptions import InputError
 from omkl.groups import _jit_arcs as arcs
-from omkl.groups import _jit_listed_arcs as listed
 from omkl.groups import _jit_templates as jit
 from omkl.groups.arc_layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.groups.base import Bank
@@ -158,7 +157,7 @@ class ArcTemplateBank(Bank):
             return
         chosen, places = _listed(np.concatenate(likely).astype(float), nodes, cells, bins)
         own = scores[chosen]
-        listed.add_scores(*keys, nodes, places, *templates, own)
+        arcs.add_scores(*keys, nodes, places, *templates, own)
         scores[chosen] = own
 
     def step(self, x: ArcSentence, gradient: np.ndarray) -> None:
@@ -176,7 +175,7 @@ class ArcTemplateBank(Bank):
     def inner_products(self, x: ArcSentence, gradient: np.ndarray, totals: np.ndarray | None) -> np.ndarray:
         layout, products, nodes = self._layout, np.zeros(len(self.names)), np.array([0, len(x) + 1])
         arcs_at, places = _listed(gradient.reshape(-1), nodes, nodes**2, layout.bins(len(x)))
-        listed.inner_products(
+        arcs.inner_products(
             *layout.keys(x), nodes, places, layout.pairs, layout.between, self._bases, self._groups,
             self.group_state.empty, self.table, self._keys, gradient.reshape(-1)[arcs_at], products,
         )  # fmt: skip
@@ -340,7 +339,7 @@ def _listed(wanted, nodes, cells, bins):
     """Cells of the arcs whose number in ``wanted`` is not 0, and where the arcs are."""
     n_arcs = np.count_nonzero(wanted)
     places, kept = np.empty((4, n_arcs), np.int32), np.empty(n_arcs, np.int64)
-    count = listed.list_arcs(wanted, nodes, cells, bins, places, kept)
+    count = arcs.list_arcs(wanted, nodes, cells, bins, places, kept)
     return kept[:count], places[:, :count]
 
 

@@ -104,6 +104,12 @@ def test_what_shards_take_is_found_from_a_few_examples(fixed, each, pays, recwar
         assert str(recwarn[0].message).startswith("An epoch in 4 shards on workers of the cluster is expected to take")
 
 
+def test_nothing_is_said_where_the_clock_tells_nothing(recwarn, monkeypatch):
+    monkeypatch.setattr(payoff_module, "seconds_of", lambda task, state, shard, order: 0.05 - 1e-5 * len(order))
+    Payoff(None, {}, [Shard(range(100))] * 4, side_by_side=4, threads=False).warn(4, "here")
+    assert not len(recwarn)
+
+
 def test_threads_that_hold_the_lock_are_found_to_gain_nothing():
     shards = [Shard(range(100)) for _ in range(4)]
     payoff = Payoff(passes(0.0, 0.002), {}, shards, side_by_side=4, threads=True)

@@ -189,13 +189,13 @@ def test_what_goes_not_with_likely_arcs_is_said(grammar):
 def test_no_templates_are_looked_up_for_unlikely_arcs(grammar, fitted, monkeypatch):
     import omkl.groups.template_bank as bank
 
-    counts, own = [], bank.listed.add_scores
+    counts, own = [], bank.arcs.add_scores
 
     def counted(*arrays):
         counts.append(arrays[4].shape[1])
         return own(*arrays)
 
-    monkeypatch.setattr(bank.listed, "add_scores", counted)
+    monkeypatch.setattr(bank.arcs, "add_scores", counted)
     sentences, _ = potentials_of(fitted, grammar[1])
     likely = sum(np.isfinite(x.offset[:, 1:]).sum() - len(x) for x in sentences)
     assert sum(counts) == likely < sum(len(x) ** 2 for x in sentences)
@@ -204,7 +204,22 @@ def test_no_templates_are_looked_up_for_unlikely_arcs(grammar, fitted, monkeypat
 def test_a_set_of_templates_is_a_quick_first_parser(grammar):
     train, _ = grammar
     quick = parser(first="small", likely=0.9, single_root=False, random_state=4).fit(train[:60])
-    settings = {"C": 1.0, "epochs": 3, "labeled": False, "single_root": False, "random_state": 4}
+    settings = {"C": 1.0, "epochs": 3, "labeled": False, "single_root": False, "random_state": 4, "memory": 20}
     given = parser(first=omkl.DependencyParser("small", **settings), likely=0.9, single_root=False, random_state=4)
     assert np.array_equal(given.fit(train[:60]).parse(train).heads, quick.parse(train).heads)
     assert quick.first_.get_params() == given.first_.get_params()
+
+
+def test_threads_of_a_parser_are_those_of_the_first_one_too(grammar, fitted, tmp_path, monkeypatch):
+    import omkl.estimators.tree_prediction as prediction
+
+    asked, own = [], prediction.in_threads
+
+    def noted(function, parts, n_jobs):
+        asked.append(n_jobs)
+        return own(function, parts, n_jobs)
+
+    monkeypatch.setattr(prediction, "in_threads", noted)
+    loaded = omkl.load(saved(fitted, tmp_path)).set_params(n_jobs=2)
+    assert np.array_equal(loaded.parse(grammar[1]).heads, fitted.parse(grammar[1]).heads)
+    assert asked == [2, 2, None, None]

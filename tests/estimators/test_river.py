@@ -111,3 +111,12 @@ def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.estimators.river"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install" in finished.stderr
+
+
+def test_what_would_be_ignored_is_refused():
+    model = MODELS["crf"]()
+    for method in (model.predict_one, model.predict_proba_one):
+        with pytest.raises(InputError, match="leave threshold out"):
+            method({"a": 1.0}, threshold=0.5)
+    with pytest.raises(InputError, match="same name as text"):
+        model.learn_one({1: 2.0, "1": 3.0}, True)
