@@ -96,7 +96,7 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
 
     Raises
     ------
-    omkl.exceptions.DataFileError
+    omkl.exceptions.OutputFileError
         If it cannot be written.
     """
     if path == "-":
@@ -104,16 +104,13 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     path = Path(path)
-    try:
-        with ExitStack() as stack:
-            file: Any = stack.enter_context(replacing(path, "wb"))
-            if path.suffix == ".gz":  # neither name nor time
-                file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
-            elif path.suffix in OPENERS:
-                file = stack.enter_context(OPENERS[path.suffix](file, "wb"))
-            yield file
-    except OSError as error:
-        raise DataFileError(f"{path} cannot be written: {error.strerror or error}.") from None
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(replacing(path, "wb"))
+        if path.suffix == ".gz":  # neither name nor time
+            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+        elif path.suffix in OPENERS:
+            file = stack.enter_context(OPENERS[path.suffix](file, "wb"))
+        yield file
 
 
 def stem(path: PathLike) -> str:

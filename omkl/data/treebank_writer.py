@@ -51,7 +51,7 @@ def write_treebank(
     omkl.exceptions.InputError
         If there is no sentence, heads or relations are not as many as words, a head is not a word of its sentence, or
         a relation has a tab or a line break in it.
-    omkl.exceptions.DataFileError
+    omkl.exceptions.OutputFileError
         If the file cannot be written.
     """
     done = 0
