@@ -65,6 +65,8 @@ def run(arguments: Namespace) -> None:
 def _text_output(path):
     """A file of text to write to, or standard output for ``-``."""
     if path == "-":
+        if hasattr(sys.stdout, "reconfigure"):  # as files are, whatever the terminal has letters for
+            sys.stdout.reconfigure(encoding="utf-8", errors="strict")
         yield sys.stdout
         return
     with replacing(path) as file:

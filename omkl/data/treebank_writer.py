@@ -18,7 +18,7 @@ from omkl.data.files import PathLike
 from omkl.data.strings import MISSING, Strings
 from omkl.data.treebank import Treebank, closed, conllu_text
 from omkl.data.treebank_formats import COLUMNS
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import InputError
 
 #: Bytes of text that get new heads at a time.
 STEP = 1 << 22
@@ -56,7 +56,7 @@ def write_treebank(
     omkl.exceptions.InputError
         If there is no sentence, heads or relations are not as many as words, a head is not a word of its sentence, or
         a relation has a tab or a line break in it.
-    omkl.exceptions.DataFileError
+    omkl.exceptions.OutputFileError
         If the file cannot be written.
     """
     done = 0
@@ -90,19 +90,16 @@ def treebank_writer(path: PathLike) -> Iterator["TreebankWriter"]:
         sys.stdout.buffer.flush()
         return
     path = Path(path)
-    try:
-        with ExitStack() as stack:
-            file = stack.enter_context(replacing(path, "wb"))
-            if path.suffix == ".gz":  # neither name nor time: the same treebank gives the same file
-                file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
-            elif path.suffix == ".xz":
-                file = stack.enter_context(lzma.LZMAFile(file, "wb"))
-            writer = TreebankWriter(file)
-            yield writer
-            if writer.last is None:
-                raise InputError(f"There is no sentence to write to {path}.")
-    except OSError as error:
-        raise DataFileError(f"{path} cannot be written: {error.strerror or error}.") from None
+    with ExitStack() as stack:
+        file = stack.enter_context(replacing(path, "wb"))
+        if path.suffix == ".gz":  # neither name nor time: the same treebank gives the same file
+            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+        elif path.suffix == ".xz":
+            file = stack.enter_context(lzma.LZMAFile(file, "wb"))
+        writer = TreebankWriter(file)
+        yield writer
+        if writer.last is None:
+            raise InputError(f"There is no sentence to write to {path}.")
 
 
 class TreebankWriter:

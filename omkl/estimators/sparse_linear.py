@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from omkl._components import resolve
 from omkl.batch import (
@@ -27,6 +27,7 @@ from omkl.batch import (
 )
 from omkl.batch.core.solver import ordered
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError

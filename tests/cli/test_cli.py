@@ -115,7 +115,7 @@ def test_vectors_and_kernels_from_json_lines(tmp_path, rng):
         (["train", "labeler", "{corpus}", "-o", "{out}", "--kernels", "gauss"], "Unknown kernel 'gauss'"),
         (["train", "labeler", "{corpus}", "-o", "{out}", "--folds", "1"], "Only the OCR data set has folds"),
         (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
-        (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "No such file"),
+        (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "there is no directory"),
         (["predict", "{missing}", "{corpus}", "-o", "{out}"], "no model file"),
         (["predict", "{corpus}", "{corpus}", "-o", "{out}"], "not an omkl model file"),
         (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
