@@ -1,5 +1,6 @@
 from .array_files import stream_npy, stream_npz
 from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
+from .csv_files import stream_csv
 from .datasets import (
     HandwrittenDates,
     HandwrittenWords,
@@ -18,7 +19,7 @@ from .streams import Block, Stream
 from .strings import Strings
 from .svmlight import count_svmlight_features, stream_svmlight
 from .synthetic import synthetic_treebank
-from .tables import stream_csv, stream_parquet
+from .tables import stream_parquet
 from .treebank import Sentence, Treebank
 from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
 from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
