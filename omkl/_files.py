@@ -1,4 +1,5 @@
-"""Files that are written whole or not at all; and archives, named arrays and a JSON manifest in one ``.npz``.
+"""Files to write to, whole or not at all and never over what is no file; and archives: named arrays and a JSON manifest
+in one ``.npz``.
 
 An archive is a plain zip of ``.npy`` members (``numpy.load`` opens it), not compressed; nothing in it is executed.
 ``manifest.json`` names the format and every array's shape and dtype. Every member has its CRC-32, as in any zip; the
@@ -10,19 +11,23 @@ import hashlib
 import itertools
 import json
 import os
+import re
+import secrets
+import shutil
+import stat
 import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.lib import format as npy
 
-from omkl.exceptions import ModelFileError
+from omkl.exceptions import ModelFileError, OutputFileError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -33,34 +38,172 @@ MARK, DIGITS = b"sha256:", 64
 TAIL = len(MARK) + DIGITS
 #: Bytes that are written at a time.
 PIECE = 2**19
+#: Symbolic links that are followed from one to the next.
+MOST_LINKS = 40
+#: How the names of temporary files end.
+TEMPORARY = ".tmp"
 
 
 @contextmanager
 def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
     """Open a temporary file beside ``path``; on success it takes its place, on failure nothing has changed.
 
-    The bytes are on disk before the name is: a crash leaves the previous file or the whole new one.
+    The bytes are on disk before the name is: a crash leaves the previous file or the whole new one. The mode and the
+    owner of the previous file are kept; through a symbolic link, the file that it leads to is replaced. Other hard
+    links to the previous file keep its content. Pipes, devices and open descriptors (``/dev/stdout``) are written to
+    as they stand.
+
+    Parameters
+    ----------
+    path : path-like
+    mode : str
+        As of :func:`open`; one with a ``+`` can be read and has positions, whatever is written to.
+    **options
+        As of :func:`open`; text is UTF-8 by default.
+
+    Raises
+    ------
+    omkl.exceptions.OutputFileError
+        If the file cannot be written.
     """
-    path = Path(path)
+    check_output(path)
     if "b" not in mode:
         options.setdefault("encoding", "utf-8")
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    with _naming(path):
+        opened = _in_place if _stands_alone(path) else _beside
+        with opened(path, mode, options) as file:
+            yield file
+
+
+def check_output(path: PathLike) -> None:
+    """Raise unless a file can be written there, as far as one can tell before.
+
+    Raises
+    ------
+    omkl.exceptions.OutputFileError
+        If the path is a directory, or in one that does not exist, or nothing may be written there.
+    """
+    name = os.fspath(path)
+    if not isinstance(name, str) or "\0" in name:
+        raise _refusal(repr(name), "no file has such a name", "name a file")
+    with _naming(path):
+        if _descriptor(path) is not None:
+            return
+        target = os.path.realpath(name)
+        if not name or name.endswith(os.sep) or os.path.isdir(target):
+            raise _refusal(path, "it is a directory", "name a file")
+        try:
+            kind = stat.S_IFMT(os.stat(target).st_mode)
+        except FileNotFoundError:
+            kind = stat.S_IFREG
+        if kind == stat.S_IFSOCK:
+            raise _refusal(path, "it is a socket", "name a file")
+        parent = os.path.dirname(target)
+        if not os.path.isdir(parent):
+            raise _refusal(path, f"there is no directory {os.path.dirname(name) or parent}", "make it first")
+        where = parent if kind == stat.S_IFREG else target
+        if not os.access(where, os.W_OK) or (os.path.exists(target) and not os.access(target, os.W_OK)):
+            raise _refusal(path, "writing there is not permitted", "name another file")
+
+
+def is_same_file(path: PathLike, other: PathLike) -> bool:
+    """Whether two paths lead to one file or one pipe, so that writing to one destroys what the other holds."""
     try:
-        os.fchmod(descriptor, 0o666 & ~_umask())
-        with os.fdopen(descriptor, mode, **options) as file:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+        return kind in (stat.S_IFREG, stat.S_IFIFO) and os.path.samefile(path, other)
+    except (OSError, ValueError):  # one of them does not exist
+        return False
+
+
+@contextmanager
+def _naming(path: PathLike) -> Iterator[None]:
+    """A context in which an error of the system that is not about another file becomes one that names this path."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, OutputFileError) or not _concerns(error.filename, path):
+            raise
+        raise _refusal(path, error.strerror or str(error), "", error) from None
+
+
+def _concerns(filename: Any, path: PathLike) -> bool:
+    """Whether the file that an error of the system names is this one, or a temporary one in its place."""
+    if filename is None or isinstance(filename, int):
+        return True
+    name = os.path.basename(os.fsdecode(filename))
+    return name.endswith(TEMPORARY) or name in (os.path.basename(path), os.path.basename(os.path.realpath(path)))
+
+
+def _refusal(path: PathLike, reason: str, advice: str, error: BaseException | None = None) -> OutputFileError:
+    refusal = OutputFileError(f"{os.fspath(path) or repr('')} cannot be written: {reason}{advice and ': '}{advice}.")
+    refusal.errno, refusal.strerror = getattr(error, "errno", None), reason
+    refusal.filename = os.fspath(path)
+    return refusal
+
+
+def _descriptor(path: PathLike) -> int | None:
+    """The number of the open descriptor that a path such as ``/dev/stdout`` stands for; None for any other path."""
+    for _ in range(MOST_LINKS):
+        path = os.path.abspath(path)
+        found = re.fullmatch(rf"/(?:dev|proc/(?:self|thread-self|{os.getpid()}))/fd/(\d+)", path)
+        if found:
+            return int(found[1])
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return None
+
+
+def _stands_alone(path: PathLike) -> bool:
+    """Whether a path is no file that another could take the place of."""
+    return _descriptor(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
+
+
+@contextmanager
+def _in_place(path: PathLike, mode: str, options: dict[str, Any]) -> Iterator[IO]:
+    """Write to a pipe or a device: at the end, where what is written has positions."""
+    descriptor = _descriptor(path)
+    opened = os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor)
+    if "+" not in mode:
+        with os.fdopen(opened, mode, **options) as file:
+            yield file
+        return
+    with os.fdopen(opened, "wb") as out, tempfile.TemporaryFile(mode, **options) as file:
+        yield file
+        file.flush()
+        with os.fdopen(os.dup(file.fileno()), "rb") as written:
+            written.seek(0)
+            shutil.copyfileobj(written, out)
+
+
+@contextmanager
+def _beside(path: PathLike, mode: str, options: dict[str, Any]) -> Iterator[IO]:
+    """Write to a temporary file in the directory of the file that it is to replace."""
+    target = Path(os.path.realpath(path))
+    previous = os.stat(target) if target.exists() else None
+    temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(8)}{TEMPORARY}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        # the system takes the process's mask into account
+        with os.fdopen(os.open(temporary, flags, 0o666 if previous is None else 0o600), mode, **options) as file:
+            if previous is not None:
+                _take_over(file.fileno(), previous)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _take_over(descriptor: int, previous: os.stat_result) -> None:
+    """Give a file the owner, where that is permitted, and the mode of another."""
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) != (previous.st_uid, previous.st_gid):
+        with suppress(OSError):
+            os.fchown(descriptor, previous.st_uid, previous.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(previous.st_mode) & 0o777)
 
 
 def write_archive(path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

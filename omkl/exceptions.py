@@ -1,5 +1,7 @@
 """Everything omkl raises on purpose derives from :class:`OmklError`, and says what, where, and what to do."""
 
+from typing import TYPE_CHECKING, Any
+
 
 class OmklError(Exception):
     """Base of all errors that omkl raises itself."""
@@ -37,6 +39,13 @@ class ModelFileError(InputError):
     """A model file is not one, or is damaged, or needs something that this version does not have."""
 
 
+class OutputFileError(InputError, OSError):
+    """A file cannot be written: what was there before is as it was. ``errno`` and ``filename`` are as of an OSError."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class MissingDependencyError(OmklError, ImportError):
     """An optional dependency is needed and not installed; the message names the extra to install."""
 
@@ -47,3 +56,20 @@ class DistributionError(OmklError):
 
 class DivergenceError(OmklError):
     """Training has left the finite numbers: the message names the round, and what to change."""
+
+
+if TYPE_CHECKING:
+
+    class NotFittedError(InputError):
+        """A method was called that needs an estimator which has been fitted; scikit-learn's error of this name, too."""
+
+
+def __getattr__(name: str) -> Any:
+    """``NotFittedError``, made when it is first asked for: scikit-learn is not loaded to have the others."""
+    if name != "NotFittedError":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sklearn import exceptions
+
+    about = "A method was called that needs an estimator which has been fitted; scikit-learn's error of this name, too."
+    made = type(name, (InputError, exceptions.NotFittedError), {"__module__": __name__, "__doc__": about})
+    return globals().setdefault(name, made)

@@ -1,57 +1,75 @@
 """The command ``omkl``: one subcommand a file."""
 
-import argparse
+import os
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 
-import omkl
-from omkl.cli import demo, evaluate, inspect, predict, prune, train
+from omkl.cli.interrupts import Terminated, terminating
 from omkl.exceptions import OmklError
-
-SUBCOMMANDS = (demo, train, predict, evaluate, inspect, prune)
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The argument parser with all subcommands."""
-    parser = argparse.ArgumentParser(
-        prog="omkl", description="Online multiple kernel learning for structured prediction."
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for subcommand in SUBCOMMANDS:
-        subcommand.add_parser(subparsers)
-    return parser
-
-
-class _Version(argparse.Action):
-    """Print the version, which is looked up only then."""
-
-    def __call__(self, parser, *_):
-        print("omkl", omkl.__version__)
-        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, or 2 with one sentence on standard error where the input is at fault."""
-    arguments = build_parser().parse_args(argv)
+    """Run one command; what goes wrong is one sentence on standard error.
+
+    Returns
+    -------
+    int
+        0; 2 where the input is at fault or a file cannot be written; 130 where Ctrl-C, 143 where SIGTERM ended it, and
+        141 where nobody reads what it prints.
+    """
+    arguments = Namespace()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("once")
-            warnings.showwarning = _show_warning
-            arguments.run(arguments)
-    except OmklError as error:
-        print(f"omkl: error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"omkl: error: {error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("omkl: interrupted; no output file was changed.", file=sys.stderr)
-        return 130
+        with terminating():
+            from omkl.cli.commands import build_parser  # takes a while, and may be interrupted
+            from omkl.cli.outputs import check_files
+
+            arguments = build_parser().parse_args(argv)
+            if hasattr(sys.stdout, "reconfigure"):  # a terminal may lack letters, and the bars of charts
+                sys.stdout.reconfigure(errors="backslashreplace")
+            with warnings.catch_warnings():
+                warnings.simplefilter("once")
+                warnings.showwarning = _show_warning
+                check_files(arguments)
+                arguments.run(arguments)
+            sys.stdout.flush()
+    except (OmklError, OSError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
+        return _failed(error, arguments)
     return 0
+
+
+def _failed(error: BaseException, arguments: Namespace) -> int:
+    """Say in one line why a command ended; returns its exit code."""
+    checkpoint = getattr(arguments, "checkpoint", None)
+    go_on = f"; go on with --resume from {checkpoint}" if checkpoint else ""
+    if isinstance(error, KeyboardInterrupt):
+        return _say(f"omkl: interrupted; no output file was changed{go_on}.", 130)
+    if isinstance(error, Terminated):
+        return _say(f"omkl: terminated; no output file was changed{go_on}.", 128 + error.args[0])
+    if isinstance(error, OSError) and not isinstance(error, OmklError):
+        if error.filename is None:  # files that are written have names
+            _forget_output()
+            if isinstance(error, BrokenPipeError):
+                return 141
+        error = OmklError(f"{error.filename or 'standard output'}: {error.strerror or error}.")
+    elif isinstance(error, MemoryError):
+        error = OmklError("there is not enough memory.")
+    return _say(f"omkl: error: {' '.join(str(error).split())}", 2)
+
+
+def _say(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def _forget_output() -> None:
+    """What standard output could not take is not tried once more when the interpreter ends."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _show_warning(message, *_):
     """A warning as one line, without the line of code that it comes from."""
-    print(f"omkl: warning: {message}", file=sys.stderr)
+    print(f"omkl: warning: {' '.join(str(message).split())}", file=sys.stderr)

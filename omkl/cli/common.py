@@ -37,7 +37,7 @@ def _rate(text):
 
 #: Options of several subcommands.
 OPTIONS: dict[str, dict[str, Any]] = {
-    "--json": {"metavar": "FILE", "help": "also write the metrics to FILE, as JSON"},
+    "--json": {"metavar": "FILE", "help": "also write the metrics to FILE, as JSON (- for standard output)"},
     "--quiet": {"action": "store_true", "help": "print nothing, show no progress bar"},
     "--format": {"metavar": "NAME", "help": "format of the data; guessed from the file's name by default"},
     "--target": {"metavar": "WHERE", "help": "where the outputs are: name or place of a column (csv, parquet; the last "
@@ -143,11 +143,6 @@ def training_parameters(arguments: Namespace) -> dict[str, Any]:
     return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
 
 
-def save_model(model: Any, arguments: Namespace) -> None:
-    """Save a trained model where and as the options say."""
-    model.save(arguments.output, training=not arguments.predict_only, dtype=arguments.precision)
-
-
 @contextmanager
 def fit_options(arguments: Namespace) -> Iterator[dict[str, Any]]:
     """What ``fit`` takes: where to keep checkpoints, and in how many shards to learn; workers end with the context."""
@@ -240,7 +235,9 @@ def as_typed(program: str) -> str:
 
 def write_json(path: PathLike | None, metrics: dict[str, Any]) -> None:
     """Write metrics to a JSON file, if one is asked for; the previous file stays until the new one is whole."""
-    if path is not None:
+    if path == "-":
+        print(json.dumps(metrics, indent=1, default=float))
+    elif path is not None:
         with replacing(path) as file:
             json.dump(metrics, file, indent=1, default=float)
             file.write("\n")

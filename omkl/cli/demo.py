@@ -40,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
         "kind", nargs="?", choices=("labeler", "parser"), default="labeler", help="what to train (default labeler)"
     )
     parser.add_argument(
-        "-o", "--output", default="omkl-demo", metavar="DIR", help="folder for model, figure and metrics"
+        "-o", "--output", dest="folder", default="omkl-demo", metavar="DIR", help="folder for model, figure and metrics"
     )
     parser.add_argument("--n-train", type=int, metavar="N", help="dates or sentences to train on (default 80; 1500)")
     parser.add_argument("--n-test", type=int, default=400, metavar="N", help="to test on (default 400)")
@@ -52,7 +52,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Run the demonstration."""
-    folder, kind = Path(arguments.output), arguments.kind
+    folder, kind = Path(arguments.folder), arguments.kind
     folder.mkdir(parents=True, exist_ok=True)
     say = (lambda *_: None) if arguments.quiet else print
     show, *names, example, call = KINDS[kind]

@@ -5,6 +5,7 @@ from typing import Any
 
 from omkl import data, estimators
 from omkl.cli.common import OUTPUT, add_options, report
+from omkl.cli.outputs import save_model
 from omkl.cli.train_parser import attachment_lines
 from omkl.exceptions import InputError
 
@@ -38,7 +39,7 @@ def run(arguments: Namespace) -> None:
         if arguments.regularizer:
             pruned.set_params(regularizer=arguments.regularizer)
         pruned.set_params(verbose=not arguments.quiet).fit(data.read_treebank(arguments.retrain, **reading))
-    pruned.save(arguments.output)
+    save_model(pruned, arguments)
     metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
     lines = [f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {arguments.output}"]
     if arguments.dev:

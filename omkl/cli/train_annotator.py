@@ -7,6 +7,7 @@ from typing import Any
 from omkl import data, estimators
 from omkl.cli.common import OUTPUT, add_options, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
+from omkl.cli.outputs import save_model
 from omkl.cli.train_parser import add_tree_options, untrained_parser
 from omkl.exceptions import InputError
 
@@ -57,10 +58,10 @@ def run(arguments: Namespace) -> None:
     started = time.perf_counter()
     annotator.fit(treebank)
     seconds = time.perf_counter() - started
-    annotator.save(arguments.output)
+    save_model(annotator, arguments)
     if dev is not None:
         try:
-            annotator.calibrate(dev).save(arguments.output)
+            save_model(annotator.calibrate(dev), arguments)
         except InputError as error:
             saved = f"The annotator is saved to {arguments.output}, but not calibrated"
             raise InputError(f"{saved}: in {arguments.dev}, {error}") from None

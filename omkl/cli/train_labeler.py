@@ -12,10 +12,11 @@ from omkl.cli.common import (
     fit_options,
     labelled_sequences,
     report,
-    save_model,
     shuffled,
     training_parameters,
 )  # fmt: skip
+from omkl.cli.interrupts import Interruption
+from omkl.cli.outputs import save_model
 from omkl.exceptions import DataFileError, InputError
 
 
@@ -45,10 +46,12 @@ def add_parser(kinds: Any) -> None:
 def run(arguments: Namespace) -> None:
     """Train and save a sequence labeler."""
     dev = labelled_sequences(arguments.dev, arguments) if arguments.dev else None
+    interruption = Interruption()
     labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
         allowed_transitions=arguments.allowed_transitions, order=arguments.order,
-        early_stopping=arguments.early_stopping, budget=arguments.budget, **training_parameters(arguments),
+        early_stopping=arguments.early_stopping, budget=arguments.budget, callbacks=[interruption],
+        **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
     with fit_options(arguments) as options:
@@ -67,6 +70,7 @@ def run(arguments: Namespace) -> None:
         "epochs": labeler.n_iter_,
         "seconds": seconds,
         "kernel_weights": labeler.kernel_weights_,
+        "interrupted": interruption.happened,
         "history": labeler.history_,
     }
     lines = [
@@ -78,6 +82,7 @@ def run(arguments: Namespace) -> None:
         metrics["dev_accuracy"] = labeler.score(*dev)
         lines.append(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
     lines += [] if uncalibrated is None else [uncalibrated]
+    lines += interruption.lines(labeler, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
 

@@ -1,10 +1,8 @@
 """``omkl train parser``: train a dependency parser on treebanks and save it."""
 
-import signal
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -16,11 +14,12 @@ from omkl.cli.common import (
     bar_chart,
     fit_options,
     peak_memory,
-    save_model,
     shuffled,
     training_parameters,
     write_json,
 )  # fmt: skip
+from omkl.cli.interrupts import Interruption
+from omkl.cli.outputs import save_model
 from omkl.exceptions import DataFileError
 
 
@@ -104,13 +103,14 @@ def run(arguments: Namespace) -> None:
     n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
     dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
-    report = _Report(say, n_sentences)
+    interruption = Interruption()
     parser = untrained_parser(
-        arguments, callbacks=[report], n_examples=n_sentences if arguments.stream else None,
+        arguments, callbacks=[_Report(say, n_sentences), interruption],
+        n_examples=n_sentences if arguments.stream else None,
         **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
-    with fit_options(arguments) as options, _ending_on_interrupt(report):
+    with fit_options(arguments) as options:
         parser.fit(trees, **options)
     seconds = time.perf_counter() - started
     save_model(parser, arguments)
@@ -122,7 +122,7 @@ def run(arguments: Namespace) -> None:
         "features": parser.n_features(),
         "collision_rate": parser.collision_rate(),
         "epochs": parser.n_iter_,
-        "interrupted": report.interrupted,
+        "interrupted": interruption.happened,
         "seconds": seconds,
         "memory": parser.memory_usage(),
         "template_weights": parser.template_weights_,
@@ -137,9 +137,7 @@ def run(arguments: Namespace) -> None:
     if dev is not None:
         metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
         say("\n".join(attachment_lines(metrics["dev"], arguments.dev)))
-    if report.interrupted:
-        say(f"Interrupted in epoch {parser.n_iter_}: the model so far is saved.")
-    say(f"Saved to {arguments.output}.")
+    say("\n".join([*interruption.lines(parser, arguments.checkpoint), f"Saved to {arguments.output}."]))
     write_json(arguments.json, metrics)
 
 
@@ -169,12 +167,11 @@ def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
 
 
 class _Report:
-    """Callback: a line an epoch, and the end of training where it is asked for."""
+    """Callback: a line an epoch."""
 
     def __init__(self, say, n_sentences):
         self._say = say
         self._n_sentences = n_sentences
-        self.interrupted = False
 
     def __call__(self, trainer, record):
         norms = [value for key, value in record.items() if key.startswith("norm:")]
@@ -182,25 +179,3 @@ class _Report:
             self._say(f"epoch {record['epoch']:>3}: loss {record['loss']:8.4g} a sentence, "
                       f"{sum(norm > 0 for norm in norms)} of {len(norms)} templates active, "
                       f"{self._n_sentences / record['seconds']:.0f} sentences/s{peak_memory()}")  # fmt: skip
-        return self.interrupted
-
-    def on_round(self, trainer, step):
-        return self.interrupted
-
-    def on_block(self, trainer, block):
-        return self.interrupted
-
-
-@contextmanager
-def _ending_on_interrupt(report):
-    """The first Ctrl-C ends training after the sentence at hand, a second one at once."""
-
-    def note(*_):
-        report.interrupted = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

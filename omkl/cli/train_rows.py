@@ -13,10 +13,11 @@ from omkl.cli.common import (
     bar_chart,
     fit_options,
     report,
-    save_model,
     shuffled,
     training_parameters,
 )  # fmt: skip
+from omkl.cli.interrupts import Interruption
+from omkl.cli.outputs import save_model
 from omkl.cli.rows import naming, open_rows, outputs_of, scores
 
 #: For each kind of model, what it does, and its losses.
@@ -48,9 +49,10 @@ def add_parser(kinds: Any) -> None:
 def run(arguments: Namespace, is_classifier: bool) -> None:
     """Train and save a classifier or a regressor."""
     cls = estimators.OnlineMKLClassifier if is_classifier else estimators.OnlineMKLRegressor
+    interruption = Interruption()
     model = cls(
         arguments.kernels, early_stopping=arguments.early_stopping, budget=arguments.budget,
-        **training_parameters(arguments),
+        callbacks=[interruption], **training_parameters(arguments),
     )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()
@@ -67,6 +69,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
         "seconds": time.perf_counter() - started,
         "memory": model.memory_usage(),
         "kernel_weights": model.kernel_weights_,
+        "interrupted": interruption.happened,
         "history": model.history_,
     }
     save_model(model, arguments)
@@ -85,6 +88,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
         else:
             metrics["dev"] = found
             lines.append(f"On {arguments.dev}: R^2 {found['r2']:.4f}, RMSE {found['rmse']:.4g}")
+    lines += interruption.lines(model, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl.data import Treebank
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.saving import SavedEstimator

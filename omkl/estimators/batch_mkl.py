@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl._threads import in_threads
 from omkl.data import Block
@@ -28,6 +28,7 @@ from omkl.data.rows import (
     n_rows,
     read_frame,
 )
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import at_temperature, chain_temperature
 from omkl.estimators.constraints import check_feasible
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.inputs import TokenData, flatten, labeled_sequences
 from omkl.estimators.label_evaluation import label_scores
 from omkl.estimators.outputs import Labels, PartialLabels, flat_labels

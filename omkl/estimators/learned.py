@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.groups import KernelBank
 from omkl.online import OnlineModel, Predictor, group_report, left_out_groups

@@ -3,10 +3,10 @@
 from typing import Any
 
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.fitted import check_is_fitted
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
 from omkl.online import OnlineModel

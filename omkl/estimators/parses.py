@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from omkl._components import check_number
 from omkl.data import Strings, Treebank
 from omkl.estimators.arc_constraints import ArcConstraints
 from omkl.estimators.calibration import relation_temperature, tree_temperature
+from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.labelings import has_marginals
 from omkl.estimators.learned_templates import LearnedTemplates
 from omkl.estimators.tree_prediction import from_potentials, labeled, relation_strings

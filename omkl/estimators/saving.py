@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from omkl._files import write_archive
+from omkl.estimators.fitted import check_is_fitted
 from omkl.exceptions import InputError
 from omkl.persistence import Packer, Unpacker, compacted
 

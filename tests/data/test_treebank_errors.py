@@ -21,7 +21,7 @@ from omkl.data import (
     treebank_writer,
     write_treebank,
 )
-from omkl.exceptions import DataFileError, DataWarning, InputError
+from omkl.exceptions import DataFileError, DataWarning, InputError, OutputFileError
 
 from .treebank_files import files, is_tree, naive_sentences
 
@@ -327,7 +327,7 @@ def test_wrong_heads_and_relations_leave_the_file_alone(tmp_path, new, message):
 
 def test_a_file_that_cannot_be_written(tmp_path):
     treebank = Treebank.from_sentences([Sentence(forms=["a"])])
-    with pytest.raises(DataFileError, match="cannot be written"):
+    with pytest.raises(OutputFileError, match="cannot be written"):
         write_treebank(tmp_path / "nowhere" / "a.conllu", treebank)
     with pytest.raises(InputError, match="no sentence to write"):
         write_treebank(tmp_path / "a.conllu", [])

@@ -1,0 +1,28 @@
+"""The subcommands of ``omkl``, one a file, and their arguments."""
+
+import argparse
+
+import omkl
+from omkl.cli import demo, evaluate, inspect, predict, prune, train
+
+SUBCOMMANDS = (demo, train, predict, evaluate, inspect, prune)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The argument parser with all subcommands."""
+    parser = argparse.ArgumentParser(
+        prog="omkl", description="Online multiple kernel learning for structured prediction."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for subcommand in SUBCOMMANDS:
+        subcommand.add_parser(subparsers)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, which is looked up only then."""
+
+    def __call__(self, parser, *_):
+        print("omkl", omkl.__version__)
+        parser.exit()

@@ -1,0 +1,74 @@
+"""Signals: Ctrl-C ends training, and keeps what is learned; being terminated leaves no file half written."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+
+class Terminated(BaseException):
+    """The process was asked to end, by SIGTERM or because its terminal is gone."""
+
+
+@contextmanager
+def terminating() -> Iterator[None]:
+    """A context that SIGTERM and SIGHUP leave with an exception, so that temporary files are removed."""
+
+    def end(number: int, _: Any) -> None:
+        raise Terminated(number)
+
+    before = {}
+    with suppress(ValueError):  # not in the main thread, which gets signals
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Interruption:
+    """Callback: the first Ctrl-C ends training after the example at hand, and a second one the program.
+
+    Attributes
+    ----------
+    happened : bool
+    """
+
+    happened = False
+    _before: Any = None
+
+    def __deepcopy__(self, memo: Any) -> "Interruption":
+        return self  # also of estimators that are cloned
+
+    def on_start(self, trainer: Any, source: Any) -> None:
+        """Listen; what goes before, as reading, Ctrl-C ends at once."""
+        if not self.happened:
+            with suppress(ValueError):  # not in the main thread, which gets signals
+                self._before = signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, *_: Any) -> None:
+        self.happened = True
+        self.on_end(None)
+
+    def on_end(self, trainer: Any) -> None:
+        """Leave Ctrl-C to whom it was left before."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+    def on_round(self, trainer: Any, step: Any) -> bool:
+        """Whether to end."""
+        return self.happened
+
+    on_block = on_epoch = on_round
+
+    def lines(self, model: Any, checkpoint: str | None) -> list[str]:
+        """What to tell of it."""
+        if not self.happened:
+            return []
+        go_on = f" To go on, call the command again with --resume and --checkpoint {checkpoint}." if checkpoint else ""
+        return [f"Interrupted in epoch {model.n_iter_}: the model so far is saved.{go_on}"]
