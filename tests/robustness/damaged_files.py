@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 import time
 import traceback
 import warnings
@@ -50,7 +51,7 @@ def damaged(data: bytes, rng: np.random.Generator, others: list[bytes]) -> bytes
 
 def complaint(read, path: Path) -> str | None:
     """What is wrong with how a file is read, or None."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), most_memory()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -61,8 +62,15 @@ def complaint(read, path: Path) -> str | None:
             return f"a message of {len(text)} characters and {text.count(chr(10)) + 1} lines: {text[:300]}"
     except BaseException:
         return traceback.format_exc(limit=-4)
-    seconds = time.perf_counter() - start
-    return f"{seconds:.1f} seconds" if seconds > MOST_SECONDS else None
+    seconds, n_bytes = time.perf_counter() - start, most_memory() - before
+    if seconds > MOST_SECONDS:
+        return f"{seconds:.1f} seconds"
+    return f"{n_bytes >> 20} MB" if n_bytes > MOST_BYTES else None
+
+
+def most_memory() -> int:
+    """Bytes that the process has ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def in_a_process(work) -> int:

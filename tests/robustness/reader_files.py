@@ -36,10 +36,12 @@ CONLLU = (
     "2\tway\tway\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No\n2.1\te\t_\t_\t_\t_\t_\t_\t0:root\t_\n\n"
     "1\té\te\tX\t_\t_\t0\troot\t_\t_\n\n"
 )
-JSON = (
-    '{"x": ["a", "b"], "y": ["A", "B"]}\n{"x": [[0.5, 1], [2, 3e2]], "y": [1, 2]}\n'
-    '{"x": [{"w": "a", "v": [1, 2], "d": {"e": 1}, "n": null}], "y": [["t", 1]]}\n{"x": [["w=a", "b:2"]], "y": [null]}\n'
-)
+JSON = {
+    "words": '{"x": ["a", "b"], "y": ["A", "B"]}\n{"x": ["c"], "y": [1]}\n',
+    "numbers": '{"x": [[0.5, 1], [2, 3e2]], "y": [1, 2]}\n\n{"x": [[1, 2]], "y": [null]}\n',
+    "dicts": '{"x": [{"w": "a", "v": [1, 2], "d": {"e": 1}, "n": null, "s": ["p", "q"]}], "y": [["t", 1]]}\n' * 2,
+    "attributes": '{"x": [["w=a", "b:2"], []]}\n{"x": [["w=a"]]}\n',
+}
 
 
 def small_files() -> Iterator[tuple[str, bytes]]:
@@ -50,7 +52,8 @@ def small_files() -> Iterator[tuple[str, bytes]]:
     yield "a.svm", svm
     yield "a.csv", csv.encode()
     yield "b.csv", b"".join(b"%d,%.17g,NA,0\r\n" % (k, rng.standard_normal()) for k in range(20))
-    yield "a.jsonl", JSON.encode()
+    for name, text in JSON.items():
+        yield f"{name}.jsonl", text.encode()
     yield "a.crfsuite", b"B\tw=dog\tlen:3\tflag\nO\tw=a\\:b\tt=x\tt=y:0.5\n\nB\tw=cat\n"
     yield "a.conllu", CONLLU.encode()
     yield "a.conllx", CONLLU.replace("1-2\tNoway\t_\t_\t_\t_\t_\t_\t_\t_\n", "").encode()
@@ -130,7 +133,7 @@ def reader_of(name: str) -> Callable[[Path], None]:
     """What reads a file of that name, whole, as it comes and leaving out what is wrong."""
     plain = {
         "letter.data": read_ocr, "uci.table": read_uci, "mfeat.table": read_mfeat, "model.crf": read_crfsuite_model,
-        "brown.lexicon": lambda path: Lexicon.of(path, "brown"), "some.templates": lambda path: TemplateSet.resolve(path),
+        "brown.lexicon": lambda path: Lexicon.of(path, "brown"), "some.templates": TemplateSet.resolve,
         "words.txt": lambda path: list(iter_words(path)), "a.npy": lambda path: _pass(stream_npy(path)),
     }  # fmt: skip
     if name in plain:
