@@ -1,13 +1,15 @@
 """What the benchmarks say of peers that are missing, fail, crash or hang, and of how times grow."""
 
+import json
 import os
 import time
 
 import numpy as np
 import pytest
 
-from tests.benchmarks.__main__ import growth, table
+from tests.benchmarks.__main__ import merged
 from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, gather, product, stream
+from tests.benchmarks.tables import growth, page, table
 
 
 def missing():
@@ -95,3 +97,39 @@ def test_a_floor_that_takes_long_is_measured_in_part(floor):
     floor.function()
     assert floor.times > 10
     assert time.perf_counter() - started < 5.0
+
+
+def a_row(name, multiple=None, because="", took=60.0):
+    found = {
+        "seconds": 1.0, "clock": "cpu", "megabytes": 0.0, "floor": multiple and 1.0 / multiple, "floor_kind": "stream",
+        "multiple": multiple, "peers": {}, "size": None, "because": because, "notes": {},
+    }  # fmt: skip
+    return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": took}
+
+
+def test_rows_far_from_their_floors_say_why():
+    rows = [
+        a_row("a.py::test_near", 2.0, "Nobody asks."),
+        a_row("a.py::test_far", 9.0, "A dict is made."),
+        a_row("b.py::test_c"),
+    ]
+    text = table(rows)
+    assert "9 [1]" in text
+    assert "[1] A dict is made." in text
+    assert "Nobody asks" not in text
+    assert "3 rows took 3.0 minutes" in text
+    assert "of 2 with a floor, 1 are within" in text
+
+
+def test_pieces_are_one_page(tmp_path):
+    """Of a row that was measured twice, the last one counts; what was measured, where and with what is said."""
+    about = {"machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {"numpy": "2.0"}}
+    pieces = [[a_row("a.py::test_x", 9.0), a_row("a.py::test_y")], [a_row("a.py::test_x", 4.0), a_row("b.py::test_z")]]
+    for j, rows in enumerate(pieces):
+        (tmp_path / f"{j}.json").write_text(json.dumps({**about, "benchmarks": rows}))
+    found = merged([str(tmp_path / "0.json"), str(tmp_path / "1.json")])
+    text = page(found)
+    assert len(found["benchmarks"]) == 3
+    assert "| x | 1 s | 250 ms stream | 4 |" in text
+    assert "## B\n" in text
+    assert all(word in text for word in ("a machine", "2026-01-01", "0123456789", "numpy 2.0"))

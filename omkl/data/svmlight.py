@@ -10,7 +10,7 @@ from scipy import sparse
 
 from omkl.data import _jit_svmlight as jit
 from omkl.data.file_streams import Skipped, StreamFormat, stream_files
-from omkl.data.files import PathLike, after_last_line, chunks, find_files, pieces, without_mark
+from omkl.data.files import PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, InputError
@@ -61,6 +61,9 @@ def stream_svmlight(
     if n_features is not None and not 1 <= n_features <= MOST_FEATURES:
         raise InputError(f"n_features is a number from 1 to {MOST_FEATURES}, not {n_features}.")
     paths = find_files(path)
+    if n_features is None:
+        for file in paths:
+            check_no_pipe(file, "without n_features files are read twice")
 
     def read(path, skipped):
         nonlocal n_features
@@ -85,7 +88,7 @@ def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: 
 
 def _read(path, skipped, first_index, n_features):
     n_lines = 0
-    for text in pieces(without_mark(chunks(path))[0], PIECE, after_last_line):
+    for text in pieces(without_mark(chunks(path))[0], PIECE, after_last_line, path):
         block, more_lines = _parse(text, first_index, n_features, path, n_lines, skipped)
         n_lines += more_lines
         yield block

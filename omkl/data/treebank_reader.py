@@ -148,7 +148,7 @@ def iter_file(
     """The treebanks of a file, as :func:`iter_treebank` has them; what is skipped is counted in ``skipped``."""
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
-    for piece in pieces(text, block_size, _last_boundary):
+    for piece in pieces(text, block_size, _last_boundary, path):
         layout = layout or formats.find_layout(format, path, piece)
         block, more_lines = parse(piece, layout, path, n_lines, bom=bom, **parsing)
         n_lines += more_lines

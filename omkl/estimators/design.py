@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
 from omkl.estimators.classes import BatchClassifier, finite_targets
-from omkl.estimators.sparse_linear import LARGEST, SparseLinear
+from omkl.estimators.sparse_linear import LARGEST, Samples, SparseLinear
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -33,8 +34,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
     groups : None, array of shape (n,), or list of lists of int
         None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
         the columns of each group.
-    loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
-        Any convex one, with kinks or without.
+    loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
+        Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
+        as in scikit-learn's ``PoissonRegressor``, and predictions are means.
     regularizer : {"group-lasso", "elastic-net"}, or Regularizer
         A function of the group norms; with the solver "dal" a sum over groups. "elastic-net:mu=0.3" is
         :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
@@ -95,7 +97,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "GroupLasso":
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
+    ) -> "GroupLasso":
         """Learn the coefficients.
 
         Parameters
@@ -105,6 +109,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         y : array of shape (m,)
         sample_weight : array of shape (m,), optional
             Weights >= 0 of the samples in the mean loss.
+        offset : array of shape (m,), optional
+            What is known of the predictions, and added to :math:`(X w)_i + b`: with the Poisson loss the logarithm of
+            the exposure.
 
         Returns
         -------
@@ -116,15 +123,15 @@ class GroupLasso(RegressorMixin, SparseLinear):
             If a parameter is not as described, or groups do not fit the columns.
         """
         self._resolve()
-        self._learn(*self._read_targets(X, y, sample_weight))
+        self._learn(self._read(X, y, sample_weight, offset))
         return self
 
-    def _learn(self, X: Any, targets: list[np.ndarray], weights: np.ndarray | None) -> None:
-        (target,) = targets
-        if self.fit_intercept and np.ptp(target) == 0.0:
-            self._fit_constant(self._problem(X, target, weights))
+    def _learn(self, samples: Samples) -> None:
+        (target,) = samples.targets
+        if self.fit_intercept and samples.offsets is None and np.ptp(target) == 0.0:
+            self._fit_constant(self._problems(samples)[0])
             return
-        coefficients, intercepts = self._solve(X, [target], weights)
+        coefficients, intercepts = self._solve(samples)
         self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
 
     def _fit_constant(self, problem: DesignProblem) -> None:
@@ -133,22 +140,31 @@ class GroupLasso(RegressorMixin, SparseLinear):
         loss = problem.weighted_loss
         if loss.value(np.full(len(problem.y), y)) <= loss.value(np.full(len(problem.y), constant)):
             constant = y
-        warnings.warn(f"y is constant ({y:g}): the model is the constant {constant:g}.", UserWarning, stacklevel=4)
+        warnings.warn(
+            f"y is constant ({y:g}): the model is the constant {float(problem.loss.mean(np.array(constant))):g}.",
+            UserWarning,
+            stacklevel=4,
+        )
         self.coef_, self.intercept_ = np.zeros(problem.design.shape[1]), constant
         self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
 
-    def _read_targets(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
-        X, y, weights = self._read(X, y, sample_weight)
+    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         target = finite_targets(y)
         if np.abs(target).max() > LARGEST[8]:
             raise InputError(f"y holds {np.abs(target).max():.3g}, whose square is too large: scale it.")
-        return X, [target], weights
+        return [target], weights
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted target of each sample, (n,)."""
-        return self._outputs(X)[:, 0]
+    def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Predicted target of each sample, (n,): with the Poisson loss the mean, :math:`e^{(X w)_i + b + o_i}`.
+
+        Parameters
+        ----------
+        X
+            As for :meth:`fit`.
+        offset : array of shape (n,), optional
+            0 by default.
+        """
+        return self._resolve_loss().mean(self._outputs(X, offset)[:, 0])
 
 
 class SparseLogisticRegression(BatchClassifier, SparseLinear):
@@ -212,7 +228,9 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "SparseLogisticRegression":
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
+    ) -> "SparseLogisticRegression":
         """Learn the coefficients.
 
         Parameters
@@ -220,6 +238,8 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         X, sample_weight
             As for :meth:`GroupLasso.fit`.
         y : array of shape (m,)
+        offset : array of shape (m,), or (m, K) for K > 2 classes, optional
+            What is known of the scores, and added to :math:`(X w)_i + b`.
 
         Returns
         -------
@@ -231,23 +251,38 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
             If a parameter is not as described, there is one class only, or groups do not fit the columns.
         """
         self._resolve()
-        self._learn(*self._read_targets(X, y, sample_weight))
+        self._learn(self._read(X, y, sample_weight, offset))
         return self
 
-    def _learn(self, X: Any, targets: list[np.ndarray], weights: np.ndarray | None) -> None:
-        self.coef_, self.intercept_ = self._solve(X, targets, weights)
+    def _learn(self, samples: Samples) -> None:
+        self.coef_, self.intercept_ = self._solve(samples)
 
-    def _read_targets(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
-        X, y, weights = self._read(X, y, sample_weight)
+    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         codes = self._learn_classes(y)
-        return X, self._one_vs_rest(codes), self._times_class_weights(codes, weights)
+        return self._one_vs_rest(codes), self._times_class_weights(codes, weights)
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
-        outputs = self._outputs(X)
+    def decision_function(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
+
+        Parameters
+        ----------
+        X, offset
+            As for :meth:`fit`; the offset is 0 by default.
+        """
+        outputs = self._outputs(X, offset)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Best class of each sample, (n,); parameters as for :meth:`decision_function`."""
+        return self._best_class(self.decision_function(X, offset=offset))
+
+    @available_if(lambda self: self._is_probabilistic())
+    def predict_proba(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Probability of each class, (n, K), with more than two classes one-vs-rest probabilities scaled to sum to one.
+
+        Parameters are those of :meth:`decision_function`.
+        """
+        return self._probabilities(self.decision_function(X, offset=offset))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

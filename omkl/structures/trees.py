@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.structures import _jit_arcs as jit
-from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective, _jit_tree
+from omkl.structures import _jit_matrix_tree, _jit_matrix_tree_logs, _jit_projective, _jit_projective_sums, _jit_tree
 from omkl.structures.best_trees import best_trees
 
 
@@ -258,7 +258,10 @@ class ProjectiveTree(ArcFactored):
         return _jit_projective.decode(scores, self.single_root, heads)
 
     def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        return _jit_projective.marginals(scores, self.single_root, expected)
+        log_partition = _jit_projective_sums.marginals(scores, self.single_root, expected)
+        if np.isnan(log_partition):
+            log_partition = _jit_projective.marginals(scores, self.single_root, expected)
+        return log_partition
 
 
 def _are_costs(costs: np.ndarray) -> bool:

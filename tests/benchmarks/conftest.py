@@ -1,13 +1,27 @@
-"""The fixture that all benchmarks measure with, and sizes that a quick run leaves out."""
+"""The fixture that all benchmarks measure with, sizes that a quick run leaves out, and what the JSON file holds."""
+
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
 from tests.benchmarks.measuring import Measure
 
+PEERS = (
+    "celer", "conllu", "himalaya", "hmmlearn", "mklpy", "networkx", "numpy", "pandas", "polars", "pyarrow", "pyconll",
+    "python-crfsuite", "river", "scikit-learn", "scipy", "skglm", "ufal.chu_liu_edmonds", "ufal.udpipe",
+)  # fmt: skip
+TOOK: Counter[str] = Counter()
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "large: a size that a quick run leaves out")
     config.addinivalue_line("markers", "study: minutes of workers or of accuracy; runs where it is named")
+
+
+def pytest_runtest_logreport(report):
+    """All that a row takes, its data and its peers included."""
+    TOOK[report.nodeid] += report.duration
 
 
 @pytest.fixture
@@ -16,7 +30,25 @@ def measure(benchmark, request):
     return Measure(benchmark, "not large" in request.config.option.markexpr)
 
 
+def versions():
+    found = {}
+    for name in PEERS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
 def pytest_benchmark_update_json(config, benchmarks, output_json):
-    """Times are in ``extra_info``, by call; the single rounds that the plugin lists are not of use."""
-    for row in output_json["benchmarks"]:
-        row["stats"].pop("data", None)
+    """Times are in ``extra_info``, by call; what else the plugin lists of rounds and of the machine is not of use."""
+    machine = output_json.pop("machine_info")
+    rows = [
+        {name: row[name] for name in ("fullname", "param", "extra_info")}
+        | {"stats": {"min": row["stats"]["min"]}, "took": TOOK[row["fullname"]]}
+        for row in output_json["benchmarks"]
+    ]
+    date, commit = output_json["datetime"][:10], output_json["commit_info"]["id"]
+    brand = machine.get("cpu", {}).get("brand_raw") or machine["machine"]
+    output_json.clear()
+    output_json |= {"machine": brand, "date": date, "commit": commit, "peers": versions(), "benchmarks": rows}

@@ -164,7 +164,7 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
         ({"X": "Z"}, "holds no array 'Z', only 'X', 'y', 'F', 'scalar'"),
         ({"y": "Z"}, "holds no array 'Z'"),
         ({}, "'X' has 2000 rows, but 'y' has 1999"),
-        ({"X": "F"}, "'F' is not an array of numbers or strings in rows"),
+        ({"X": "F"}, "'F' is stored by columns"),
         ({"X": "scalar"}, "'scalar' is not"),
     ):
         with pytest.raises(DataFileError, match=message):

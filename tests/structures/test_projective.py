@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
-from omkl.structures import NonProjectiveTree, ProjectiveTree
+from omkl.structures import NonProjectiveTree, ProjectiveTree, _jit_projective, _jit_projective_sums
 
 small = {
     "seed": st.integers(0, 10**6),
@@ -106,3 +106,33 @@ def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(arc_scores, si
     assert_allclose(log_partition, structure.score(scores, best), rtol=1e-6)
     assert_allclose(expected, structure.indicator(best), atol=1e-6)
     assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-14)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.sampled_from([7, 8, 9, 16, 17, 40]),
+    single_root=st.booleans(),
+    kind=st.sampled_from(["plain", "ties", "rooted", "cyclic", "forbidden"]),
+    scale=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
+)
+def test_sums_of_weights_are_those_of_logs_or_no_answer(arc_scores, seed, n, single_root, kind, scale):
+    scores = arc_scores(seed, n, kind, scale)
+    by_sums, by_logs = np.zeros(scores.shape), np.zeros(scores.shape)
+    found, wanted = (
+        module.marginals(scores, single_root, out)
+        for module, out in ((_jit_projective_sums, by_sums), (_jit_projective, by_logs))
+    )
+    if np.isnan(found):
+        assert not by_sums.any()
+        assert scale > 1.0 or wanted == -np.inf
+        return
+    assert_allclose(found, wanted, rtol=1e-13, atol=1e-11)
+    assert_allclose(by_sums, by_logs, atol=1e-11)
+
+
+def test_long_sentences_have_marginals(arc_scores):
+    """Too many trees for numbers: logs are taken."""
+    scores = arc_scores(0, 400, "plain")
+    assert np.isnan(_jit_projective_sums.marginals(scores, True, np.zeros(scores.shape)))
+    _, expected = ProjectiveTree().marginals(scores)
+    assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-10)

@@ -269,7 +269,7 @@ class _Search:
         problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
         iterate = self._on_larger(problem, last, dual_norms[self.working_set.groups])
         if len(self.working_set.groups):
-            if np.isfinite(problem.loss.curvature) and problem.regularizer.elastic is not None:
+            if not problem.loss.has_kink and problem.regularizer.elastic is not None:
                 iterate = self._sweep(problem, tol, iterate)
             if iterate.gap > tol:
                 iterate = self._step_by_newton(problem, tol, iterate)

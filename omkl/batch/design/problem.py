@@ -45,6 +45,8 @@ class DesignProblem(BaseProblem):
         Whether there is a constant b, not regularized.
     sample_weight : array of shape (m,), optional
         The :math:`s_i > 0`; all equal by default.
+    offset : array of shape (m,), optional
+        What is known of the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, as the logarithm of an exposure.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class DesignProblem(BaseProblem):
     groups: ColumnGroups = field(default=None)  # type: ignore[assignment]
     intercept: bool = True
     sample_weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
     larger_fits_closer: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -68,6 +71,8 @@ class DesignProblem(BaseProblem):
             raise InputError(f"alpha must be a finite number > 0, not {self.alpha!r}.")
         if np.shape(self.y) != (m,):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
+        if self.offset is not None and (np.shape(self.offset) != (m,) or not np.isfinite(self.offset).all()):
+            raise InputError(f"offset must hold {m} finite numbers, one for each row of the design.")
         if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
         groups = ColumnGroups(None, n) if self.groups is None else self.groups

@@ -36,7 +36,7 @@ class IST(DesignSolver):
         on_iteration: Callable[[dict[str, Any]], Any] | None = None,
     ) -> Solution:
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
-        if not np.isfinite(problem.loss.curvature):
+        if problem.loss.has_kink:
             raise InputError(f'{problem.loss!r} has a kink, at which gradient steps fail: choose solver="dal".')
         if start is not None:
             check_start(start, problem)
@@ -117,7 +117,9 @@ class _Iterates:
         column = problem.design.columns(np.array([steepest])) if n else np.ones((len(problem.y), 1))
         squares = column.multiply(column) if hasattr(column, "multiply") else column**2
         square = float((problem.loss_weights @ squares).sum())
-        self.bound = self.spectral = problem.loss.curvature * square * self.scales[steepest] ** 2 or 1.0
+        # where the curvature is not bounded, steps are searched from 1
+        curvature = problem.loss.curvature if np.isfinite(problem.loss.curvature) else 1.0
+        self.bound = self.spectral = curvature * square * self.scales[steepest] ** 2 or 1.0
 
     def _of_groups(self, values: np.ndarray) -> np.ndarray:
         """One value a group -> one a column."""

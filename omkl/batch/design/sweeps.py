@@ -19,8 +19,9 @@ FASTER_FACTORS = 5.0
 #: Most sweeps over the active groups alone, while they gain this share of the most that one did; and how many of
 #: them go between two Newton steps.
 MOST_INNER_SWEEPS, LEAST_GAIN, EVERY = 100, 1e-4, 10
-#: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature.
-LEAST_DAMPING = 1e-3
+#: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature; where
+#: that is not bounded, to so many times the present one.
+LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
 
 
 class Sweeps:
@@ -44,7 +45,8 @@ class Sweeps:
     sweeps : int
         That were made so far.
     damping : float in [0, 1]
-        Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
+        Where it is 1 the second derivatives are the loss's largest, where these are bounded, and no round increases the
+        objective.
     """
 
     def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
@@ -71,7 +73,9 @@ class Sweeps:
         curvature = loss.curvature(rho)
         if not curvature.any():
             self.damping = max(self.damping, LEAST_DAMPING)
-        curvature += self.damping * (loss.weights * loss.loss.curvature - curvature)
+        bounded = np.isfinite(loss.loss.curvature)
+        largest = loss.weights * loss.loss.curvature if bounded else MOST_CURVED * curvature
+        curvature += self.damping * (largest - curvature)
         bases = self._working_set.eigenbases
         bases.weigh(curvature)
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
