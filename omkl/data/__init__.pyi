@@ -12,7 +12,7 @@ from .datasets import (
 )
 from .digit_views import digit_views
 from .file_streams import StreamFormat
-from .files import data_home, lines
+from .files import data_home, lines, output_file
 from .formats import find_format, open_stream
 from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
@@ -45,6 +45,7 @@ __all__ = [
     "iter_words",
     "lines",
     "open_stream",
+    "output_file",
     "read_conllu",
     "read_crfsuite_model",
     "read_mfeat",

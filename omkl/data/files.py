@@ -9,13 +9,15 @@ import gzip
 import lzma
 import os
 import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from omkl._files import replacing
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
 
@@ -38,7 +40,7 @@ def find(relative: str, how_to_get: str) -> Path:
     return path
 
 
-OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 #: What names a file.
 PathLike = str | os.PathLike
 #: Bytes that are read at a time.
@@ -81,6 +83,35 @@ def _opened(path, mode, **options):
         if error.errno is None:  # the decompressor's, not the system's
             raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
         raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+@contextmanager
+def output_file(path: PathLike) -> Iterator[IO[bytes]]:
+    """Open a file to write bytes to, which takes its place when all is written, or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the same bytes give the same file. ``"-"`` is standard
+        output.
+
+    Raises
+    ------
+    omkl.exceptions.OutputFileError
+        If it cannot be written.
+    """
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(path)
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(replacing(path, "wb"))
+        if path.suffix == ".gz":  # neither name nor time
+            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+        elif path.suffix in OPENERS:
+            file = stack.enter_context(OPENERS[path.suffix](file, "wb"))
+        yield file
 
 
 def is_pipe(path: PathLike) -> bool:
