@@ -9,8 +9,8 @@ def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
     """For each group the least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t l)_+\\| \\le t \\omega`.
 
     Groups end at ``ends`` (g,); the ``positive`` parts of correlations stand for their magnitudes where coefficients
-    are not negative. 0 for groups of no weight at all. Newton's method on a convex, decreasing function of t never goes past
-    the root from the left (the epsilon-norm of Ndiaye et al. 2016, by another method).
+    are not negative. 0 for groups of no weight at all. Newton's method on a convex, decreasing function of t never
+    goes past the root from the left (the epsilon-norm of Ndiaye et al. 2016, by another method).
     """
     found = np.zeros(len(ends))
     first = 0

@@ -2,9 +2,9 @@ r"""Groups whose single coefficients count as well: sparse groups, and coefficie
 
 .. math:: \Omega_g(w) = \omega_g \|w_g\| + l_g \|w_g\|_1
 
-(on request infinite where a coefficient is negative) is a gauge, and so takes the place of the norm of a group wherever problem and certificate ask for one: its polar takes
-that of the dual norm, which bounds follow by the triangle inequality as well (Simon, Friedman, Hastie, Tibshirani 2013;
-Ndiaye, Fercoq, Gramfort, Salmon 2016).
+(on request infinite where a coefficient is negative) is a gauge, and so takes the place of the norm of a group
+wherever problem and certificate ask for one: its polar takes that of the dual norm, which bounds follow by the
+triangle inequality as well (Simon, Friedman, Hastie, Tibshirani 2013; Ndiaye, Fercoq, Gramfort, Salmon 2016).
 """
 
 import numpy as np
