@@ -7,6 +7,7 @@ soon as it is defined.
 import ast
 import math
 import re
+import sys
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
 from itertools import chain
@@ -205,11 +206,13 @@ def check_number(
 ) -> None:
     """Raise unless ``above < value < below``, finite, and a whole number where one is asked for."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    is_number = is_number and abs(value) <= sys.float_info.max  # as whole numbers need not be
     if not is_number or not above < value < below or (integer and value != int(value)):
         kind = "a whole number" if integer else "a finite number"
         bounds = f" > {above:g}" if above > -math.inf else ""
         bounds += f" and < {below:g}" if below < math.inf else ""
-        raise InputError(f"{name} must be {kind}{bounds}, not {value!r}.")
+        shown = "one so large" if isinstance(value, int) and abs(value) > sys.float_info.max else f"{value!r:.100}"
+        raise InputError(f"{name} must be {kind}{bounds}, not {shown}.")
 
 
 def check_n_jobs(n_jobs: Any) -> None:

@@ -37,12 +37,15 @@ class GroupLasso(RegressorMixin, SparseLinear):
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
         Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
         as in scikit-learn's ``PoissonRegressor``, and predictions are means.
-    regularizer : {"group-lasso", "elastic-net"}, or Regularizer
-        A function of the group norms; with the solver "dal" a sum over groups. "elastic-net:mu=0.3" is
+    regularizer : {"group-lasso", "elastic-net", "sparse-group"}, or Regularizer
+        A function of the group norms; with the solver "dal" a sum over groups. "sparse-group:sigma=0.7" is
+        :math:`\sum_g \sigma \omega_g \|w_g\| + (1-\sigma) \|w_g\|_1`, which selects columns within groups, too.
+        "elastic-net:mu=0.3" is
         :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
         ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
     group_weights : None, "sqrt-size" or array of shape (g,)
-        The :math:`\omega_g > 0`, in the order of the sorted labels or of the lists; None makes them all 1.
+        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists; None makes them all 1. Groups of
+        weight 0 are in the model whatever alpha is, like the intercept.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
         The last two for losses without kinks.
     tol : float > 0
@@ -51,6 +54,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Iterations of the solver at most; for "dal" passes over the design.
     fit_intercept : bool
         Whether there is a constant b, which is not regularized.
+    positive : bool
+        Whether coefficients must not be negative, but for those of groups of weight 0.
     warm_start : bool
         Start from the coefficients of the previous fit.
     verbose : bool
@@ -83,7 +88,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "squared",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         solver: str | DesignSolver = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
-        warm_start: bool = False, verbose: bool = False,
+        positive: bool = False, warm_start: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alpha = alpha
         self.groups = groups
@@ -94,6 +99,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.warm_start = warm_start
         self.verbose = verbose
 
@@ -179,7 +185,7 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
     ----------
     alpha : float > 0
         Weight of the regularizer: the larger, the fewer groups.
-    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, warm_start, verbose
+    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, warm_start, verbose
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
         Any convex one, with kinks or without.
@@ -213,7 +219,8 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         class_weight: str | dict | None = None, solver: str | DesignSolver = "dal", tol: float = 1e-3,
-        max_iter: int | None = None, fit_intercept: bool = True, warm_start: bool = False, verbose: bool = False,
+        max_iter: int | None = None, fit_intercept: bool = True, positive: bool = False,
+        warm_start: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alpha = alpha
         self.groups = groups
@@ -225,6 +232,7 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.warm_start = warm_start
         self.verbose = verbose
 

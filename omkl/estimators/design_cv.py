@@ -129,7 +129,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
     alphas : int or array of floats > 0
         Values of alpha; a number of them is spread evenly in the logarithm over two decades below the smallest alpha at
         which no column is in the model of all samples.
-    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, verbose
+    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose
         As for :class:`GroupLasso`.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number, and None for 5, are consecutive folds.
@@ -169,7 +169,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
         n_jobs: int | None = None, loss: str | PointwiseLoss = "squared",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
-        verbose: bool = False,
+        positive: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alphas = alphas
         self.groups = groups
@@ -183,6 +183,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.verbose = verbose
 
 
@@ -193,7 +194,7 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
     ----------
     alphas, cv, scoring, n_jobs
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
-    groups, loss, regularizer, group_weights, class_weight, solver, tol, max_iter, fit_intercept, verbose
+    groups, loss, regularizer, group_weights, class_weight, solver, tol, max_iter, fit_intercept, positive, verbose
         As for :class:`SparseLogisticRegression`; "balanced" class weights are those of all samples.
 
     Attributes
@@ -220,7 +221,7 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
         n_jobs: int | None = None, loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         class_weight: str | dict | None = None, solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None,
-        fit_intercept: bool = True, verbose: bool = False,
+        fit_intercept: bool = True, positive: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alphas = alphas
         self.groups = groups
@@ -235,4 +236,5 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.verbose = verbose

@@ -106,10 +106,10 @@ class SparseLinear(CertifiedEstimator):
             weights = np.sqrt(groups.blocks.sizes)
         if weights is not None:
             groups = ColumnGroups(self.groups, n_columns, weights)
-        alpha, intercept = float(getattr(self, self._tradeoff)), bool(self.fit_intercept)
+        alpha, rest = float(getattr(self, self._tradeoff)), (bool(self.fit_intercept), samples.weights)
         offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
         return [
-            DesignProblem(samples.design, target, loss, regularizer, alpha, groups, intercept, samples.weights, offset)
+            DesignProblem(samples.design, target, loss, regularizer, alpha, groups, *rest, offset, bool(self.positive))
             for target, offset in zip(samples.targets, offsets)
         ]
 

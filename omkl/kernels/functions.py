@@ -88,7 +88,9 @@ class Polynomial(Kernel):
         return _integer_power(base, self.degree)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
+        # what overflows is refused where it is used
+        with np.errstate(over="ignore"):
+            return _integer_power(self.gamma * _squares(X) + self.coef0, self.degree)
 
     def feature_count(self, n_columns: int) -> int | None:
         return comb(n_columns + self.degree, self.degree)

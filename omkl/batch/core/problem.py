@@ -226,9 +226,14 @@ class BaseProblem(ABC):
         """The largest factor in (0, 1] that makes a point of the loss's domain with these norms dual feasible."""
         return self.regularizer.dual_scale(dual_norms / self.penalty)
 
+    @property
+    def balances(self) -> bool:
+        """Whether dual points must fulfil an equation, as they must with an intercept."""
+        return self.intercept
+
     def inside(self, rho: np.ndarray) -> np.ndarray:
         r"""A point near :math:`\rho` in the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept."""
-        return self.weighted_loss.balanced(rho) if self.intercept else self.weighted_loss.clipped(rho)
+        return self.weighted_loss.balanced(rho) if self.balances else self.weighted_loss.clipped(rho)
 
     def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""A dual feasible point near :math:`\rho`, and its norms in **all** groups.
@@ -247,11 +252,11 @@ class BaseProblem(ABC):
 
     def best_intercept(self, outputs: np.ndarray) -> float:
         """The constant that minimises the loss of predictions plus it; 0 where the problem has none."""
-        return self.weighted_loss.best_intercept(outputs) if self.intercept else 0.0
+        return self.weighted_loss.best_intercept(outputs) if self.balances else 0.0
 
     def best_constant(self) -> tuple[float, np.ndarray]:
         """The best constant prediction (0 without an intercept), and a dual point (N,) for it."""
-        if self.intercept:
+        if self.balances:
             return self.weighted_loss.best_constant()
         return 0.0, self.weighted_loss.dual_point(np.zeros(len(self.y)))
 
