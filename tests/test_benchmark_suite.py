@@ -36,6 +36,7 @@ class Recorder:
             function()
 
 
+TOOK = {"wall": 60.0, "cpu": 30.0, "children": 6.0}
 WORDS = {
     "missing": missing,
     "failed": failing,
@@ -74,7 +75,7 @@ def test_a_row_has_time_floor_peers_and_memory():
     assert found["peers"]["twice"] < 1
     assert found["peers"]["none"] == "missing"
     assert not os.path.exists("/proc/self/clear_refs") or 25 < found["megabytes"] < 40
-    row = {"fullname": "tests/benchmarks/test_a.py::test_ones[4]", "param": "4", "extra_info": found}
+    row = {"fullname": "tests/benchmarks/test_a.py::test_ones[4]", "param": "4", "extra_info": found, "took": TOOK}
     text = table([row])
     assert all(words in text for words in ("a: ones[4]", "none missing", "clusters 3", "stream"))
 
@@ -99,12 +100,12 @@ def test_a_floor_that_takes_long_is_measured_in_part(floor):
     assert time.perf_counter() - started < 5.0
 
 
-def a_row(name, multiple=None, because="", took=60.0):
+def a_row(name, multiple=None, because=""):
     found = {
         "seconds": 1.0, "clock": "cpu", "megabytes": 0.0, "floor": multiple and 1.0 / multiple, "floor_kind": "stream",
         "multiple": multiple, "peers": {}, "size": None, "because": because, "notes": {},
     }  # fmt: skip
-    return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": took}
+    return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": TOOK}
 
 
 def test_rows_far_from_their_floors_say_why():
@@ -118,7 +119,7 @@ def test_rows_far_from_their_floors_say_why():
     assert "[1] A dict is made." in text
     assert "Nobody asks" not in text
     assert "3 rows took 3.0 minutes" in text
-    assert "of 2 with a floor, 1 are within" in text
+    assert "of 2 rows with a floor, 1 are within" in text
 
 
 def test_pieces_are_one_page(tmp_path):

@@ -79,10 +79,10 @@ def summary(rows: list[dict]) -> str:
     """How many rows there are, how long they took with all their peers, and how many are near their floors."""
     floored = [row for row in rows if multiple_of(row)]
     near = sum(multiple_of(row) <= GOOD for row in floored)
-    took = sum(row.get("took", 0.0) for row in rows)
+    wall, cpu, of_peers = (sum(row["took"][name] for row in rows) / 60 for name in ("wall", "cpu", "children"))
     return (
-        f"{len(rows)} rows took {took / 60:.1f} minutes with all that they need; of {len(floored)} with a floor, "
-        f"{near} are within {GOOD:g} times of it."
+        f"{len(rows)} rows took {wall:.1f} minutes with all that they need, {cpu + of_peers:.1f} of them CPU time, of "
+        f"which {of_peers:.1f} of peers; of {len(floored)} rows with a floor, {near} are within {GOOD:g} times of it."
     )
 
 
