@@ -247,15 +247,13 @@ class Measure:
         clock: str = "cpu",
         once: bool = False,
         limit: float = 60.0,
-        because: str = "",
         **notes,
     ) -> float:
         """Seconds of a call, the least of several rounds.
 
         ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
         own, and may raise ``ImportError`` or ``MissedError``. ``size`` is what growth is told along. ``once`` is for
-        what takes many seconds: no call before the one that counts. ``because`` says, below the table, what takes
-        several times the floor. ``notes`` are figures to be printed in the table.
+        what takes many seconds: no call before the one that counts. ``notes`` are figures to be printed in the table.
         """
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
         with ExitStack() as stack:
@@ -290,7 +288,6 @@ class Measure:
             peers={name: peer.word or min(own) / peer.seconds for name, peer in beside.items()},
             peers_megabytes={name: peer.bytes / 1e6 for name, peer in beside.items() if not peer.word},
             size=size,
-            because=because,
             notes={},
         )
         self.note(**notes)

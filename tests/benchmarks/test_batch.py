@@ -91,7 +91,7 @@ def test_3000_kernels(measure, name, loss, tol):
 @pytest.mark.parametrize("name", ["ringnorm", pytest.param("splice", marks=large)])
 def test_elastic_net_in_one_step(measure, name, loss):
     kernels, y = subsets(name, 3000, 200)
-    measure_solver(measure, Problem(kernels, y, LOSSES[loss], ElasticNet(0.5), 0.05), OneStep())
+    measure_solver(measure, Problem(kernels, y, LOSSES[loss], ElasticNet(0.5), 20.0), OneStep())
 
 
 @large
@@ -107,7 +107,7 @@ def test_kernels_on_each_variable(measure, name, loss):
 @pytest.mark.parametrize("n_kernels", [50, 200, 1000, pytest.param(3000, marks=large), pytest.param(6000, marks=large)])
 def test_more_kernels(measure, n_kernels, loss):
     kernels, y = subsets("ringnorm", n_kernels, 200)
-    measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 0.05), size=n_kernels)
+    measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 20.0), size=n_kernels)
 
 
 @large
@@ -123,7 +123,7 @@ def test_kernels_computed_in_every_pass(measure, n_kernels):
 @pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(2000, marks=large), pytest.param(3000, marks=large)])
 def test_more_samples(measure, n_samples, loss):
     kernels, y = subsets("ringnorm", 20, n_samples)
-    measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 0.05), size=n_samples)
+    measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 20.0), size=n_samples)
 
 
 def digit_kernels():
@@ -166,4 +166,4 @@ def test_beside_other_programs(measure, n_kernels):
     """They minimise something else, by their defaults; accuracies are about the same."""
     kernels, y = subsets("ringnorm", n_kernels, 200)
     peers = {"MKLpy": lambda: by_easy_mkl(kernels, y), "himalaya": lambda: by_himalaya(kernels, y)}
-    measure_solver(measure, Problem(kernels, y, LOSSES["logistic"], L21(), 0.05), peers=peers)
+    measure_solver(measure, Problem(kernels, y, LOSSES["logistic"], L21(), 20.0), peers=peers)

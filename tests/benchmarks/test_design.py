@@ -19,6 +19,7 @@ from tests.benchmarks.measuring import Floor, MissedError, elsewhere
 
 GAP = 1e-3
 PATH_GAP = 1e-4
+LIMIT = 30.0  # seconds that a peer may look for its tolerance
 TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 large = pytest.mark.large
 SHAPES, WIDE = [(2048, 512), (512, 4096)], (1024, 16_384)
@@ -130,7 +131,7 @@ def measure_solver(measure, problem, names, size=None):
     peers["adelie"] = adelie(problem, problem.alpha, GAP)
     solutions = []
     solve = lambda: solutions.append(DAL().solve(problem, GAP))  # noqa: E731
-    measure(solve, floor=a_pass(problem), peers=peers, size=size)
+    measure(solve, floor=a_pass(problem), peers=peers, size=size, limit=LIMIT)
     measure.note(gap=solutions[-1].certificate.gap, active=len(solutions[-1].model.active))
 
 
@@ -154,7 +155,7 @@ def test_path(measure, shape, size, n_points):
     problem = problem_of(*design_of(*shape, "well"), Squared(), 1.0, size)
     alphas = problem.alpha * np.geomspace(1.0, 0.1, n_points)
     path = lambda: [None for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP)]  # noqa: E731
-    measure(path, floor=a_pass(problem), peers={"adelie": adelie(problem, alphas, PATH_GAP)})
+    measure(path, floor=a_pass(problem), peers={"adelie": adelie(problem, alphas, PATH_GAP)}, limit=LIMIT)
 
 
 @pytest.mark.parametrize("n", WIDTHS)

@@ -45,7 +45,4 @@ def peer(source):
 def test_startup(measure, case):
     floor, source, peers = CASES[case]
     peers = {name: peer(theirs) for name, theirs in peers.items()}
-    measure(
-        started(source), floor=Floor(floor or "python", started(floor)), peers=peers, clock="children",
-        because="Importing numpy and tqdm, and building the parsers of all commands, is what a help text waits for.",
-    )  # fmt: skip
+    measure(started(source), floor=Floor(floor or "python", started(floor)), peers=peers, clock="children")
