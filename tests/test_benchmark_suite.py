@@ -141,3 +141,8 @@ def test_pieces_are_one_page(tmp_path):
     assert "| x | 1 s | 250 ms stream | 4 |" in text
     assert "## B\n" in text
     assert all(word in text for word in ("a machine", "2026-01-01", "0123456789", "numpy 2.0"))
+
+
+def test_the_page_is_made_of_its_figures():
+    docs = Path(__file__).parents[1] / "docs"
+    assert (docs / "benchmarks.md").read_text() == page(merged([str(docs / "benchmarks.json")]))

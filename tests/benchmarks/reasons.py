@@ -85,14 +85,20 @@ _REASONS = {
     ("test_parsing.py::test_parser_epoch",): (
         "Each weight is fetched to score and once more to be changed, and what is fetched is found by hashing."
     ),
+    ("test_batch.py::test_elastic_net_in_one_step",): (
+        "Most kernels are active, and each Newton step sums them all, and a rank-one matrix for each, beside the two "
+        "passes over them that the certificates take."
+    ),
+    ("test_batch.py::test_more_samples",): (
+        "Beside its factor, a Newton step sums the active kernels into a matrix, and multiplies the others for the "
+        "line search."
+    ),
     (
         "test_batch.py::test_a_pass_over_packed_kernels",
         "test_batch.py::test_3000_kernels",
-        "test_batch.py::test_elastic_net_in_one_step",
         "test_batch.py::test_more_kernels",
         "test_batch.py::test_kernels_on_each_variable",
         "test_batch.py::test_kernels_computed_in_every_pass",
-        "test_batch.py::test_more_samples",
         "test_batch.py::test_beside_other_programs",
     ): (
         "Passes over all kernels (`full passes`): one for a certificate of the start, and one after each working set."

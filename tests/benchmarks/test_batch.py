@@ -4,6 +4,7 @@ from itertools import cycle
 
 import numpy as np
 import pytest
+from scipy.linalg import cho_factor
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
@@ -41,11 +42,11 @@ def subsets(name, n_kernels, n_samples):
     return PackedStack.from_kernels(random_subset_gaussians(n_kernels, X.shape[1], 0), X), y
 
 
-def measure_solver(measure, problem, solver=None, tol=1e-2, **options):
-    """A solver beside one pass; what it took as notes."""
+def measure_solver(measure, problem, solver=None, tol=1e-2, floor=None, **options):
+    """A solver beside one pass, or another floor; what it took as notes."""
     solver, solutions = solver or Spicy(), []
     vector = np.ones(problem.kernels.n_samples)
-    floor = Floor("pass", lambda: problem.kernels.quadratics(vector))
+    floor = floor or Floor("pass", lambda: problem.kernels.quadratics(vector))
     measure(lambda: solutions.append(solver.solve(problem, tol)), floor=floor, **options)
     last = solutions[-1].history[-1]
     kept = {name.replace("_", " "): last[name] for name in ("full_passes", "newton_steps", "active") if name in last}
@@ -122,8 +123,12 @@ def test_kernels_computed_in_every_pass(measure, n_kernels):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(2000, marks=large), pytest.param(3000, marks=large)])
 def test_more_samples(measure, n_samples, loss):
+    """Twenty kernels; the floor is a Cholesky factor for each Newton step."""
     kernels, y = subsets("ringnorm", 20, n_samples)
-    measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 20.0), size=n_samples)
+    problem, system = Problem(kernels, y, LOSSES[loss], L21(), 20.0), np.eye(n_samples)
+    n_steps = Spicy().solve(problem).history[-1]["newton_steps"]
+    floor = Floor("factors", lambda: cho_factor(system), n_steps)
+    measure_solver(measure, problem, floor=floor, size=n_samples, once=n_samples > 2000)
 
 
 def digit_kernels():
