@@ -7,6 +7,7 @@ soon as it is defined.
 import ast
 import math
 import re
+import sys
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
 from itertools import chain
@@ -18,6 +19,8 @@ import numpy as np
 from omkl.exceptions import InputError
 
 C = TypeVar("C")
+#: Lists within lists, as arguments have them.
+DEEPEST = 4
 
 
 class Component:
@@ -181,13 +184,13 @@ def _split(settings: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def _parse_value(value: str) -> Any:
+def _parse_value(value: str, depth: int = 0) -> Any:
     """A value as Python writes it; words, and lists of words, do without quotation marks."""
     try:
         return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        is_list = value[0] in "[(" and value[-1] in "])"
-        return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # of thousands of brackets, the last two
+        is_list = value[:1] in ("[", "(") and value[-1:] in ("]", ")") and depth < DEEPEST
+        return [_parse_value(item.strip(), depth + 1) for item in _split(value[1:-1])] if is_list else value
 
 
 def check_flags(estimator: Any) -> None:
@@ -203,11 +206,13 @@ def check_number(
 ) -> None:
     """Raise unless ``above < value < below``, finite, and a whole number where one is asked for."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    is_number = is_number and abs(value) <= sys.float_info.max  # as whole numbers need not be
     if not is_number or not above < value < below or (integer and value != int(value)):
         kind = "a whole number" if integer else "a finite number"
         bounds = f" > {above:g}" if above > -math.inf else ""
         bounds += f" and < {below:g}" if below < math.inf else ""
-        raise InputError(f"{name} must be {kind}{bounds}, not {value!r}.")
+        shown = "one so large" if isinstance(value, int) and abs(value) > sys.float_info.max else f"{value!r:.100}"
+        raise InputError(f"{name} must be {kind}{bounds}, not {shown}.")
 
 
 def check_n_jobs(n_jobs: Any) -> None:

@@ -97,10 +97,11 @@ class Unpacker:
 
     def _unpack_component(self, value: dict[str, Any]) -> Any:
         subpackage, _, name = value["part"].partition(".")
-        is_ours = subpackage in SUBPACKAGES and name in import_module(f"omkl.{subpackage}").__all__
-        cls = getattr(import_module(f"omkl.{subpackage}"), name) if is_ours else self._users_class(name)
+        cls = (subpackage in SUBPACKAGES and component_of(subpackage, name)) or self._users_class(name)
         component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
         for key, item in value.get("learned", {}).items():
+            if key.startswith("_") or not key.endswith("_"):
+                raise ModelFileError(f"No component learns {key!r}.")
             setattr(component, key, self.unpack(item))
         return component
 
@@ -120,9 +121,16 @@ class Unpacker:
         return self.parts[name]
 
 
+def component_of(subpackage: str, name: str) -> type[Component] | None:
+    """The public component of this name, None where there is none: files can name nothing else that is public."""
+    module = import_module(f"omkl.{subpackage}")
+    found = getattr(module, name) if name in module.__all__ else None
+    return found if isinstance(found, type) and issubclass(found, Component) else None
+
+
 def _subpackage_of(cls: type) -> str:
     name = cls.__module__.split(".")[1] if cls.__module__.startswith("omkl.") else ""
-    is_public = name in SUBPACKAGES and getattr(import_module(f"omkl.{name}"), cls.__name__, None) is cls
+    is_public = name in SUBPACKAGES and component_of(name, cls.__name__) is cls
     return name if is_public else "user"
 
 
@@ -133,6 +141,25 @@ def check_labels(labels: Iterable[Any]) -> None:
             check_labels(label)
         elif not (label is None or isinstance(label, (str, int, float, bool))):
             raise InputError(f"The label {label!r} cannot be saved: use strings, numbers or tuples of them.")
+
+
+def check_state(arrays: dict[str, np.ndarray], where: str) -> None:
+    """Raise unless the arrays of a model's state hold finite numbers; those with no ``/`` in their names may not.
+
+    Raises
+    ------
+    omkl.exceptions.ModelFileError
+        That names the first array that does not; ``where`` it is in the message.
+    """
+    for name, array in arrays.items():
+        if "/" not in name:
+            continue
+        if array.dtype.kind not in "biuf":
+            raise ModelFileError(f"{where} has no numbers in {name!r}, but {array.dtype}.")
+        with np.errstate(all="ignore"):  # a sum that is finite tells without another array
+            finite = array.dtype.kind != "f" or np.isfinite(array.sum()) or np.isfinite(array).all()
+        if not finite:
+            raise ModelFileError(f"{where} has numbers in {name!r} that are not finite: training has diverged.")
 
 
 def compacted(
@@ -196,8 +223,11 @@ def expanded(small: dict[str, np.ndarray], how: dict[str, Any]) -> dict[str, np.
         If the arrays do not fit each other.
     """
     arrays = {name: array for name, array in small.items() if name.partition(":places")[0] not in how}
+    longest = 8 * sum(array.nbytes for array in small.values()) + 2**20
     for name, about in how.items():
         values, size = small[name], int(np.prod(about["shape"], dtype=object))
+        if not size and int(np.prod([n for n in about["shape"] if n], dtype=object)) > longest:
+            raise ValueError(f"{name} is longer than all that there is")
         bits = values if about["dtype"] == "|b1" else small.get(f"{name}:places")
         if bits is not None:
             # what is allocated is eight times as long as what the file holds

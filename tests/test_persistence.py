@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_iris
 
 import omkl
-from omkl._files import read_archive, write_archive
+from omkl._files import _digest, read_archive, write_archive
 from omkl.exceptions import InputError, ModelFileError, OmklError
 from omkl.kernels import Average, Custom, Gaussian, Kernel
 from omkl.online import PolynomialAverage
@@ -146,8 +146,6 @@ def test_any_cut_is_refused(model_file, data):
 
 def rewritten(model_file, change):
     """The same file with changed members and a checksum that fits: what an attacker would write."""
-    import hashlib
-
     with zipfile.ZipFile(model_file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -156,8 +154,7 @@ def rewritten(model_file, change):
         for name, content in members.items():
             archive.writestr(name, content)
         archive.comment = b"sha256:" + b"0" * 64
-    content = target.getvalue()[:-64]
-    return content + hashlib.sha256(content).hexdigest().encode()
+    return target.getvalue()[:-64] + _digest(target)
 
 
 def with_manifest(**entries):

@@ -1,19 +1,13 @@
 """``omkl predict``: label the sequences of a file, parse its sentences, or predict for its rows, with a saved model."""
 
-import json
-import sys
-import time
 from argparse import Namespace
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tqdm import tqdm
-
 from omkl import data
-from omkl._files import replacing
 from omkl.cli import rows
 from omkl.cli.common import OUTPUT, ROWS, add_options, input_file, load_model, report
+from omkl.cli.predictions import FORMS, Progress, form_of, json_line, sentence_writer
 from omkl.exceptions import InputError
 
 
@@ -22,11 +16,10 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "predict",
         help="label the sequences of a file, parse its sentences, or predict for its rows",
-        description="Label the sequences of a file: one label a line, an empty line between sequences; or JSON lines, "
-        "if the output's name ends in .jsonl; or the words of a treebank or of text with their UPOS, if it ends in "
-        ".conllu. A parser writes the treebank with new heads and relations, an annotator "
-        "one with all that it has learned, for a treebank or for text with one sentence a line, words divided by "
-        "spaces; a classifier or regressor one prediction a line.",
+        description="Label the sequences of a file: one label a line, an empty line between sequences; or, with --to "
+        "conllu, the words of a treebank or of text with their UPOS. A parser writes the treebank with new heads and "
+        "relations, an annotator one with all that it has learned, for a treebank or for text with one sentence a "
+        "line, words divided by spaces; a classifier or regressor one prediction a line. All write JSON lines as well.",
     )
     parser.add_argument("model", help="a saved model")
     parser.add_argument(
@@ -38,8 +31,19 @@ def add_parser(subparsers: Any) -> None:
         "--output",
         default="-",
         metavar="FILE",
-        help="file to write to (default: standard output)",
+        help="file to write to, compressed if it ends in .gz or .xz (default: standard output)",
     )
+    parser.add_argument(
+        "--to",
+        choices=sorted({form for forms in FORMS.values() for form in forms}),
+        help="form of the output; by default what its name ends in, .jsonl or .conllu, else conllu for trees and "
+        "annotations and text for all others",
+    )
+    parser.add_argument(
+        "--nbest", type=int, metavar="N",
+        help="the N best labellings or trees of each sequence or sentence, best first, with their scores: in comments, "
+        'or as "nbest" in JSON lines',
+    )  # fmt: skip
     parser.add_argument(
         "--confidence", action="store_true",
         help="a parser notes the probabilities of arcs and relations in MISC, as HeadConf=0.987 and RelConf=0.912, a "
@@ -51,115 +55,106 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Predict and write labels, or trees."""
+    """Predict and write labels, trees, annotations or outputs of rows."""
     model, kind = load_model(arguments)
     arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
-    kinds = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}
-    if arguments.confidence and kind == "rows":
-        raise InputError(f"--confidence is for what reads sentences, and {arguments.model} does not: leave it out.")
+    for option, given, kinds in (
+        ("--confidence", arguments.confidence, ("trees", "annotations", "sequences")),
+        ("--nbest", arguments.nbest is not None, ("trees", "sequences")),
+    ):
+        if given and kind not in kinds:
+            raise InputError(f"{option} does not go with {arguments.model}, which predicts {kind}: leave it out.")
+    if arguments.confidence and arguments.nbest is not None:
+        raise InputError("--nbest has scores instead of probabilities: leave --confidence out.")
+    form = form_of(arguments, kind)
     with input_file(arguments.input) as arguments.input:
-        kinds[kind](model, arguments)
+        {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}[kind](model, arguments, form)
 
 
-@contextmanager
-def _text_output(path):
-    """A file of text to write to, or standard output for ``-``."""
-    if path == "-":
-        if hasattr(sys.stdout, "reconfigure"):  # as files are, whatever the terminal has letters for
-            sys.stdout.reconfigure(encoding="utf-8", errors="strict")
-        yield sys.stdout
-        return
-    with replacing(path) as file:
-        yield file
-
-
-def _parse(parser, arguments):
+def _parse(parser, arguments, form):
     """Parse a treebank block by block; everything but heads and relations is written as it was read."""
-    with _Progress(arguments) as progress, data.treebank_writer(arguments.output) as writer:
+    columns = ("heads", *["deprels"] * parser.labeled, *["misc"] * arguments.confidence)
+    with Progress(arguments) as progress, sentence_writer(arguments, form, columns) as writer:
         for block in data.iter_treebank(arguments.input, trees=False):
-            parsed = parser.parse(block, confidence=arguments.confidence)
-            relations = (parsed.deprels, parsed.strings["deprels"]) if parser.labeled else None
-            if arguments.confidence:
-                writer.write_annotated(parsed, ("heads", *(("deprels",) if parser.labeled else ()), "misc"))
+            if arguments.nbest is None:
+                writer.write(parser.parse(block, confidence=arguments.confidence))
             else:
-                writer.write(block, parsed.heads, relations)
+                for i, found in enumerate(parser.predict_nbest(block, arguments.nbest)):
+                    writer.write_best((_with_tree(block[i : i + 1], parse), parse.score) for parse in found)
             progress.note(block)
     progress.tell("Parsed")
 
 
-def _annotate(annotator, arguments):
+def _with_tree(sentence, parse):
+    """A treebank of one sentence with another tree."""
+    return _with_column(replace(sentence, heads=parse.heads.astype("int32")), "deprels", parse.deprels)
+
+
+def _with_column(block, name, values):
+    """A treebank with other strings in a column."""
+    table = data.Strings()
+    codes = table.codes(map(str, values), grow=True).astype("int32")
+    return replace(block, **{name: codes}, strings={**block.strings, name: table})
+
+
+def _annotate(annotator, arguments, form):
     """Annotate sentences block by block; all that is no annotation is written as it was read."""
-    blocks = (data.iter_treebank if _is_table(arguments.input) else data.iter_words)(arguments.input)
     columns = (*annotator.columns_, *["misc"] * arguments.confidence)
-    with _Progress(arguments) as progress:
-        if arguments.output.endswith(".jsonl"):
-            with replacing(arguments.output) as file:
-                for block in annotator.annotate_blocks(blocks, confidence=arguments.confidence):
-                    for sentence in block:
-                        record = {name: getattr(sentence, name) for name in ("forms", *columns)}
-                        file.write(json.dumps(record, ensure_ascii=False) + "\n")
-                    progress.note(block)
-        else:
-            with data.treebank_writer(arguments.output) as writer:
-                for block in annotator.annotate_blocks(blocks, confidence=arguments.confidence):
-                    writer.write_annotated(block, columns)
-                    progress.note(block)
+    blocks = annotator.annotate_blocks(_sentences(arguments.input), confidence=arguments.confidence)
+    with Progress(arguments) as progress, sentence_writer(arguments, form, columns) as writer:
+        for block in blocks:
+            writer.write(block)
+            progress.note(block)
     progress.tell("Annotated")
 
 
-def _is_table(path):
-    """Whether a file is a treebank: the first line that says something has columns."""
+def _sentences(path):
+    """Blocks of sentences of a treebank, or of text: it is a treebank if the first line that says something has
+    columns."""
     for line in data.lines(path):
         if line.strip() and not line.startswith(b"#"):
-            return b"\t" in line
-    return False
+            return data.iter_treebank(path) if b"\t" in line else data.iter_words(path)
+    return data.iter_words(path)
 
 
-class _Progress:
-    """A bar of the sentences that are written, and at the end how many there were."""
-
-    def __init__(self, arguments):
-        self._arguments = arguments
-        self._n_words = self._n_sentences = 0
-
-    def __enter__(self):
-        quiet = True if self._arguments.quiet else None
-        self._bar = tqdm(unit=" sentences", delay=1, leave=False, disable=quiet)
-        self._started = time.perf_counter()
-        return self
-
-    def __exit__(self, *_):
-        self._bar.close()
-
-    def note(self, block):
-        self._n_words, self._n_sentences = self._n_words + block.n_words, self._n_sentences + len(block)
-        self._bar.update(len(block))
-
-    def tell(self, done):
-        seconds, output = time.perf_counter() - self._started, self._arguments.output
-        line = f"{done} {self._n_words} words of {self._n_sentences} sentences"
-        metrics = {"sentences": self._n_sentences, "tokens": self._n_words, "seconds": seconds, "output": output}
-        report(self._arguments, [f"{line}, {self._n_words / seconds:.0f} words a second: {output}"], metrics)
-
-
-def _label(labeler, arguments):
-    if arguments.output.endswith(".conllu"):
+def _label(labeler, arguments, form):
+    if form == "conllu":
         _tag(labeler, arguments)
         return
     X, _ = data.read_sequences(arguments.input, arguments.format, arguments.folds)
-    predicted = [labels.tolist() for labels in labeler.predict(X)]
-    confidence = _confidence(labeler, X, predicted) if arguments.confidence else None
-    with _text_output(arguments.output) as file:
-        for s, labels in enumerate(predicted):
-            own = None if confidence is None else [round(p, 3) for p in confidence[s]]
-            if arguments.output.endswith(".jsonl"):
-                record = {"y": labels} if own is None else {"y": labels, "confidence": own}
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            else:
-                rows = labels if own is None else [f"{label}\t{p:.3f}" for label, p in zip(labels, own)]
-                file.write("".join(f"{row}\n" for row in rows) + "\n")
+    with data.output_file(arguments.output) as file:
+        if arguments.nbest is None:
+            file.writelines(_labelled(labeler, X, arguments, form))
+        else:
+            for found in labeler.predict_nbest(X, arguments.nbest):
+                file.write(_alternatives(found, form))
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": arguments.output}
     report(arguments, [f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {arguments.output}"], metrics)
+
+
+def _labelled(labeler, X, arguments, form):
+    """Each sequence as it is written: its labels, and how sure they are if asked for."""
+    predicted = [labels.tolist() for labels in labeler.predict(X)]
+    confidence = _confidence(labeler, X, predicted) if arguments.confidence else None
+    for s, labels in enumerate(predicted):
+        own = None if confidence is None else [round(p, 3) for p in confidence[s]]
+        if form == "jsonl":
+            yield json_line({"y": labels} if own is None else {"y": labels, "confidence": own})
+        else:
+            rows = labels if own is None else [f"{label}\t{p:.3f}" for label, p in zip(labels, own)]
+            yield _lines([*rows, ""])
+
+
+def _alternatives(found, form):
+    """The best labellings of a sequence as they are written."""
+    if form == "jsonl":
+        return json_line({"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]})
+    blocks = ([f"# {rank} {score:.6g}", *labels.tolist(), ""] for rank, (labels, score) in enumerate(found, 1))
+    return b"".join(map(_lines, blocks))
+
+
+def _lines(rows):
+    return "".join(f"{row}\n" for row in rows).encode()
 
 
 def _confidence(labeler, X, predicted):
@@ -178,30 +173,40 @@ def _confidence(labeler, X, predicted):
 
 def _tag(labeler, arguments):
     """Label the words of a treebank or of text with their UPOS; all else is written as it was read."""
-    blocks = (data.iter_treebank if _is_table(arguments.input) else data.iter_words)(arguments.input)
-    with _Progress(arguments) as progress, data.treebank_writer(arguments.output) as writer:
-        for block in blocks:
-            labels = data.Strings()
+    columns = ("upos", *["misc"] * arguments.confidence)
+    with Progress(arguments) as progress, sentence_writer(arguments, "conllu", columns) as writer:
+        for block in _sentences(arguments.input):
             X = [sentence.forms for sentence in block]
-            found = [own.tolist() for own in labeler.predict(X)]
-            codes = labels.codes((str(label) for own in found for label in own), grow=True)
-            tagged = replace(block, upos=codes, strings={**block.strings, "upos": labels})
-            if arguments.confidence:
-                from omkl.estimators.parses import with_notes
-
-                tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
-            writer.write_annotated(tagged, ["upos", *["misc"] * arguments.confidence])
+            if arguments.nbest is None:
+                writer.write(_tagged(labeler, block, X, arguments))
+            else:
+                for i, found in enumerate(labeler.predict_nbest(X, arguments.nbest)):
+                    own = block[i : i + 1]
+                    writer.write_best((_with_column(own, "upos", best.labels), best.score) for best in found)
             progress.note(block)
     progress.tell("Tagged")
 
 
-def _predict(model, arguments):
+def _tagged(labeler, block, X, arguments):
+    """A block with its tags, and how sure they are if asked for."""
+    found = [own.tolist() for own in labeler.predict(X)]
+    tagged = _with_column(block, "upos", (label for own in found for label in own))
+    if arguments.confidence:
+        from omkl.estimators.parses import with_notes
+
+        tagged = with_notes(tagged, {"UposConf": [p for own in _confidence(labeler, X, found) for p in own]})
+    return tagged
+
+
+def _predict(model, arguments, form):
     """A line for each row, block by block."""
     n_rows = 0
-    with _text_output(arguments.output) as file, rows.naming(arguments.input):
+    with data.output_file(arguments.output) as file, rows.naming(arguments.input):
         for block in rows.open_rows(arguments.input, arguments, model, labelled=False).blocks():
-            for output in model.predict(block.X).tolist():
-                file.write(f"{json.dumps({'y': output}) if arguments.output.endswith('.jsonl') else output}\n")
+            outputs = model.predict(block.X).tolist()
+            file.writelines(
+                map(json_line, ({"y": output} for output in outputs)) if form == "jsonl" else [_lines(outputs)]
+            )
             n_rows += block.n_examples
     metrics = {"examples": n_rows, "output": arguments.output}
     report(arguments, [f"Predicted {n_rows} rows: {arguments.output}"], metrics)

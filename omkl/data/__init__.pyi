@@ -1,5 +1,6 @@
 from .array_files import stream_npy, stream_npz
 from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
+from .csv_files import stream_csv
 from .datasets import (
     HandwrittenDates,
     HandwrittenWords,
@@ -11,14 +12,14 @@ from .datasets import (
 )
 from .digit_views import digit_views
 from .file_streams import StreamFormat
-from .files import data_home, lines
+from .files import data_home, lines, output_file
 from .formats import find_format, open_stream
 from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
 from .strings import Strings
 from .svmlight import count_svmlight_features, stream_svmlight
 from .synthetic import synthetic_treebank
-from .tables import stream_csv, stream_parquet
+from .tables import stream_parquet
 from .treebank import Sentence, Treebank
 from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
 from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
@@ -44,6 +45,7 @@ __all__ = [
     "iter_words",
     "lines",
     "open_stream",
+    "output_file",
     "read_conllu",
     "read_crfsuite_model",
     "read_mfeat",

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import lzma
+import math
+import os
+import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -11,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from omkl.data.file_streams import StreamFormat, stream_files
-from omkl.data.files import PathLike, find_files
+from omkl.data.files import PathLike, check_no_pipe, find_files
 from omkl.data.rows import Block
 from omkl.data.streams import BLOCK_SIZE, Stream
-from omkl.exceptions import DamagedFileError, DataFileError, TruncatedFileError
+from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
 
 def stream_npy(X: PathLike, y: PathLike | None = None, *, block_size: int = BLOCK_SIZE) -> Stream:
@@ -43,13 +49,27 @@ def stream_npy(X: PathLike, y: PathLike | None = None, *, block_size: int = BLOC
 
 def _mapped(path):
     (path,) = find_files(path)
+    check_no_pipe(path, "an array is mapped into memory")
+    with _opened(path), open(path, "rb") as file:
+        shape, in_columns, dtype = _header(file, path, "the array")
+        _check_rows(shape, dtype, path, "the array")
+        n_bytes, there = file.tell() + _n_bytes(shape, dtype), os.fstat(file.fileno()).st_size
+        if n_bytes > there:
+            raise TruncatedFileError(f"{path} is cut short: its array needs {n_bytes} bytes, and there are {there}.")
+        return np.memmap(file, dtype, "r", file.tell(), shape, "F" if in_columns else "C")
+
+
+@contextmanager
+def _opened(path):
+    """What the system says of a file, as an error that names it."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DamagedFileError(f"{path} is cut short, or no .npy file of numbers: {error}.") from None
-    if not isinstance(array, np.ndarray) or array.ndim == 0:
-        raise DataFileError(f"{path} is no array with rows in a .npy file.")
-    return array
+        yield
+    except (FileNotFoundError, IsADirectoryError):
+        raise DataFileError(f"There is no file {path}.") from None
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # a place before the file begins
+            raise DamagedFileError(f"{path} is damaged: get it again.") from None
+        raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def stream_npz(
@@ -96,13 +116,43 @@ def stream_npz(
 
 @contextmanager
 def _archive(path):
+    check_no_pipe(path, "an archive has a directory at its end")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            _check_directory(archive, file)
             yield archive
     except EOFError:
         raise TruncatedFileError(f"{path} is cut short: get it again.") from None
-    except (zipfile.BadZipFile, zlib.error):
+    except (zipfile.BadZipFile, zlib.error, *_OF_ZIP) as error:
+        if isinstance(error, InputError):
+            raise
         raise DamagedFileError(f"{path} is damaged, cut short, or no .npz file: get it again.") from None
+
+
+#: What zipfile raises besides where bytes are not what they should be.
+_OF_ZIP = (
+    ValueError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    lzma.LZMAError,
+)
+#: What a zip file ends with: its mark, two numbers of disks, how many members there are on this one and in all, size
+#: and place of the directory, and the length of the comment that follows.
+END = struct.Struct("<4s4H2LH")
+
+
+def _check_directory(archive, file):
+    """Raise where the directory lacks a member: an array that is left out must not look like one that never was."""
+    for info in archive.infolist():
+        archive.open(info).close()  # compares the names in the directory and beside the data
+    file.seek(-END.size - len(archive.comment), os.SEEK_END)
+    n_members = END.unpack(file.read(END.size))[4]
+    if n_members not in (len(archive.infolist()), 0xFFFF):  # more of them are counted elsewhere
+        raise zipfile.BadZipFile
 
 
 class _Member:
@@ -119,11 +169,11 @@ class _Member:
             raise DataFileError(f"{path} holds no array {name!r}, only {held}: name the arrays with X= and y=.")
         info = archive.getinfo(f"{name}.npy")
         with archive.open(info) as file:
-            shape, in_columns, dtype = _header(file, path, name)
-            if dtype.hasobject or not shape or (in_columns and len(shape) > 1):
-                wanted = "numbers or strings in rows: save it with np.ascontiguousarray"
-                raise DataFileError(f"{path}: {name!r} is not an array of {wanted}.")
-            if info.file_size - file.tell() != dtype.itemsize * int(np.prod(shape, dtype=object)):
+            shape, in_columns, dtype = _header(file, path, repr(name))
+            _check_rows(shape, dtype, path, repr(name))
+            if in_columns and len(shape) > 1:
+                raise DataFileError(f"{path}: {name!r} is stored by columns: save it with np.ascontiguousarray.")
+            if info.file_size - file.tell() != _n_bytes(shape, dtype):
                 raise DamagedFileError(f"{path}: {name!r} has not as many bytes as its shape needs: get it again.")
             yield cls(file, shape, dtype)
 
@@ -137,16 +187,37 @@ class _Member:
             done += (n := self._file.readinto(buffer[done:]))
             if n == 0:
                 raise EOFError
+        if high >= self.shape[0]:
+            self._file.read(1)  # compares the checksum
         return array
 
 
 def _header(file, path, name):
+    """Shape, whether columns come first, and type of the array that begins in a file."""
     try:
         version = np.lib.format.read_magic(file)
         read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[version[0]]
-        return read(file)
-    except (ValueError, KeyError):
-        raise DamagedFileError(f"{path}: {name!r} does not begin as an array does: get it again.") from None
+        with warnings.catch_warnings():  # of files written by Python 2
+            warnings.simplefilter("ignore")
+            return read(file)
+    except (OSError, zipfile.BadZipFile, zlib.error):
+        raise
+    except Exception:  # numpy has Python read the header, which raises as Python does
+        raise DamagedFileError(f"{path}: {name} does not begin as an array does: get it again.") from None
+
+
+def _n_bytes(shape, dtype):
+    return dtype.itemsize * math.prod(shape)
+
+
+def _check_rows(shape, dtype, path, name):
+    """Raise where an array cannot hold examples."""
+    if dtype.kind not in "biufSU" or not shape:
+        raise DataFileError(f"{path}: {name} is not an array of numbers or strings in rows.")
+    if min(shape) < 0:
+        raise DamagedFileError(f"{path}: {name} has a negative number of rows or columns: get it again.")
+    if shape[0] and not _n_bytes(shape, dtype):
+        raise DataFileError(f"{path}: {name} has {shape[0]} rows with nothing in them: leave them out.")
 
 
 class Npy(StreamFormat):

@@ -7,7 +7,7 @@ import numpy as np
 
 from omkl.data.file_streams import Skipped
 from omkl.data.rows import Block
-from omkl.exceptions import InputError, MissingDependencyError
+from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 
 def import_pyarrow() -> Any:
@@ -23,6 +23,10 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+#: Integers up to here are floats without error.
+LARGEST_EXACT = 2**53
+
+
 class Columns:
     """Which columns of a table are inputs and which is the output, and what kind each is.
 
@@ -31,7 +35,7 @@ class Columns:
     the places of columns.
 
     ``kinds`` says of each column whether it holds a "number", "integer", "string" or "vector"; whether numbers are
-    integers matters for the output only.
+    integers matters for the output only. ``types`` are the types of pyarrow as which text is read.
     """
 
     def __init__(
@@ -40,14 +44,18 @@ class Columns:
         self.pyarrow = import_pyarrow()
         target = _target(schema.names, target, where)
         names = [name for name in schema.names if name != target] if columns is None else list(columns)
-        for name in names:
+        for name in names if target is None else [*names, target]:
             if schema.names.count(name) != 1:
                 has = "no column" if name not in schema.names else "several columns"
-                raise InputError(f"{where} has {has} {name!r}; its columns are {_listed(schema.names)}.")
+                raise InputError(f"{where} has {has} {name!r:.200}; its columns are {_listed(schema.names)}.")
         if not names or target in names:
             raise InputError(f"{where} needs a column besides the target {target!r} that is not among columns=.")
         self.names, self.target, self._named = names, target, named
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
+        as_text = {"string": self.pyarrow.string(), "integer": self.pyarrow.float64(), "number": self.pyarrow.float64()}
+        self.types = {name: as_text.get(kind, schema.field(name).type) for name, kind in self.kinds.items()}
+        if target is not None and self.kinds[target] == "integer":
+            self.types[target] = schema.field(target).type
         self.makes_dicts = "string" in [self.kinds[name] for name in names]
         self._widths: dict[str, int] = {}
 
@@ -70,6 +78,16 @@ class Columns:
                 return None
         return names
 
+    def check(self, schema: Any, where: Any) -> None:
+        """Raise where another table lacks one of the columns, or has something else in it."""
+        for name in self.all_names:
+            if schema.names.count(name) != 1:
+                has = "no column" if name not in schema.names else "several columns"
+                raise DataFileError(f"{where} has {has} {name!r:.200}: all files need the columns of the first.")
+            kind, first = self._kind(schema.field(name), where), self.kinds[name]
+            if kind != first and {kind, first} != {"integer", "number"}:
+                raise DataFileError(f"Column {name!r:.200} of {where} holds {kind}s, but in the first file {first}s.")
+
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
         if is_type.is_dictionary(type):
@@ -83,7 +101,7 @@ class Columns:
         if _is_list(is_type, type) and (is_type.is_integer(type.value_type) or is_type.is_floating(type.value_type)):
             return "vector"
         advice = "leave it out with columns=, or write it as numbers or strings"
-        raise InputError(f"Column {field.name!r} of {where} is {type}: {advice}.")
+        raise InputError(f"Column {field.name!r:.200} of {where} is {str(type)[:80]}: {advice}.")
 
     def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
         """The examples of a record batch, of which row ``i`` is at ``place(i)``: a file and the number of a row."""
@@ -98,7 +116,7 @@ class Columns:
         good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
         if y is not None:
             y = np.array([value or "" for value in y])[good] if self.kinds[self.target] == "string" else y[good]
-            if self.kinds[self.target] == "integer" and (y.dtype.kind != "f" or (y == np.floor(y)).all()):
+            if y.dtype.kind in "biu" and y.dtype != np.uint64:
                 y = y.astype(np.int64, copy=False)
         if not self.makes_dicts:
             return Block(_matrix(list(found.values()))[good], y, self.feature_names)
@@ -117,13 +135,18 @@ class Columns:
             return _strings(column, name, reasons)
         if kind == "vector":
             return self._vectors(column, name, reasons)
+        is_output = name == self.target and kind == "integer"
         if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):  # of a CSV file
-            column = _numbers(pyarrow, column, name, reasons)
-        if name == self.target and kind == "integer" and not column.null_count:
-            return column.to_numpy(zero_copy_only=False)
+            column = _numbers(column, self.types[name], name, reasons)
+        if is_output and not pyarrow.types.is_floating(column.type):  # classes, which floats might mix up
+            filler = pyarrow.scalar(0).cast(column.type)
+            return column.fill_null(filler).to_numpy(zero_copy_only=False)
         if not pyarrow.types.is_floating(column.type):
-            column = column.cast(pyarrow.float64())
-        return column.to_numpy(zero_copy_only=False)  # what is missing is NaN
+            column = column.cast(pyarrow.float64(), safe=False)  # the nearest float, as of any number
+        values = column.to_numpy(zero_copy_only=False)  # what is missing is NaN
+        for i in np.flatnonzero(np.isinf(values)).tolist():
+            reasons.setdefault(i, f"the number in column {name!r} is infinite, or too large for a float.")
+        return values
 
     def _vectors(self, column, name, reasons):
         lengths = np.asarray(column.value_lengths().fill_null(-1))
@@ -152,7 +175,9 @@ def _target(names, target, where):
 
 
 def _listed(names):
-    return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return ", ".join(f"{name!r:.40}" for name in names[:20]) + (
+        f" and {len(names) - 20} more" if len(names) > 20 else ""
+    )
 
 
 def _is_list(types, type):
@@ -187,17 +212,33 @@ def _strings(column, name, reasons):
         return _one_by_one(column, bytes.decode, lambda text: complaint, reasons)
 
 
-def _numbers(pyarrow, column, name, reasons):
-    """Strings as numbers."""
+def _numbers(column, type, name, reasons):
+    """Strings as numbers of a type of pyarrow, or where it is of integers and they are not, as floats."""
+    pyarrow = import_pyarrow()
 
     def complaint(text):
         shown = text.decode("utf-8", "backslashreplace")[:80]
         return f"{shown!r} in column {name!r} is no number: name the column in categorical= if it is none."
 
     try:
-        return column.cast(pyarrow.float64())
+        return column.cast(type)
     except pyarrow.ArrowInvalid:
-        return pyarrow.array(_one_by_one(column, float, complaint, reasons), pyarrow.float64())
+        convert = _number if pyarrow.types.is_floating(type) else _exact
+        return pyarrow.array(_one_by_one(column, convert, complaint, reasons), pyarrow.float64())
+
+
+def _number(text):
+    if b"_" in text:  # digits of Python's, not of data
+        raise ValueError
+    return float(text)
+
+
+def _exact(text):
+    """A number that as a float is no other integer."""
+    value = _number(text)
+    if abs(value) >= LARGEST_EXACT:
+        raise ValueError
+    return value
 
 
 def _one_by_one(column, convert, complaint, reasons):
@@ -210,3 +251,18 @@ def _one_by_one(column, convert, complaint, reasons):
             reasons.setdefault(i, complaint(text))
             values.append(None)
     return values
+
+
+def cells_as_numbers(column: Any, most: int) -> Any:
+    """The cells of a column of strings that are numbers, or None if more than ``most`` or as many as they are not."""
+    numbers, n_others = [], 0
+    for text in column.cast("binary").to_pylist():
+        try:
+            if text is not None:
+                _number(text)
+                numbers.append(text.strip())
+        except ValueError:
+            n_others += 1
+            if n_others > most:
+                return None
+    return import_pyarrow().array(numbers, "string") if len(numbers) > n_others else None

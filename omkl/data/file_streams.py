@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from omkl._components import Component
-from omkl.data.files import PathLike, find_files
+from omkl.data.files import PathLike, find_files, is_pipe
 from omkl.data.rows import Block
 from omkl.data.streams import Stream, check_block_size, regrouped
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
@@ -140,14 +140,22 @@ def stream_files(
     Returns
     -------
     Stream
+        There can be one pass only if one of the files is a pipe.
     """
     check_block_size(block_size)
     paths, skipped = find_files(path), Skipped(on_error=on_error)
+    pipes = [path for path in paths if is_pipe(path)]
+    n_passes = 0
 
     def passes(epoch: int) -> Iterator[Block]:
+        nonlocal n_passes
+        n_passes += 1
+        if pipes and n_passes > 1:
+            raise InputError(f"{pipes[0]} is a pipe, which can be passed over only once: write it into a file, or set "
+                             "epochs=1.")  # fmt: skip
         return regrouped(_blocks(paths, read, skipped, noun, feature_names), block_size)
 
-    return Stream(passes, block_size, skipped, feature_names=feature_names)
+    return Stream(passes, block_size, skipped, once=bool(pipes), feature_names=feature_names)
 
 
 def _blocks(

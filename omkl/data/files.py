@@ -8,13 +8,16 @@ import glob
 import gzip
 import lzma
 import os
+import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from omkl._files import replacing
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
 
@@ -37,36 +40,27 @@ def find(relative: str, how_to_get: str) -> Path:
     return path
 
 
-OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 #: What names a file.
 PathLike = str | os.PathLike
 #: Bytes that are read at a time.
 CHUNK = 1 << 18
 #: A text without a line end, or whatever else it is cut at, in so many bytes is none.
-LARGEST_PIECE = 1 << 30
+LARGEST_PIECE = 1 << 27
 
 
-def open_text(path: PathLike) -> AbstractContextManager[Any]:
-    """Open a text file for reading, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8.
+@contextmanager
+def open_bytes(path: PathLike) -> Iterator[Any]:
+    """Open a file for reading as bytes, plain or compressed (``.gz``, ``.xz``, ``.bz2``).
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, or while it is read, cut short, damaged or not text.
+        If the file is missing, or while it is read, cut short or damaged.
     """
-    return _opened(path, "rt", encoding="utf-8-sig", newline=None)
-
-
-def open_bytes(path: PathLike) -> AbstractContextManager[Any]:
-    """Open a file for reading as bytes, plain or compressed; raises as :func:`open_text` does."""
-    return _opened(path, "rb")
-
-
-@contextmanager
-def _opened(path, mode, **options):
     path = Path(path)
     try:
-        with OPENERS.get(path.suffix, open)(path, mode, **options) as file:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
@@ -74,12 +68,55 @@ def _opened(path, mode, **options):
         raise TruncatedFileError(f"{path} is cut short or damaged: get it again.") from None
     except (zlib.error, gzip.BadGzipFile, lzma.LZMAError):
         raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
-    except UnicodeDecodeError:
-        raise DataFileError(f"{path} is not UTF-8 text.") from None
     except OSError as error:
         if error.errno is None:  # the decompressor's, not the system's
             raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
         raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+@contextmanager
+def output_file(path: PathLike) -> Iterator[IO[bytes]]:
+    """Open a file to write bytes to, which takes its place when all is written, or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the same bytes give the same file. ``"-"`` is standard
+        output.
+
+    Raises
+    ------
+    omkl.exceptions.OutputFileError
+        If it cannot be written.
+    """
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(path)
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(replacing(path, "wb"))
+        if path.suffix == ".gz":  # neither name nor time
+            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+        elif path.suffix in OPENERS:
+            file = stack.enter_context(OPENERS[path.suffix](file, "wb"))
+        yield file
+
+
+def is_pipe(path: PathLike) -> bool:
+    """Whether a path is a pipe, a socket or a terminal: what is read from it does not come again."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode))
+
+
+def check_no_pipe(path: PathLike, what: str) -> None:
+    """Raise where a file that is read here and there, as ``what`` says, is a pipe."""
+    if is_pipe(path):
+        raise DataFileError(f"{path} is a pipe, which can be read only once and from the start, but {what}: write it "
+                            "into a file.")  # fmt: skip
 
 
 def stem(path: PathLike) -> str:
@@ -144,7 +181,7 @@ def without_mark(chunks: Iterator[bytes]) -> tuple[Iterator[bytes], bool]:
     return chain([start.removeprefix(codecs.BOM_UTF8)], chunks), has_mark
 
 
-def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> Iterator[bytes]:
+def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int], path: PathLike) -> Iterator[bytes]:
     """The same text, cut where it may be, in pieces of about ``size`` bytes.
 
     Parameters
@@ -153,6 +190,8 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> I
     size : int
     cut : callable
         ``cut(text)`` is the place to cut a text that goes on, 0 if there is none.
+    path : path-like
+        What the text is called in messages.
 
     Yields
     ------
@@ -169,11 +208,13 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> I
                 continue
             text = b"".join(parts)
             end = cut(text)
+            piece, parts, n_bytes, text = text[:end], [text[end:]], len(text) - end, b""
             if end:
-                yield text[:end]
-            parts, n_bytes = [text[end:]], len(text) - end
+                yield piece
             if n_bytes > LARGEST_PIECE:
-                raise DataFileError("There is no end of a record in a gigabyte of text: it is something else.")
+                raise DamagedFileError(
+                    f"{path} is no text in this format: in {LARGEST_PIECE >> 20} MB of it no record ends."
+                )
             wanted = n_bytes + size if end else 2 * n_bytes  # a text with no end is not looked at over and over
     except TruncatedFileError:  # of a damaged file, what came last is suspect
         text = b"".join(parts)
@@ -182,6 +223,21 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> I
         raise
     if n_bytes:
         yield b"".join(parts)
+
+
+def text_lines(path: PathLike) -> Iterator[tuple[int, str]]:
+    """Numbers, from 1, and the lines of a text file, without their ends.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        If the file is missing, or while it is read, cut short, damaged or not text.
+    """
+    for number, line in enumerate(lines(path), 1):
+        try:
+            yield number, line.decode()
+        except UnicodeDecodeError:
+            raise DataFileError(f"{path}, line {number}: this is not UTF-8 text.") from None
 
 
 def after_last_line(text: bytes) -> int:
@@ -193,6 +249,6 @@ def lines(path: PathLike) -> Iterator[bytes]:
     """The lines of a text file as bytes, without their ends and without a byte order mark."""
     size = CHUNK // 4  # as Python strings, short lines take many times their bytes
     text, _ = without_mark(chunks(path, size))
-    for piece in pieces(text, size, after_last_line):
+    for piece in pieces(text, size, after_last_line, path):
         for line in piece.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")

@@ -5,7 +5,7 @@ from typing import Any
 
 # each of these declares a format, or several
 from omkl._components import resolve
-from omkl.data import array_files, sequences, tables, treebank_reader  # noqa: F401
+from omkl.data import array_files, csv_files, sequences, tables, treebank_reader  # noqa: F401
 from omkl.data.file_streams import StreamFormat
 from omkl.data.files import PathLike, find_files, stem
 from omkl.data.streams import Stream

@@ -1,20 +1,15 @@
 """Writing treebanks: the text they were read from, with other heads and relations where they are given."""
 
 import codecs
-import gzip
-import lzma
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from omkl._files import replacing
 from omkl.data._jit_treebank import splice
-from omkl.data.files import PathLike
+from omkl.data.files import PathLike, output_file
 from omkl.data.strings import MISSING, Strings
 from omkl.data.treebank import Treebank, closed, conllu_text
 from omkl.data.treebank_formats import COLUMNS
@@ -85,20 +80,10 @@ def treebank_writer(path: PathLike) -> Iterator["TreebankWriter"]:
     ------
     TreebankWriter
     """
-    if path == "-":
-        yield TreebankWriter(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    path = Path(path)
-    with ExitStack() as stack:
-        file = stack.enter_context(replacing(path, "wb"))
-        if path.suffix == ".gz":  # neither name nor time: the same treebank gives the same file
-            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
-        elif path.suffix == ".xz":
-            file = stack.enter_context(lzma.LZMAFile(file, "wb"))
+    with output_file(path) as file:
         writer = TreebankWriter(file)
         yield writer
-        if writer.last is None:
+        if writer.last is None and path != "-":
             raise InputError(f"There is no sentence to write to {path}.")
 
 
@@ -132,18 +117,32 @@ class TreebankWriter:
         for low, high in _steps(block.text_offsets):
             self.file.write(_spliced(block, low, high, heads, deprels, *table.to_bytes()))
 
-    def write_annotated(self, block: Treebank, columns: Sequence[str]) -> None:
+    def write_annotated(self, block: Treebank, columns: Sequence[str], comments: Sequence[str] = ()) -> None:
         """Write a block of which some columns are new, those named; all else is written as it was read.
+
+        Parameters
+        ----------
+        block : Treebank
+        columns : sequence of str
+        comments : sequence of str
+            Lines to write before the block, each after ``# ``.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If the block was read from a file in CoNLL-2008, which has other columns.
+            If the block was read from a file in CoNLL-2008, which has other columns, and any but heads and relations
+            are new.
         """
         if not len(block):
             return
+        if not comments and set(columns) <= {"heads", "deprels"}:
+            relations = (block.deprels, block.strings["deprels"]) if "deprels" in columns else None
+            self.write(block, block.heads if "heads" in columns else None, relations)
+            return
         text = None if block.text is None else _annotated_text(block, columns)
         self._begin(block)
+        newline = "\r\n" if text is not None and b"\r\n" in text else "\n"
+        self.file.write("".join(f"# {line}{newline}" for line in comments).encode())
         if text is None:
             self._write_made(block, (), (), Strings())
             return

@@ -17,7 +17,7 @@ from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
-from omkl.estimators.saving import SavedEstimator
+from omkl.estimators.saving import SavedEstimator, packed_parameters
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.tagging import COLUMNS, Tagger, strings_of, with_column
 from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of, treebanks_of
@@ -147,7 +147,7 @@ class Annotator(SavedEstimator):
             if columns:
                 bar.set_description("tags, morphology and lemmas")
                 tagger = make_tagger(columns)
-                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag)).condense()
+                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag))
                 bar.update()
             if with_trees is not None:
                 bar.set_description("trees")
@@ -222,6 +222,7 @@ class Annotator(SavedEstimator):
             for name in tagger.columns:
                 column = found.setdefault(name, np.empty(treebank.n_words, dtype=object))
                 column[words] = strings_of(annotated, name)
+            del tagger  # before the next one grows
             bar.update()
         for name, column in found.items():
             treebank = with_column(treebank, name, column.tolist())
@@ -369,7 +370,7 @@ class Annotator(SavedEstimator):
             manifests[name] = model._manifest(own, False)
             packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
-        settings = {name: _packed(estimator, packer) for name, estimator in given.items()}
+        settings = {name: packed_parameters(estimator, packer) for name, estimator in given.items()}
         if "parser" in given and self.parser_ is not None:
             settings["parser"] = {}  # the model has all of them, its lexicons and the parser that it corrects as well
         tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
@@ -390,10 +391,6 @@ class Annotator(SavedEstimator):
         if manifest["tagger"] is not None:
             self.tagger_ = make_tagger(tuple(manifest["tagger"]["columns"]))
             self.tagger_.restore(manifest["tagger"], unpacker.arrays, models)
-
-
-def _packed(estimator: Any, packer: Packer) -> dict[str, Any]:
-    return {key: packer.pack(value, key) for key, value in estimator._saved_parameters().items()}
 
 
 def _make_tagger(labeler: SequenceLabeler, columns: tuple[str, ...]) -> Tagger:

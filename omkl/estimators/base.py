@@ -102,9 +102,21 @@ class Run:
         self.checkpointer = None
         if checkpoint is not None:
             configuration = _configuration(name, parameters, max(self.n_shards, 1), self.rng)
-            self.checkpointer = Checkpointer(Checkpoints(checkpoint, checkpoint_every), configuration, self.rng, resume)
+            checkpoints = Checkpoints(checkpoint, checkpoint_every)
+            try:
+                self.checkpointer = Checkpointer(checkpoints, configuration, self.rng, resume)
+            except BaseException:
+                checkpoints.close()
+                raise
         elif resume:
             raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.checkpointer is not None:
+            self.checkpointer.checkpoints.close()
 
     def loop(
         self, stage: str, trainer: OnlineTrainer, source: Any, epochs: int, callbacks: Sequence = ()
@@ -203,9 +215,9 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         started, settings, stream = time.perf_counter(), self._settings(), as_stream(X, y, sample_weight)
         model = OnlineModel(codec, settings)
         parameters = {} if running["checkpoint"] is None else self._saved_parameters()
-        with names_kept(self):
-            n_jobs = getattr(self, "n_jobs", None)
-            run = Run(type(self).__name__, parameters, self.random_state, self.verbose, n_jobs=n_jobs, **running)
+        n_jobs = getattr(self, "n_jobs", None)
+        begun = Run(type(self).__name__, parameters, self.random_state, self.verbose, n_jobs=n_jobs, **running)
+        with begun as run, names_kept(self):
             if stream is None:
                 block = TrainingBlock(X, y, sample_weight)
                 source, callbacks, conclude = self._start_on_arrays(model, read, block, run, held_out_score, finish)

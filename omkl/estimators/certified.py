@@ -15,6 +15,8 @@ class CertifiedEstimator(SavedEstimator):
     _tradeoff = "C"
     #: Learned attributes that a model file holds as they are.
     _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
+    #: Whether it predicts what a loss with a link expects.
+    _takes_links = False
 
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
@@ -27,4 +29,6 @@ class CertifiedEstimator(SavedEstimator):
         if loss.classifies != isinstance(self, ClassifierMixin):
             kind = "classification" if loss.classifies else "regression"
             raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
+        if loss.has_link and not self._takes_links:
+            raise InputError(f"{loss!r} has a link, which {type(self).__name__} does not know: GroupLasso does.")
         return loss

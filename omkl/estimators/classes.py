@@ -19,7 +19,9 @@ class ScoringClassifier(ClassifierMixin):
 
     def predict(self, X: Any) -> np.ndarray:
         """Best class of each sample, (n,)."""
-        scores = self.decision_function(X)
+        return self._best_class(self.decision_function(X))
+
+    def _best_class(self, scores: np.ndarray) -> np.ndarray:
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
@@ -68,7 +70,9 @@ class BatchClassifier(ScoringClassifier):
     @available_if(lambda self: self._is_probabilistic())
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, (n, K): the logistic loss, one-vs-rest probabilities scaled to sum to one."""
-        scores = self.decision_function(X)
+        return self._probabilities(self.decision_function(X))
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         each = expit(np.column_stack([-scores, scores]) if scores.ndim == 1 else scores)
         return each / each.sum(axis=1, keepdims=True)
 

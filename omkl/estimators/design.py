@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
 from omkl.estimators.classes import BatchClassifier, finite_targets
-from omkl.estimators.sparse_linear import LARGEST, SparseLinear
+from omkl.estimators.sparse_linear import LARGEST, Samples, SparseLinear
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -33,14 +34,18 @@ class GroupLasso(RegressorMixin, SparseLinear):
     groups : None, array of shape (n,), or list of lists of int
         None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
         the columns of each group.
-    loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
-        Any convex one, with kinks or without.
-    regularizer : {"group-lasso", "elastic-net"}, or Regularizer
-        A function of the group norms; with the solver "dal" a sum over groups. "elastic-net:mu=0.3" is
+    loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
+        Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
+        as in scikit-learn's ``PoissonRegressor``, and predictions are means.
+    regularizer : {"group-lasso", "elastic-net", "sparse-group"}, or Regularizer
+        A function of the group norms; with the solver "dal" a sum over groups. "sparse-group:sigma=0.7" is
+        :math:`\sum_g \sigma \omega_g \|w_g\| + (1-\sigma) \|w_g\|_1`, which selects columns within groups, too.
+        "elastic-net:mu=0.3" is
         :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
         ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
     group_weights : None, "sqrt-size" or array of shape (g,)
-        The :math:`\omega_g > 0`, in the order of the sorted labels or of the lists; None makes them all 1.
+        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists; None makes them all 1. Groups of
+        weight 0 are in the model whatever alpha is, like the intercept.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
         The last two for losses without kinks.
     tol : float > 0
@@ -49,6 +54,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Iterations of the solver at most; for "dal" passes over the design.
     fit_intercept : bool
         Whether there is a constant b, which is not regularized.
+    positive : bool
+        Whether coefficients must not be negative, but for those of groups of weight 0.
     warm_start : bool
         Start from the coefficients of the previous fit.
     verbose : bool
@@ -81,7 +88,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "squared",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         solver: str | DesignSolver = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
-        warm_start: bool = False, verbose: bool = False,
+        positive: bool = False, warm_start: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alpha = alpha
         self.groups = groups
@@ -92,10 +99,13 @@ class GroupLasso(RegressorMixin, SparseLinear):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "GroupLasso":
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
+    ) -> "GroupLasso":
         """Learn the coefficients.
 
         Parameters
@@ -105,6 +115,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         y : array of shape (m,)
         sample_weight : array of shape (m,), optional
             Weights >= 0 of the samples in the mean loss.
+        offset : array of shape (m,), optional
+            What is known of the predictions, and added to :math:`(X w)_i + b`: with the Poisson loss the logarithm of
+            the exposure.
 
         Returns
         -------
@@ -116,15 +129,15 @@ class GroupLasso(RegressorMixin, SparseLinear):
             If a parameter is not as described, or groups do not fit the columns.
         """
         self._resolve()
-        self._learn(*self._read_targets(X, y, sample_weight))
+        self._learn(self._read(X, y, sample_weight, offset))
         return self
 
-    def _learn(self, X: Any, targets: list[np.ndarray], weights: np.ndarray | None) -> None:
-        (target,) = targets
-        if self.fit_intercept and np.ptp(target) == 0.0:
-            self._fit_constant(self._problem(X, target, weights))
+    def _learn(self, samples: Samples) -> None:
+        (target,) = samples.targets
+        if self.fit_intercept and samples.offsets is None and np.ptp(target) == 0.0:
+            self._fit_constant(self._problems(samples)[0])
             return
-        coefficients, intercepts = self._solve(X, [target], weights)
+        coefficients, intercepts = self._solve(samples)
         self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
 
     def _fit_constant(self, problem: DesignProblem) -> None:
@@ -133,22 +146,31 @@ class GroupLasso(RegressorMixin, SparseLinear):
         loss = problem.weighted_loss
         if loss.value(np.full(len(problem.y), y)) <= loss.value(np.full(len(problem.y), constant)):
             constant = y
-        warnings.warn(f"y is constant ({y:g}): the model is the constant {constant:g}.", UserWarning, stacklevel=4)
+        warnings.warn(
+            f"y is constant ({y:g}): the model is the constant {float(problem.loss.mean(np.array(constant))):g}.",
+            UserWarning,
+            stacklevel=4,
+        )
         self.coef_, self.intercept_ = np.zeros(problem.design.shape[1]), constant
         self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
 
-    def _read_targets(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
-        X, y, weights = self._read(X, y, sample_weight)
+    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         target = finite_targets(y)
         if np.abs(target).max() > LARGEST[8]:
             raise InputError(f"y holds {np.abs(target).max():.3g}, whose square is too large: scale it.")
-        return X, [target], weights
+        return [target], weights
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted target of each sample, (n,)."""
-        return self._outputs(X)[:, 0]
+    def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Predicted target of each sample, (n,): with the Poisson loss the mean, :math:`e^{(X w)_i + b + o_i}`.
+
+        Parameters
+        ----------
+        X
+            As for :meth:`fit`.
+        offset : array of shape (n,), optional
+            0 by default.
+        """
+        return self._resolve_loss().mean(self._outputs(X, offset)[:, 0])
 
 
 class SparseLogisticRegression(BatchClassifier, SparseLinear):
@@ -163,7 +185,7 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
     ----------
     alpha : float > 0
         Weight of the regularizer: the larger, the fewer groups.
-    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, warm_start, verbose
+    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, warm_start, verbose
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
         Any convex one, with kinks or without.
@@ -197,7 +219,8 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         class_weight: str | dict | None = None, solver: str | DesignSolver = "dal", tol: float = 1e-3,
-        max_iter: int | None = None, fit_intercept: bool = True, warm_start: bool = False, verbose: bool = False,
+        max_iter: int | None = None, fit_intercept: bool = True, positive: bool = False,
+        warm_start: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alpha = alpha
         self.groups = groups
@@ -209,10 +232,13 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "SparseLogisticRegression":
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
+    ) -> "SparseLogisticRegression":
         """Learn the coefficients.
 
         Parameters
@@ -220,6 +246,8 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         X, sample_weight
             As for :meth:`GroupLasso.fit`.
         y : array of shape (m,)
+        offset : array of shape (m,), or (m, K) for K > 2 classes, optional
+            What is known of the scores, and added to :math:`(X w)_i + b`.
 
         Returns
         -------
@@ -231,23 +259,38 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
             If a parameter is not as described, there is one class only, or groups do not fit the columns.
         """
         self._resolve()
-        self._learn(*self._read_targets(X, y, sample_weight))
+        self._learn(self._read(X, y, sample_weight, offset))
         return self
 
-    def _learn(self, X: Any, targets: list[np.ndarray], weights: np.ndarray | None) -> None:
-        self.coef_, self.intercept_ = self._solve(X, targets, weights)
+    def _learn(self, samples: Samples) -> None:
+        self.coef_, self.intercept_ = self._solve(samples)
 
-    def _read_targets(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
-        X, y, weights = self._read(X, y, sample_weight)
+    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         codes = self._learn_classes(y)
-        return X, self._one_vs_rest(codes), self._times_class_weights(codes, weights)
+        return self._one_vs_rest(codes), self._times_class_weights(codes, weights)
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more."""
-        outputs = self._outputs(X)
+    def decision_function(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
+
+        Parameters
+        ----------
+        X, offset
+            As for :meth:`fit`; the offset is 0 by default.
+        """
+        outputs = self._outputs(X, offset)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Best class of each sample, (n,); parameters as for :meth:`decision_function`."""
+        return self._best_class(self.decision_function(X, offset=offset))
+
+    @available_if(lambda self: self._is_probabilistic())
+    def predict_proba(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
+        """Probability of each class, (n, K), with more than two classes one-vs-rest probabilities scaled to sum to one.
+
+        Parameters are those of :meth:`decision_function`.
+        """
+        return self._probabilities(self.decision_function(X, offset=offset))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

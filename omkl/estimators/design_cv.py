@@ -9,11 +9,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_n_jobs
-from omkl.batch import Design, as_design, regularization_path
+from omkl.batch import regularization_path
 from omkl.estimators.design import GroupLasso, Groups, SparseLogisticRegression
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.outputs import check_sample_weight
-from omkl.estimators.sparse_linear import SparseLinear
+from omkl.estimators.sparse_linear import Samples, SparseLinear
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -42,13 +42,14 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
         return getattr(self, "alpha_", 1.0)
 
     def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, sample_groups: ArrayLike | None = None
-    ) -> Self:
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, sample_groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Self:  # fmt: skip
         """Choose alpha, and learn the coefficients from all samples.
 
         Parameters
         ----------
-        X, y
+        X, y, offset
             As for the ``fit`` of the estimator of a single alpha, :class:`GroupLasso` or
             :class:`SparseLogisticRegression`.
         sample_weight : array of shape (m,), optional
@@ -69,20 +70,19 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
         if hasattr(self, "alpha_"):
             del self.alpha_
         self._resolve()
-        X, targets, weights = self._read_targets(X, y, sample_weight)
+        samples = self._read(X, y, sample_weight, offset)
         y = np.asarray(y).ravel()
         own = check_sample_weight(sample_weight, len(y))
-        folds, scorer, design = self._folds(y, sample_weight, sample_groups), self._scorer(), as_design(X)
+        folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()
         kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
         scored_weights = None if own is None else own[kept]
-        truth = y[kept] if isinstance(self, ClassifierMixin) else targets[0]
-        alphas = self._path_values([self._problem(design, target, weights) for target in targets], self.alphas)
+        truth = y[kept] if isinstance(self, ClassifierMixin) else samples.targets[0]
+        alphas = self._path_values(self._problems(samples), self.alphas)
         results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(self._fold)(design, targets, truth, weights, scored_weights, alphas, scorer, *fold)
-            for fold in folds
+            delayed(self._fold)(samples, truth, scored_weights, alphas, scorer, *fold) for fold in folds
         )
         self._choose("alpha", alphas, results)
-        self._learn(design, targets, weights)
+        self._learn(samples)
         self._warn_of_folds("alpha", results)
         return self
 
@@ -91,24 +91,26 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
         return super()._resolve()
 
     def _fold(
-        self, design: Design, targets: list[np.ndarray], y: np.ndarray, weights: np.ndarray | None,
-        scored_weights: np.ndarray | None, alphas: np.ndarray, scorer: Callable, train: np.ndarray, test: np.ndarray,
+        self, samples: Samples, y: np.ndarray, scored_weights: np.ndarray | None, alphas: np.ndarray, scorer: Callable,
+        train: np.ndarray, test: np.ndarray,
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Scores (n_alphas,) of one fold, numbers of active groups, and duality gaps."""
-        outputs = np.empty((len(alphas), len(test), len(targets)))
-        active, gaps = np.zeros((len(alphas), len(targets))), np.zeros(len(alphas))
+        n_problems = len(samples.targets)
+        outputs = np.zeros((len(alphas), len(test), n_problems))
+        if samples.offsets is not None:
+            outputs += samples.offsets[:, test].T
+        active, gaps = np.zeros((len(alphas), n_problems)), np.zeros(len(alphas))
         solver: Any = super()._resolve()[2]
-        rows = design.rows(train)
-        own = None if weights is None else weights[train]
-        for p, target in enumerate(targets):
-            known = target[train]
+        rows = samples.rows(train)
+        for p, known in enumerate(rows.targets):
             if isinstance(self, ClassifierMixin) and np.all(known == known[0]):
                 outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER
                 continue
-            path: Any = regularization_path(solver, self._problem(rows, known, own), alphas, self.tol, self.max_iter)
+            alone = Samples(rows.design, [known], rows.weights, None if rows.offsets is None else rows.offsets[[p]])
+            path: Any = regularization_path(solver, self._problems(alone)[0], alphas, self.tol, self.max_iter)
             for a, point in enumerate(path):
                 model, certificate = point.solution.model, point.solution.certificate
-                outputs[a, :, p] = design.product(model.active, model.coefficients)[test] + model.intercept
+                outputs[a, :, p] += samples.design.product(model.active, model.coefficients)[test] + model.intercept
                 active[a, p] = np.count_nonzero(certificate.norms)
                 gaps[a] = max(gaps[a], abs(certificate.gap))
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in SEARCH}
@@ -127,7 +129,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
     alphas : int or array of floats > 0
         Values of alpha; a number of them is spread evenly in the logarithm over two decades below the smallest alpha at
         which no column is in the model of all samples.
-    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, verbose
+    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, verbose
         As for :class:`GroupLasso`.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number, and None for 5, are consecutive folds.
@@ -167,7 +169,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
         n_jobs: int | None = None, loss: str | PointwiseLoss = "squared",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
-        verbose: bool = False,
+        positive: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alphas = alphas
         self.groups = groups
@@ -181,6 +183,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.verbose = verbose
 
 
@@ -191,7 +194,7 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
     ----------
     alphas, cv, scoring, n_jobs
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
-    groups, loss, regularizer, group_weights, class_weight, solver, tol, max_iter, fit_intercept, verbose
+    groups, loss, regularizer, group_weights, class_weight, solver, tol, max_iter, fit_intercept, positive, verbose
         As for :class:`SparseLogisticRegression`; "balanced" class weights are those of all samples.
 
     Attributes
@@ -218,7 +221,7 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
         n_jobs: int | None = None, loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
         class_weight: str | dict | None = None, solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None,
-        fit_intercept: bool = True, verbose: bool = False,
+        fit_intercept: bool = True, positive: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alphas = alphas
         self.groups = groups
@@ -233,4 +236,5 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.verbose = verbose

@@ -24,7 +24,7 @@ NEVER = -1e300
 class OfOutputs:
     """A model whose inputs are its outputs: what a scorer is given of a fold."""
 
-    def _outputs(self, X: np.ndarray) -> np.ndarray:
+    def _outputs(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
         return X
 
 

@@ -14,8 +14,8 @@ from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.structured import StructuredPredictor
-from omkl.exceptions import ModelFileError
-from omkl.persistence import Unpacker, expanded
+from omkl.exceptions import MissingDependencyError, ModelFileError
+from omkl.persistence import Unpacker, check_state, expanded
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
@@ -50,8 +50,10 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
     try:
         cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
         arrays = expanded(arrays, manifest.get("compacted", {}))
+        check_state(arrays, str(path))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path} does not hold a whole model ({type(error).__name__}: {error}).") from None
+    except (ModelFileError, MissingDependencyError):
+        raise
+    except Exception as error:  # whatever comes of a file whose parts do not fit each other
+        what = " ".join(str(error).split())
+        raise ModelFileError(f"{path} does not hold a whole model ({type(error).__name__}: {what:.300}).") from None

@@ -192,6 +192,8 @@ budget_maintenance, cache_size, dtype, callbacks, verbose
         loss = resolve(PointwiseLoss, self.loss, "loss")
         if loss.classifies:
             raise InputError(f"{loss!r} is a loss of classification: choose one of regression.")
+        if loss.has_link:
+            raise InputError(f"{loss!r} has a link, which OnlineMKLRegressor does not know: GroupLasso does.")
         return TokenCodec(NumberOutputs(self.fit_intercept), self)
 
     def __sklearn_tags__(self) -> Any:

@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator
 
 from omkl._files import write_archive
 from omkl.estimators.fitted import check_is_fitted
-from omkl.exceptions import InputError
-from omkl.persistence import Packer, Unpacker, compacted
+from omkl.exceptions import InputError, ModelFileError
+from omkl.persistence import Packer, Unpacker, check_state, compacted
 
 
 class SavedEstimator(BaseEstimator):
@@ -44,7 +44,8 @@ class SavedEstimator(BaseEstimator):
         Raises
         ------
         omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved. A previous file of this name is left as it was.
+            If a part of the estimator cannot be saved, or training has left the finite numbers. A previous file of this
+            name is left as it was.
         omkl.exceptions.InputError
             If ``dtype`` is not as described, or the model cannot do without what training needs.
         """
@@ -53,6 +54,7 @@ class SavedEstimator(BaseEstimator):
         self._check_precision(training, dtype)
         packer = Packer()
         manifest, arrays = self._manifest(packer, training), packer.arrays
+        check_state(arrays, f"This {type(self).__name__}")
         if not training:
             arrays, manifest["compacted"] = compacted(arrays, dtype, self._rounded)
         write_archive(path, manifest, arrays)
@@ -68,7 +70,7 @@ class SavedEstimator(BaseEstimator):
         return {
             "class": type(self).__name__,
             "version": version("omkl"),
-            "parameters": {name: packer.pack(value, name) for name, value in self._saved_parameters().items()},
+            "parameters": packed_parameters(self, packer),
             "attributes": packer.pack(attributes, "attributes"),
             **(self._describe(packer) if training else self._describe_prediction(packer)),
         }
@@ -114,12 +116,22 @@ class SavedEstimator(BaseEstimator):
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
         for name, value in unpacker.unpack(manifest["attributes"]).items():
+            if name not in cls._plain_attributes:
+                raise ModelFileError(f"A {cls.__name__} learns no {name!r}.")
+            if name == "history_" and not (isinstance(value, list) and all("epoch" in dict(r) for r in value)):
+                raise ModelFileError("The records of the epochs are no records.")
             setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
         return estimator
 
     @classmethod
     def _loaded_parameters(cls, packed: dict[str, Any], unpacker: Unpacker) -> dict[str, Any]:
         return {name: unpacker.unpack(value) for name, value in packed.items()}
+
+
+def packed_parameters(estimator: Any, packer: Packer) -> dict[str, Any]:
+    """An estimator's parameters as JSON values; what it shows of its progress is no part of a model."""
+    parameters = estimator._saved_parameters().items()
+    return {name: packer.pack(value, name) for name, value in parameters if name != "verbose"}
 
 
 def users_own(estimator: BaseEstimator) -> dict[str, Any]:

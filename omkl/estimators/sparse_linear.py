@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from omkl._components import resolve
 from omkl.batch import (
     ColumnGroups,
+    Design,
     DesignProblem,
     DesignSolver,
     LinearModel,
@@ -38,10 +40,26 @@ LARGEST = {4: 1e15, 8: 1e100}
 DECADES = 2.0
 
 
+@dataclass
+class Samples:
+    """What is learned from: a design, and for each problem its targets (m,) and its offset (m,), if there are any."""
+
+    design: Design
+    targets: Sequence[np.ndarray]
+    weights: np.ndarray | None = None
+    offsets: np.ndarray | None = None
+
+    def rows(self, kept: np.ndarray) -> "Samples":
+        """Those samples alone, by their positions; no rows of the design are copied."""
+        weights, offsets = (None if part is None else part[..., kept] for part in (self.weights, self.offsets))
+        return Samples(self.design.rows(kept), [target[kept] for target in self.targets], weights, offsets)
+
+
 class SparseLinear(CertifiedEstimator):
     """What the two estimators share: a design and targets in, certified coefficients out."""
 
     _tradeoff = "alpha"
+    _takes_links = True
     _plain_attributes = (*CertifiedEstimator._plain_attributes, "coef_", "intercept_")
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -53,7 +71,7 @@ class SparseLinear(CertifiedEstimator):
             loss, resolve(Regularizer, self.regularizer, "regularizer"), resolve(DesignSolver, self.solver, "solver")
         )  # fmt: skip
 
-    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, Any]:
+    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> Samples:
         """X, y and weights > 0, checked; nothing is copied that is in float32 or float64."""
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
@@ -67,46 +85,45 @@ class SparseLinear(CertifiedEstimator):
             )  # fmt: skip
             _refuse_overflow(X.data if sparse.issparse(X) else X)
         weights = check_sample_weight(sample_weight, len(y))
-        if weights is not None and not weights.all():
-            kept = np.flatnonzero(weights)
-            X, y, weights = as_design(X).rows(kept), y[kept], weights[kept]
-        return X, y, weights
+        kept = slice(None) if weights is None or weights.all() else np.flatnonzero(weights)
+        targets, weights = self._targets(y[kept], None if weights is None else weights[kept])
+        offsets = _read_offsets(offset, len(y), len(targets))
+        design = as_design(X) if isinstance(kept, slice) else as_design(X).rows(kept)
+        return Samples(design, targets, weights, None if offsets is None else offsets[:, kept])
 
-    def _problem(self, X: Any, target: np.ndarray, weights: np.ndarray | None) -> DesignProblem:
-        """The problem of one target, at alpha."""
+    def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """The targets of the problems, checked, and the weights of the samples' losses."""
+        raise NotImplementedError
+
+    def _problems(self, samples: Samples) -> list[DesignProblem]:
+        """The problem of each target, at alpha."""
         loss, regularizer, _ = self._resolve()
-        groups = ColumnGroups(self.groups, X.shape[1])
-        if isinstance(self.group_weights, str):
-            if self.group_weights != "sqrt-size":
-                raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {self.group_weights!r}.')
-            groups = ColumnGroups(self.groups, X.shape[1], np.sqrt(groups.blocks.sizes))
-        elif self.group_weights is not None:
-            groups = ColumnGroups(self.groups, X.shape[1], self.group_weights)
-        return DesignProblem(
-            as_design(X),
-            target,
-            loss,
-            regularizer,
-            float(getattr(self, self._tradeoff)),
-            groups,
-            bool(self.fit_intercept),
-            weights,
-        )
+        n_columns = samples.design.shape[1]
+        groups, weights = ColumnGroups(self.groups, n_columns), self.group_weights
+        if isinstance(weights, str):
+            if weights != "sqrt-size":
+                raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
+            weights = np.sqrt(groups.blocks.sizes)
+        if weights is not None:
+            groups = ColumnGroups(self.groups, n_columns, weights)
+        alpha, rest = float(getattr(self, self._tradeoff)), (bool(self.fit_intercept), samples.weights)
+        offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
+        return [
+            DesignProblem(samples.design, target, loss, regularizer, alpha, groups, *rest, offset, bool(self.positive))
+            for target, offset in zip(samples.targets, offsets)
+        ]
 
-    def _solve(
-        self, X: Any, targets: Sequence[np.ndarray], weights: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _solve(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Solve one problem for each target; sets what is learned. Returns coefficients (P, n) and intercepts (P,)."""
-        solver = self._resolve()[2]
-        starts = self._starts(len(targets), X.shape[1])
-        coefficients, intercepts = np.zeros((len(targets), X.shape[1])), np.zeros(len(targets))
+        solver, problems, n_columns = self._resolve()[2], self._problems(samples), samples.design.shape[1]
+        starts = self._starts(len(problems), n_columns)
+        coefficients, intercepts = np.zeros((len(problems), n_columns)), np.zeros(len(problems))
         gaps, iterations, self.history_ = [], [], []
-        problems = [self._problem(X, target, weights) for target in targets]
         for p, (problem, start) in enumerate(zip(problems, starts)):
             with GapProgress(self.verbose, "groups") as progress:
                 solution = solver.solve(problem, self.tol, self.max_iter, start, progress)
             self._warn_unless_converged(solution)
-            coefficients[p] = solution.model.dense(X.shape[1])
+            coefficients[p] = solution.model.dense(n_columns)
             intercepts[p] = solution.model.intercept
             gaps.append(solution.certificate.gap)
             iterations.append(solution.n_iter)
@@ -151,13 +168,14 @@ class SparseLinear(CertifiedEstimator):
                 )
 
     def path(
-        self, X: Any, y: ArrayLike, alphas: int | ArrayLike = 20, *, sample_weight: ArrayLike | None = None
-    ) -> list[dict[str, Any]]:
+        self, X: Any, y: ArrayLike, alphas: int | ArrayLike = 20, *, sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
         r"""Solve for a sequence of alphas, each from the solution of the one before.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As for :meth:`fit`.
         alphas : int or array of floats > 0
             The values; a number of them is spread evenly in the logarithm over two decades below
@@ -171,14 +189,13 @@ class SparseLinear(CertifiedEstimator):
             and ``intercept`` (K,), ``dual_gap`` and ``n_iter`` are the largest, and the rest are sums.
         """
         # what is fitted stays as it is
-        return clone(self)._path(X, y, alphas, sample_weight)
+        return clone(self)._path(X, y, alphas, sample_weight, offset)
 
     def _path(
-        self, X: Any, y: ArrayLike, alphas: int | ArrayLike, sample_weight: ArrayLike | None
+        self, X: Any, y: ArrayLike, alphas: int | ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> list[dict[str, Any]]:
         solver: Any = self._resolve()[2]
-        X, targets, weights = self._read_targets(X, y, sample_weight)
-        problems = [self._problem(X, target, weights) for target in targets]
+        problems = self._problems(self._read(X, y, sample_weight, offset))
         values = self._path_values(problems, alphas)
         paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in problems]
         for point in (point for path in paths for point in path):
@@ -191,15 +208,9 @@ class SparseLinear(CertifiedEstimator):
             return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
         return ordered(alphas)[::-1]
 
-    def _read_targets(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
-        """X, the targets of the problems, and their weights."""
-        raise NotImplementedError
-
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _outputs(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
         """Predictions (n, P), from the columns that are not zero."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
@@ -210,10 +221,12 @@ class SparseLinear(CertifiedEstimator):
                 " input."
             )
         design, coefficients = as_design(X), np.atleast_2d(self.coef_)
-        return np.column_stack([
+        outputs = np.column_stack([
             design.product(np.flatnonzero(w), w[w != 0]) + b
             for w, b in zip(coefficients, np.atleast_1d(self.intercept_))
         ])  # fmt: skip
+        known = _read_offsets(offset, *outputs.shape)
+        return outputs if known is None else outputs + known.T
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -237,6 +250,22 @@ def _record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
         "n_iter": max(solution.n_iter for solution in solutions),
         "seconds": sum(point.seconds for point in points),
     }
+
+
+def _read_offsets(offset: ArrayLike | None, n_samples: int, n_problems: int) -> np.ndarray | None:
+    """Offsets as an array (P, n); one a sample serves all problems."""
+    if offset is None:
+        return None
+    try:
+        offsets = np.asarray(offset, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("offset must hold numbers.") from None
+    if offsets.shape not in ((n_samples,), (n_samples, n_problems)) or not np.isfinite(offsets).all():
+        alternative = f", or ({n_samples}, {n_problems})," if n_problems > 1 else ""
+        raise InputError(
+            f"offset must hold a finite number for each sample, ({n_samples},){alternative} not {offsets.shape}."
+        )
+    return np.broadcast_to(offsets if offsets.ndim == 1 else offsets.T, (n_problems, n_samples))
 
 
 def _refuse_overflow(values: np.ndarray) -> None:

@@ -306,6 +306,7 @@ class BudgetedExpansion(KernelBank):
             and ("ages" not in state or (state["diagonals"].shape == (p, n) and state["ages"].shape == (n,)))
             and (set(supports) == set(self.views) or n == 0)
             and all(len(vectors) == n for vectors in supports.values())
+            and ("counts" not in state or (np.abs(state["counts"]) < 2**62).all())
         )
         if not fits:
             raise InputError("The arrays of a kernel expansion on a budget do not fit each other, or not the kernels.")

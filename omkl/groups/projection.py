@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from omkl.exceptions import InputError
 from omkl.groups import _jit_budget as jit
 from omkl.groups import _jit_cholesky as cholesky
 from omkl.groups.budget import BudgetedExpansion
@@ -101,4 +102,6 @@ class ProjectionExpansion(BudgetedExpansion):
         self._factors[:, :n, :n] = state["factors"]
         self._jitters[:, :n] = state["jitters"]
         self._order[:n] = state["order"]
+        if not np.array_equal(np.sort(self._order[:n]), np.arange(n)):
+            raise InputError("The order of the support vectors of a budget is no order of all of them.")
         self._n_factored = n

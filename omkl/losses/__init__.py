@@ -1,5 +1,6 @@
 """Losses. Structured ones meet a structure through its potentials; pointwise ones see one number a sample."""
 
+from omkl.losses.counts import Poisson
 from omkl.losses.pointwise import (
     EpsilonInsensitive,
     Exponential,
@@ -22,6 +23,7 @@ __all__ = [
     "Logistic",
     "Perceptron",
     "PointwiseLoss",
+    "Poisson",
     "Quantile",
     "Squared",
     "SquaredHinge",

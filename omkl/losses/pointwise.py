@@ -29,6 +29,8 @@ class PointwiseLoss(Component):
     has_dead_zone: bool = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: float = np.inf
+    #: Whether what is predicted is a function of z, :meth:`mean`, and not z itself.
+    has_link: ClassVar[bool] = False
 
     @property
     def has_bounded_slope(self) -> bool:
@@ -58,6 +60,17 @@ class PointwiseLoss(Component):
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between."""
         raise NotImplementedError
+
+    def mean(self, z: np.ndarray) -> np.ndarray:
+        """The target that is expected at a prediction z: z itself, but for losses with a link."""
+        return z
+
+    def check_targets(self, y: np.ndarray) -> None:
+        """Raise an ``InputError`` unless the loss is defined for these targets."""
+
+    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
+        """The constant that added to z minimises the weighted loss, where a formula gives it; else None."""
+        return None
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: float) -> tuple[float, Any]:
         """What :class:`~omkl.losses.StructuredLoss` gives, for a structure whose output is a number.

@@ -4,6 +4,7 @@ Nobody else knows of files: the checkpointer asks trainer, source, callbacks and
 """
 
 import json
+import os
 import re
 import time
 import warnings
@@ -27,7 +28,8 @@ KEPT = 2
 class Checkpoints:
     """States of one run in a directory of their own: written to a temporary file, synced, renamed; the last two stay.
 
-    Where the disk is full, the previous checkpoint stays, training goes on, and one warning says so.
+    Where the disk is full, the previous checkpoint stays, training goes on, and one warning says so. The directory is
+    locked until :meth:`close`, or the end of the process.
 
     Parameters
     ----------
@@ -35,7 +37,14 @@ class Checkpoints:
         Made where it does not exist.
     every : str or float
         Time between checkpoints: seconds, or ``"30s"``, ``"5m"``, ``"2h"``; or ``"1000 rounds"``.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the directory cannot be made, or another run has it.
     """
+
+    _lock: int | None = None
 
     def __init__(self, directory: str | PathLike, every: str | float = "60s") -> None:
         self._seconds, self._rounds = _interval(every)
@@ -44,6 +53,7 @@ class Checkpoints:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"Checkpoints cannot go to {directory}: {error.strerror}. Name a directory.") from None
+        self._lock = _locked(self.directory)
         for unfinished in self.directory.glob(".checkpoint-*.tmp"):
             unfinished.unlink(missing_ok=True)
         self._number = max((int(path.stem.partition("-")[2]) for path in self._paths()), default=0)
@@ -53,6 +63,14 @@ class Checkpoints:
     def _paths(self) -> list[Path]:
         """Checkpoints that are there, the latest first."""
         return sorted(self.directory.glob("checkpoint-" + "[0-9]" * 10 + ".npz"), reverse=True)
+
+    def close(self) -> None:
+        """Leave the directory to other runs."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    __del__ = close
 
     def __bool__(self) -> bool:
         return bool(self._paths())
@@ -90,6 +108,29 @@ class Checkpoints:
         if error is not None:
             raise error
         return None
+
+
+def _locked(directory: Path) -> int | None:
+    """A descriptor of a directory that no other run has, open as long as this one does; None where there are no locks.
+
+    The system lets go of the lock when the process ends, however it ends.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(
+            f"Another run keeps its checkpoints in {directory}: wait for its end, or name another directory."
+        ) from None
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _interval(every: Any) -> tuple[float | None, int | None]:

@@ -297,15 +297,26 @@ def weights_of_elastic_net_prox(squares, step, eta):
 
 
 @njit(cache=True, nogil=True)
+def norm_of(x, members, first, last):
+    """``||x_g||`` of one group, without overflow or underflow of squares."""
+    largest = 0.0
+    for j in range(first, last):
+        largest = max(largest, abs(x[members[j]]))
+    if largest == 0.0:
+        return 0.0
+    square = 0.0
+    for j in range(first, last):
+        square += (x[members[j]] / largest) ** 2
+    return largest * np.sqrt(square)
+
+
+@njit(cache=True, nogil=True)
 def shrink_groups_in_turn(x, starts, members, thresholds):
     """``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other (CSR lists of members)."""
     shrunk = x.astype(np.float64)
     for g in range(thresholds.shape[0]):
-        square = 0.0
-        for j in range(starts[g], starts[g + 1]):
-            square += shrunk[members[j]] ** 2
-        norm = np.sqrt(square)
-        ratio = 0.0 if norm <= thresholds[g] else 1.0 - thresholds[g] / norm
+        norm = norm_of(shrunk, members, starts[g], starts[g + 1])
+        ratio = 0.0 if norm <= thresholds[g] else (norm - thresholds[g]) / norm
         for j in range(starts[g], starts[g + 1]):
             shrunk[members[j]] *= ratio
     return shrunk
@@ -316,24 +327,26 @@ def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
     """Prox of ``sum_g threshold_g ||x_g||`` for any overlaps: block coordinate ascent on its dual.
 
     The dual is ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <= threshold_g``, and ``x - sum_g z_g`` is the prox
-    (Jenatton et al. 2011). Sweeps stop when none moves a coordinate by more than ``tolerance``.
+    (Jenatton et al. 2011). Sweeps end when none moves a coordinate by more than ``tolerance``, relative to the norm of
+    its group; what is left of a coordinate is 0 if it is that small. Also returned is whether they did.
     """
     residual = x.astype(np.float64)
     duals = np.zeros(members.shape[0])
     for _ in range(max_sweeps):
-        largest_move = 0.0
+        settled = True
         for g in range(thresholds.shape[0]):
-            square = 0.0
             for j in range(starts[g], starts[g + 1]):
                 residual[members[j]] += duals[j]
-                square += residual[members[j]] ** 2
-            norm = np.sqrt(square)
+            norm = norm_of(residual, members, starts[g], starts[g + 1])
             ratio = 1.0 if norm <= thresholds[g] else thresholds[g] / norm
             for j in range(starts[g], starts[g + 1]):
                 dual = ratio * residual[members[j]]
-                largest_move = max(largest_move, abs(dual - duals[j]))
+                settled = settled and abs(dual - duals[j]) <= tolerance * norm
                 duals[j] = dual
                 residual[members[j]] -= dual
-        if largest_move <= tolerance:
-            break
-    return residual
+        if settled:
+            for k in range(x.shape[0]):
+                if abs(residual[k]) <= 10.0 * tolerance * abs(x[k]):
+                    residual[k] = 0.0
+            return residual, True
+    return residual, False

@@ -17,11 +17,15 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn, soft_threshold
 from omkl.regularizers.base import Regularizer
-from omkl.regularizers.convex import OVERSHOOT, as_vector, ratio_or_zero
+from omkl.regularizers.convex import as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
+from omkl.regularizers.unions import Unions, dual_norm_of_unions, prox_of_unions
 
-#: Relative accuracy, of its square, at which the dual norm of unions is good enough, and rounds that it may take.
-SPLIT_WELL, MOST_SPLITS = 1e-6, 10_000
+#: Relative accuracy at which a vector counts as one of the dual ball.
+WITHIN = 1e-9
+#: Sweeps over unions that a proximity operator may take, and the relative moves that end them: what converges slower
+#: is left to an interior-point method.
+SWEEPS, SETTLED = 100, 1e-14
 
 
 class L1(LinearQuadratic):
@@ -51,8 +55,8 @@ class _UnionOfGroups(Regularizer):
         if any(not isinstance(member, str) and member < 0 for group in self.groups for member in group):
             raise InputError("groups must not have negative indices: they count from 0.")
         self.weights = np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)
-        if self.weights.shape != (len(self.groups),) or not np.all(self.weights >= 0):
-            raise InputError(f"weights must hold one number >= 0 for each of the {len(self.groups)} groups.")
+        if self.weights.shape != (len(self.groups),) or not np.all((self.weights >= 0) & (self.weights < np.inf)):
+            raise InputError(f"weights must hold one finite number >= 0 for each of the {len(self.groups)} groups.")
         if all(isinstance(member, (int, np.integer)) for group in self.groups for member in group):
             self._prepare()
 
@@ -60,6 +64,8 @@ class _UnionOfGroups(Regularizer):
         return {"groups": self.groups, "weights": self.weights.tolist()}
 
     def _prepare(self) -> None:
+        if repeated := [group for group in self.groups if len(set(group)) < len(group)]:
+            raise InputError(f"The union {repeated[0]} has a member twice: give every member once.")
         self._size = 1 + max(int(member) for group in self.groups for member in group)
         order = self._order()
         self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
@@ -87,7 +93,10 @@ class _UnionOfGroups(Regularizer):
         return norms
 
     def _union_norms(self, norms: ArrayLike) -> np.ndarray:
-        return np.sqrt(np.add.reduceat(self._checked(norms)[self._members] ** 2, self._starts[:-1]))
+        members: np.ndarray = np.abs(self._checked(norms)[self._members])
+        largest = np.maximum.reduceat(members, self._starts[:-1])
+        shares = ratio_or_zero(members, np.repeat(largest, np.diff(self._starts)))
+        return largest * np.sqrt(np.add.reduceat(shares**2, self._starts[:-1]))
 
     def _summed(self, by_union: np.ndarray, n_groups: int) -> np.ndarray:
         """For each group the sum over the unions that hold it."""
@@ -114,41 +123,22 @@ class _UnionOfGroups(Regularizer):
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         # the dual ball of a norm
-        return 0.0 if self._gauge(dual_norms) <= 1.0 + SPLIT_WELL else math.inf
+        return 0.0 if self._gauge(dual_norms) <= 1.0 + WITHIN else math.inf
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
         return 1.0 / max(1.0, self._gauge(dual_norms))
 
     def _gauge(self, dual_norms: ArrayLike) -> float:
-        r"""The dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, from above, or a bound below 1.
-
-        With multipliers :math:`\lambda` in the simplex the best parts of :math:`y_i` are in proportion to
-        :math:`w_g^2 / \lambda_g`, and :math:`\sum_g \lambda_g \|u_g\|^2 / w_g^2` bounds the square from below.
-        """
+        r"""The dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, from above."""
         dual_norms = self._checked(dual_norms)
-        sizes = np.diff(self._starts)
-        squares = np.repeat(self._ordered_weights**2, sizes)
         if np.any(dual_norms[self._summed(self._ordered_weights, len(dual_norms)) == 0] != 0):
             return math.inf
-        multipliers, gauge = np.full(len(sizes), 1.0 / len(sizes)), math.inf
-        for _ in range(MOST_SPLITS):
-            shares = squares / np.repeat(multipliers, sizes)
-            total = np.bincount(self._members, shares, minlength=len(dual_norms))[self._members]
-            parts = dual_norms[self._members] * ratio_or_zero(shares, total)
-            lengths = ratio_or_zero(np.sqrt(np.add.reduceat(parts**2, self._starts[:-1])), self._ordered_weights)
-            gauge = min(gauge, float(lengths.max()))
-            bound = multipliers @ lengths**2
-            if gauge <= 1.0 + OVERSHOOT or gauge**2 <= (1.0 + SPLIT_WELL) * bound:
-                break
-            # between the powers 1, which is slow, and 2, which may oscillate
-            multipliers = np.maximum(multipliers * (lengths / gauge) ** 1.5, 1e-100)
-            multipliers /= multipliers.sum()
-        return gauge
+        return dual_norm_of_unions(dual_norms, Unions(self._starts, self._members, self._ordered_weights))
 
     def _exact_prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        norms = self._checked(norms)
-        tolerance = 1e-13 * (1.0 + np.abs(norms).max(initial=0.0))
-        return prox_overlapping(norms, self._starts, self._members, step * self._ordered_weights, tolerance, 10_000)
+        norms, thresholds = self._checked(norms), step * self._ordered_weights
+        shrunk, settled = prox_overlapping(norms, self._starts, self._members, thresholds, SETTLED, SWEEPS)
+        return shrunk if settled else prox_of_unions(norms, Unions(self._starts, self._members, thresholds))
 
 
 class OverlappingGroups(_UnionOfGroups):

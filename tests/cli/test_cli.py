@@ -227,6 +227,16 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path):
     assert (record["y"], len(record["confidence"])) == (["DET", "NOUN"], 2)
     label, p = (tmp_path / "out.txt").read_text().splitlines()[0].split("\t")
     assert (label, float(p)) == ("DET", record["confidence"][0])
+    best = omkl.load(model).predict_nbest([["the", "dog"]], 2)[0]
+    nbest = ["predict", model, str(blank), "--quiet", "--nbest", "2", "-o"]
+    for output in ("out.conllu", "out.jsonl", "out.txt"):
+        assert main([*nbest, str(tmp_path / output)]) == 0
+    tags = [line.split("\t")[3] for line in out.read_text().splitlines() if "\t" in line]
+    assert tags == 2 * [label for own in best for label in own.labels]
+    records = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(records[0]) == {"nbest": [{"y": own.labels.tolist(), "score": own.score} for own in best]}
+    lines = (tmp_path / "out.txt").read_text().splitlines()
+    assert lines[:4] == [f"# 1 {best[0].score:.6g}", "DET", "NOUN", ""]
     text.write_text("the dog\n")
     assert main(["predict", model, str(text), "-o", str(out), "--quiet"]) == 0
     assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [

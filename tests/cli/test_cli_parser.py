@@ -1,5 +1,6 @@
 """Parsing from the command line: output, files, exit codes, Ctrl-C."""
 
+import gzip
 import json
 import os
 import signal
@@ -79,6 +80,45 @@ def test_a_stacked_parser_is_trained_by_one_option(treebanks, tmp_path):
     assert main(["train", "parser", train, "-o", str(out), "--stacked", *options]) == 0
     parser = omkl.load(out)
     assert (parser.templates, parser.C, parser.first_.C, len(parser.first_.templates_)) == ("stacked", 0.5, 5.0, 4)
+
+
+def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path, capsys):
+    test, out = str(treebanks / "test.conllu"), tmp_path / "out.conllu.gz"
+    assert main(["predict", str(model), test, "-o", str(out), "--nbest", "3"]) == 0
+    written = read_treebank(out)
+    parser, sentences = omkl.load(model), read_treebank(test)
+    best = parser.predict_nbest(sentences, 3)
+    assert [sentence.heads for sentence in written] == [own.heads.tolist() for found in best for own in found]
+    assert [sentence.deprels for sentence in written] == [own.deprels for found in best for own in found]
+    comments = gzip.decompress(out.read_bytes()).decode().splitlines()[:2]
+    assert comments == ["# rank = 1", f"# score = {best[0][0].score:.6g}"]
+    capsys.readouterr()
+    assert main(["predict", str(model), test, "--nbest", "2", "--to", "jsonl"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["forms"] for record in records] == [sentence.forms for sentence in sentences]
+    assert records[0]["nbest"][1] == {
+        "heads": best[0][1].heads.tolist(), "deprels": best[0][1].deprels, "score": best[0][1].score
+    }  # fmt: skip
+    assert main(["predict", str(model), test, "-o", str(tmp_path / "parsed.jsonl"), "--quiet"]) == 0
+    records = [json.loads(line) for line in (tmp_path / "parsed.jsonl").read_text().splitlines()]
+    parsed = parser.parse(sentences)
+    assert [record["heads"] for record in records] == [sentence.heads for sentence in parsed]
+    assert records[0].keys() == {"forms", "heads", "deprels"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--to", "text"], "predicts trees, which are not written as text: ask for --to conllu or jsonl"),
+        (["--nbest", "0"], "n must be a whole number > 0"),
+        (["--nbest", "2", "--confidence"], "leave --confidence out"),
+    ],
+)
+def test_forms_that_there_are_not_are_refused(treebanks, model, tmp_path, capsys, options, message):
+    out = tmp_path / "out"
+    assert main(["predict", str(model), str(treebanks / "test.conllu"), "-o", str(out), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, capsys):

@@ -117,7 +117,7 @@ def test_sequences_without_labels(tmp_path):
         ("a.crfsuite", CRFSUITE, "B\tw=\udcff\n\n", "line 7: not UTF-8"),
         ("a.jsonl", JSONL, '{"x": [\n', "line 4: expected"),
         ("a.jsonl", JSONL, '{"x": ["\udcff"], "y": [1]}\n', "line 4: expected"),
-        ("a.jsonl", JSONL, '{"x": [{}], "y": 3}\n', "line 4: expected"),
+        ("a.jsonl", JSONL, '{"x": [{}], "y": 3}\n', 'line 4: "y" is a list'),
         ("a.jsonl", JSONL, '{"x": [{}]}\n', 'line 4: the sequence has no "y"'),
     ],
 )
@@ -164,7 +164,7 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
         ({"X": "Z"}, "holds no array 'Z', only 'X', 'y', 'F', 'scalar'"),
         ({"y": "Z"}, "holds no array 'Z'"),
         ({}, "'X' has 2000 rows, but 'y' has 1999"),
-        ({"X": "F"}, "'F' is not an array of numbers or strings in rows"),
+        ({"X": "F"}, "'F' is stored by columns"),
         ({"X": "scalar"}, "'scalar' is not"),
     ):
         with pytest.raises(DataFileError, match=message):

@@ -272,7 +272,7 @@ def test_what_is_not_there_is_named(tmp_path, numbers):
     with pytest.raises(DataFileError, match=r"b\.parquet has no column 'i': all files need"):
         whole(stream_parquet([parquet, tmp_path / "b.parquet"]))
     to_csv(tmp_path / "b.csv", numbers.drop_columns("i"))
-    with pytest.raises(DataFileError, match=r"b\.csv: .*'i'.*all files need the columns of the first"):
+    with pytest.raises(DataFileError, match=r"b\.csv has no column 'i': all files need the columns of the first"):
         whole(stream_csv([csv, tmp_path / "b.csv"]))
     pyarrow.parquet.write_table(pa.table({"t": pa.array([0], pa.timestamp("s"))}), parquet)
     with pytest.raises(InputError, match=r"Column 't' of .* is timestamp\[.*\]: leave it out with columns="):
@@ -295,7 +295,7 @@ def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, rng):
     table = pa.table({f"c{i}": rng.standard_normal(80_000) for i in range(20)})
     path = to_csv(tmp_path / "a.csv", table)
     assert path.stat().st_size > 30e6
-    assert peak_memory(stream_csv(path)) < 20e6  # Arrow reads 8 MB ahead, and how much of that depends on its thread
+    assert peak_memory(stream_csv(path)) < 20e6
     for writer in ("row groups", "mapped"):
         WRITERS[writer](table, tmp_path / "a.parquet")
         assert peak_memory(stream_parquet(tmp_path / "a.parquet")) < 4e6  # of 12.8 MB

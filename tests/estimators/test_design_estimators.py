@@ -180,7 +180,7 @@ def test_a_constant_target_is_learned_with_a_warning(diabetes):
         (GroupLasso(groups={"a": [0, 1]}), "not a dict"),
         (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "positions of columns"),
         (GroupLasso(group_weights={0: 1.0}), "group weights must be 10 finite numbers"),
-        (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers > 0"),
+        (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers >= 0"),
         (GroupLasso(group_weights="size"), "sqrt-size"),
         (GroupLasso(loss="hinge"), "classification"),
         (GroupLasso(loss="epsilon-insensitive", solver="ist"), "has a kink"),

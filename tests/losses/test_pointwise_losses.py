@@ -5,19 +5,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize_scalar
+from sklearn.metrics import mean_poisson_deviance
 
 from omkl.exceptions import InputError
-from omkl.losses import EpsilonInsensitive, Exponential, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
+from omkl.losses import (
+    EpsilonInsensitive,
+    Exponential,
+    Hinge,
+    Huber,
+    Logistic,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredHinge,
+)
 from omkl.structures import Scalar, UnaryPotentials
 
 LOSSES = [
     Logistic(), Hinge(), SquaredHinge(), Squared(), EpsilonInsensitive(0.3), Huber(0.7), Exponential(), Quantile(0.2),
+    Poisson(),
 ]  # fmt: skip
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 predictions = st.floats(-4, 4)
 
 
 def target(loss, number):
+    if loss.has_link:
+        return np.array([abs(number)])
     return np.array([np.copysign(1.0, number) if loss.classifies else number])
 
 
@@ -118,9 +132,18 @@ def test_a_wide_margin_missed_is_an_infinite_exponential_loss_without_a_warning(
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.classifies], ids=repr)
 @given(y=predictions, z=predictions)
 def test_online_a_loss_is_what_it_is_in_batches(loss, y, z):
+    y = target(loss, y)[0]
     structure, potentials = Scalar(), UnaryPotentials(np.array([[z]]))
     value, gradient = loss.value_and_gradient(structure, potentials, y)
     assert value == loss.value(np.array([y]), np.array([z]))[0]
     slope = loss.gradient(np.array([y]), np.array([z]))[0]
     assert (gradient is None) if slope == 0.0 else (gradient.unary.tolist() == [[slope]])
     assert structure.decode(potentials) == z
+
+
+def test_poisson_is_half_the_deviance_and_takes_counts_only():
+    y, z = np.array([0.0, 2.0, 7.5]), np.array([-1.0, 0.5, 2.0])
+    np.testing.assert_allclose(Poisson().value(y, z).mean(), 0.5 * mean_poisson_deviance(y, np.exp(z)))
+    assert Poisson().value(np.array([1.0]), np.array([1e4]))[0] == np.inf
+    with pytest.raises(InputError, match="row 1"):
+        Poisson().check_targets(np.array([1.0, -2.0]))

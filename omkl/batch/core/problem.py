@@ -33,21 +33,30 @@ class WeightedLoss:
     y : array of shape (N,)
     weights : array of shape (N,)
         The :math:`c_i > 0`.
+    offset : array of shape (N,), optional
+        What is known of the predictions: the loss is :math:`l(y_i, z_i + o_i)`, whose conjugate has
+        :math:`o_i \rho_i` besides.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If weights are not finite numbers > 0, one a sample.
+        If weights are not finite numbers > 0, one a sample, or targets are not those of the loss.
     """
 
-    def __init__(self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray) -> None:
+    def __init__(
+        self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None = None
+    ) -> None:
+        loss.check_targets(y)
         if weights.shape != np.shape(y) or not np.isfinite(weights).all() or not (weights > 0).all():
             raise InputError("Sample weights must be finite and > 0, one a sample: leave out samples of weight 0.")
-        self.loss, self.y, self.weights = loss, y, weights
+        self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
+
+    def _with_offset(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs if self.offset is None else outputs + self.offset
 
     def values(self, outputs: np.ndarray) -> np.ndarray:
         """The weighted loss of each sample."""
-        return self.weights * self.loss.value(self.y, outputs)
+        return self.weights * self.loss.value(self.y, self._with_offset(outputs))
 
     def value(self, outputs: np.ndarray) -> float:
         """The sum over samples."""
@@ -55,15 +64,16 @@ class WeightedLoss:
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:
         r""":math:`\rho_i = -c_i\, l'(y_i, z_i)`."""
-        return -self.weights * self.loss.gradient(self.y, outputs)
+        return -self.weights * self.loss.gradient(self.y, self._with_offset(outputs))
 
     def conjugates(self, rho: np.ndarray) -> np.ndarray:
         r""":math:`c_i\, l^*(y_i, -\rho_i / c_i)` of each sample; ``inf`` outside the domain."""
-        return self.weights * self.loss.conjugate(self.y, rho / self.weights)
+        values = self.weights * self.loss.conjugate(self.y, rho / self.weights)
+        return values if self.offset is None else values + self.offset * rho
 
     def conjugate_gradient(self, rho: np.ndarray) -> np.ndarray:
         r"""Derivative of each in :math:`\rho_i`."""
-        return self.loss.conjugate_gradient(self.y, rho / self.weights)
+        return self._with_offset(self.loss.conjugate_gradient(self.y, rho / self.weights))
 
     def conjugate_curvature(self, rho: np.ndarray) -> np.ndarray:
         r"""Second derivative of each in :math:`\rho_i`."""
@@ -107,6 +117,9 @@ class WeightedLoss:
         A loss with kinks is bisected. Where all samples are of one class the best constant is infinite, and a large
         one, which is returned, as good.
         """
+        known = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
+        if known is not None:
+            return known
         limit = 1e3 * (1.0 + np.abs(self.y).max() + np.abs(outputs).max())
         low, high, shift, width = -np.inf, np.inf, 0.0, 1.0 + float(np.abs(self.y).max())
         for iteration in range(200):
@@ -161,6 +174,8 @@ class BaseProblem(ABC):
         Whether there is a constant, not regularized.
     penalty : float > 0
         The weight :math:`\\lambda` of the regularizer.
+    offset : array of shape (N,) or None
+        What is added to the predictions of every model before the loss.
     """
 
     y: np.ndarray
@@ -168,6 +183,7 @@ class BaseProblem(ABC):
     regularizer: Regularizer
     intercept: bool
     penalty: float = 1.0
+    offset: np.ndarray | None = None
     #: Whether a larger value, of C or alpha, weighs the losses, or the regularizer.
     larger_fits_closer: ClassVar[bool] = True
 
@@ -195,7 +211,7 @@ class BaseProblem(ABC):
     @cached_property
     def weighted_loss(self) -> WeightedLoss:
         """The losses of the problem's samples."""
-        return WeightedLoss(self.loss, self.y, self.loss_weights)
+        return WeightedLoss(self.loss, self.y, self.loss_weights, self.offset)
 
     def primal(self, outputs: np.ndarray, norms: np.ndarray) -> float:
         """Value of the primal at predictions (N,), intercept included, and group norms (G,)."""
@@ -210,9 +226,14 @@ class BaseProblem(ABC):
         """The largest factor in (0, 1] that makes a point of the loss's domain with these norms dual feasible."""
         return self.regularizer.dual_scale(dual_norms / self.penalty)
 
+    @property
+    def balances(self) -> bool:
+        """Whether dual points must fulfil an equation, as they must with an intercept."""
+        return self.intercept
+
     def inside(self, rho: np.ndarray) -> np.ndarray:
         r"""A point near :math:`\rho` in the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept."""
-        return self.weighted_loss.balanced(rho) if self.intercept else self.weighted_loss.clipped(rho)
+        return self.weighted_loss.balanced(rho) if self.balances else self.weighted_loss.clipped(rho)
 
     def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""A dual feasible point near :math:`\rho`, and its norms in **all** groups.
@@ -231,11 +252,11 @@ class BaseProblem(ABC):
 
     def best_intercept(self, outputs: np.ndarray) -> float:
         """The constant that minimises the loss of predictions plus it; 0 where the problem has none."""
-        return self.weighted_loss.best_intercept(outputs) if self.intercept else 0.0
+        return self.weighted_loss.best_intercept(outputs) if self.balances else 0.0
 
     def best_constant(self) -> tuple[float, np.ndarray]:
         """The best constant prediction (0 without an intercept), and a dual point (N,) for it."""
-        if self.intercept:
+        if self.balances:
             return self.weighted_loss.best_constant()
         return 0.0, self.weighted_loss.dual_point(np.zeros(len(self.y)))
 

@@ -177,7 +177,11 @@ def _change(changes, w, basis, values, threshold, ridge):
         slope = (values[k] + ridge) * norm + threshold
         moves[k] = (target[k] * norm / slope if norm > 0.0 else 0.0) - before[k]
         gain += 0.5 * (values[k] + ridge) * moves[k] ** 2
-    changes[:] = np.dot(vectors, moves) if len(basis) else moves
+    if norm == 0.0:
+        # not by way of the eigenbasis, whose rounding would leave a group that is nearly zero
+        changes[:] = -w
+    else:
+        changes[:] = np.dot(vectors, moves) if len(basis) else moves
     return gain
 
 

@@ -1,10 +1,12 @@
 """Groups of columns: vectors cut into blocks, and the Jacobian of a proximity operator that moves blocks along rays."""
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl.batch.design.mixed_norms import MixedNorms
 from omkl.exceptions import InputError
 
 
@@ -44,8 +46,23 @@ class ColumnGroups:
         group's columns, and must name every column once.
     n_columns : int
     weights : array of shape (g,), optional
-        :math:`\omega_g > 0`, in the order of the sorted labels or of the lists: the regularizer sees
-        :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a common choice.
+        :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists: the regularizer sees
+        :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a common choice. Groups of weight 0
+        are not regularized.
+    l1 : float >= 0
+        The regularizer sees :math:`\omega_g \|w_g\| + l \|w_g\|_1`.
+    positive : bool
+        Whether coefficients must not be negative.
+
+    Attributes
+    ----------
+    n_groups : int
+    scales : array of shape (g,) or None
+        What columns of each group are divided by in computations, where it is not 1.
+    free : int array
+        Groups that are not regularized.
+    mixed : MixedNorms or None
+        Norms of all groups, where they are not Euclidean.
 
     Raises
     ------
@@ -53,7 +70,9 @@ class ColumnGroups:
         If groups or weights do not fit the columns.
     """
 
-    def __init__(self, groups: Any, n_columns: int, weights: ArrayLike | None = None) -> None:
+    def __init__(
+        self, groups: Any, n_columns: int, weights: ArrayLike | None = None, *, l1: float = 0.0, positive: bool = False
+    ) -> None:
         self.n_columns = n_columns
         labels = _labels(groups, n_columns)
         if labels is None:
@@ -63,20 +82,62 @@ class ColumnGroups:
             self.order = None if np.array_equal(order, np.arange(n_columns)) else order
             self.blocks = Blocks(np.bincount(labels))
         self.n_groups = len(self.blocks.sizes)
-        self.weights = None if weights is None else _checked_weights(weights, self.n_groups)
+        self._weigh(None if weights is None else _checked_weights(weights, self.n_groups), l1, positive)
+
+    def _weigh(self, weights: np.ndarray | None, l1: float, positive: bool) -> None:
+        self.weights, self.l1, self.positive = weights, l1, positive
+        known = np.ones(self.n_groups) if weights is None else weights
+        self.free = np.flatnonzero(known == 0) if l1 == 0 else np.empty(0, dtype=np.int64)
+        self.scales = weights if weights is None or known.all() else np.where(known > 0, known, l1 or 1.0)
+        is_mixed = l1 > 0 or positive
+        l1_weights = np.full(self.n_groups, l1)
+        self.mixed = MixedNorms(self.blocks.sizes, known, l1_weights, positive) if is_mixed else None
+
+    def reweighed(self, factor: float, l1: float, positive: bool) -> "ColumnGroups":
+        """The same groups with other weights; these groups themselves, where nothing is new."""
+        if (factor, l1, positive) == (1.0, self.l1, self.positive):
+            return self
+        same = copy(self)
+        known = np.ones(self.n_groups) if self.weights is None else self.weights
+        same._weigh(self.weights if factor == 1.0 else factor * known, l1, positive)
+        return same
+
+    def mixed_of(self, groups: np.ndarray) -> MixedNorms:
+        """Norms of those groups where the coefficients of each are multiplied by its scale."""
+        mixed: Any = self.mixed
+        scales = 1.0 if self.scales is None else self.scales[groups]
+        weights = mixed.norm_weights[groups] / scales, mixed.l1_weights[groups] / scales
+        return MixedNorms(mixed.sizes[groups], *weights, mixed.positive)
 
     def _ordered(self, vector: np.ndarray) -> np.ndarray:
         return vector if self.order is None else vector[self.order]
 
     def norms(self, coefficients: np.ndarray) -> np.ndarray:
-        r""":math:`\omega_g \|w_g\|` of all groups (g,)."""
+        r""":math:`\omega_g \|w_g\|`, or what takes its place, of all groups (g,)."""
+        if self.mixed is not None:
+            return self.mixed.norms(self._ordered(coefficients))
         norms = self.blocks.norms(self._ordered(coefficients))
         return norms if self.weights is None else norms * self.weights
 
     def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
-        r""":math:`\|A_g^\top \rho\| / \omega_g` of all groups (g,)."""
-        norms = self.blocks.norms(self._ordered(correlations))
-        return norms if self.weights is None else norms / self.weights
+        r""":math:`\|A_g^\top \rho\| / \omega_g`, or what takes its place, of all groups (g,); 0 of weight 0."""
+        if self.mixed is not None:
+            return self.mixed.dual_norms(self._ordered(correlations))
+        return self._weighed(self.blocks.norms(self._ordered(correlations)), slice(None))
+
+    def dual_norms_of(self, groups: np.ndarray, blocks: Blocks, correlations: np.ndarray) -> np.ndarray:
+        """The same of some groups, from the correlations with their columns alone."""
+        if self.mixed is not None:
+            mixed = self.mixed
+            weights = mixed.norm_weights[groups], mixed.l1_weights[groups]
+            return MixedNorms(blocks.sizes, *weights, mixed.positive).dual_norms(correlations)
+        return self._weighed(blocks.norms(correlations), groups)
+
+    def _weighed(self, norms: np.ndarray, groups: Any) -> np.ndarray:
+        if self.weights is None:
+            return norms
+        weights = self.weights[groups]
+        return np.divide(norms, weights, out=np.zeros_like(norms), where=weights > 0)
 
     def columns_of(self, groups: np.ndarray) -> tuple[np.ndarray, Blocks]:
         """Columns of those groups, group by group, and their :class:`Blocks`."""
@@ -130,8 +191,8 @@ def _labels(groups: Any, n_columns: int) -> np.ndarray | None:
 def _checked_weights(weights: ArrayLike, n_groups: int) -> np.ndarray:
     weights = np.asarray(weights)
     is_valid = weights.dtype.kind in "biuf" and weights.shape == (n_groups,)
-    if not is_valid or not np.all(np.isfinite(weights)) or not np.all(weights > 0):
-        raise InputError(f"group weights must be {n_groups} finite numbers > 0, one for each group.")
+    if not is_valid or not np.all(np.isfinite(weights)) or not np.all(weights >= 0) or not np.any(weights > 0):
+        raise InputError(f"group weights must be {n_groups} finite numbers >= 0, one for each group, and not all 0.")
     return weights.astype(np.float64)
 
 

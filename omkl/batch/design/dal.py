@@ -17,7 +17,6 @@ import numpy as np
 
 from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import GapMonitor, Solution
-from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.newton import ProximalNewton
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
 from omkl.batch.design.screening import DesignNorms
@@ -34,8 +33,9 @@ CONTINUATION = 0.2
 ROUGH, FINE, SHARE = 0.2, 0.3, 0.3
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
-#: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled.
-MOST_ROUNDS, HALVINGS = 8, 10
+#: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled; rounds
+#: without a smaller gap before they are given up where nothing else is left.
+MOST_ROUNDS, HALVINGS, MOST_WAITED = 8, 10, 10
 #: A path's solution is predicted as far ahead as so many times the way between the last two.
 FARTHEST = 2.0
 #: Newton steps that a working set is expected to need.
@@ -65,17 +65,18 @@ class DALStart:
     #: The last solutions, two at most.
     trail: tuple["Waypoint", ...] = ()
 
-    def predict(self, alpha: float, blocks: Blocks) -> np.ndarray | None:
+    def predict(self, alpha: float, working_set: WorkingSet) -> np.ndarray | None:
         """Coefficients where the last two solutions lead to in a straight line; None where there are not two.
 
         Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
         """
         if len(self.trail) < 2 or self.trail[0].alpha == self.trail[1].alpha:
             return None
-        before, last = self.trail
+        (before, last), blocks, mixed = self.trail, working_set.blocks, working_set.mixed
         w_0, w_1 = (_padded(point.w, blocks.sizes.sum()) for point in self.trail)
         w = w_1 + min((alpha - last.alpha) / (last.alpha - before.alpha), FARTHEST) * (w_1 - w_0)
-        return np.where(blocks.spread(blocks.sums(w * w_1)) > 0, w, 0.0)
+        w = np.where(blocks.spread(blocks.sums(w * w_1)) > 0, w, 0.0)
+        return np.maximum(w, 0.0) if mixed is not None and mixed.positive else w
 
 
 class DAL(DesignSolver):
@@ -177,7 +178,8 @@ class _Search:
 
     def _restore(self, model: LinearModel) -> None:
         """Put a model on the working set."""
-        missing = np.setdiff1d(self.problem.groups.of_columns(model.active), self.working_set.groups)
+        groups = self.problem.groups
+        missing = np.setdiff1d(groups.of_columns(model.active), np.concatenate([self.working_set.groups, groups.free]))
         if len(missing):
             self.working_set.extend(missing)
         full = model.dense(self.problem.design.shape[1])
@@ -246,6 +248,7 @@ class _Search:
         # without a threshold every group is in the model
         outside = dual_norms / problem.threshold if problem.threshold > 0 else np.full(len(dual_norms), np.inf)
         outside[working_set.groups] = 0.0
+        outside[problem.groups.free] = 0.0
         if problem.threshold == 0:
             most = len(outside)
             entrants = np.flatnonzero(outside)
@@ -269,15 +272,15 @@ class _Search:
         problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
         iterate = self._on_larger(problem, last, dual_norms[self.working_set.groups])
         if len(self.working_set.groups):
-            if np.isfinite(problem.loss.curvature) and problem.regularizer.elastic is not None:
+            if not problem.loss.has_kink and problem.regularizer.elastic is not None:
                 iterate = self._sweep(problem, tol, iterate)
-            if iterate.gap > tol:
+            if iterate.gap > tol and problem.unpenalized is None:
                 iterate = self._step_by_newton(problem, tol, iterate)
         return iterate
 
     def _begin(self) -> _Iterate:
         """The model that a path leads to, where there is one and it is better than the last; else the last."""
-        last, predicted = self.w, self.start.predict(self.problem.alpha, self.working_set.blocks)
+        last, predicted = self.w, self.start.predict(self.problem.alpha, self.working_set)
         if predicted is not None:
             self.w = predicted
             iterate, certificate = self._iterate(self.problem), self.start.trail[-1].certificate
@@ -299,7 +302,7 @@ class _Search:
         outputs = working_set.outputs(self.w)
         b = problem.best_intercept(outputs)
         outputs += b
-        norms = working_set.blocks.norms(self.w)
+        norms = working_set.norms(self.w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
@@ -307,7 +310,7 @@ class _Search:
         best: Any = None
         # in one product: the matrix is read once
         for point, found in zip(points, (np.array(points) @ working_set.matrix)):
-            dual_norms = working_set.blocks.norms(found)
+            dual_norms = working_set.dual_norms(found)
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
@@ -318,7 +321,10 @@ class _Search:
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
         sweeps, iterates, made = Sweeps(problem, self.working_set), [iterate], [0]
-        while iterates[-1].gap > tol and not self._slow(iterates, made, tol, sweeps.price(self.w)):
+        may_step = problem.unpenalized is None
+        while iterates[-1].gap > tol and not (
+            self._slow(iterates, made, tol, sweeps.price(self.w)) if may_step else self._stuck(iterates)
+        ):
             last = iterates[-1]
             self.w = sweeps.round(last.w, last.outputs)
             iterate = self._iterate(problem, sweeps.extrapolated)
@@ -346,6 +352,11 @@ class _Search:
         rounds = np.log(tol / gaps[-1]) / rate if rate < 0 else np.inf
         per_round = (made[-1] - made[-4]) / 3.0
         return rounds > MOST_ROUNDS and rounds * per_round > NEWTON_NEEDED * price
+
+    def _stuck(self, iterates: list[_Iterate]) -> bool:
+        """Whether the last rounds have gained nothing."""
+        gaps = [iterate.gap for iterate in iterates]
+        return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
 
     def _step_by_newton(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Proximal steps, each minimised by Newton's method in the dual; the better of where they start and end."""

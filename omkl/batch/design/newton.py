@@ -62,15 +62,23 @@ class DesignTerm:
         self._refresh()
 
     def _refresh(self) -> None:
-        self._v = self.w + self.gamma * self.correlations
+        self._v = self._thresholded(self.w + self.gamma * self.correlations)
         self._v_norms = self.working_set.blocks.norms(self._v)
-        self.norms = self._shrunk(self._v_norms)
-        ratio = np.divide(self.norms, self._v_norms, out=np.zeros_like(self.norms), where=self.norms > 0)
+        self._radii = self._shrunk(self._v_norms)
+        ratio = np.divide(self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0)
         self.x = self._v * self.working_set.blocks.spread(ratio)
+        self.norms = self._radii if self.working_set.mixed is None else self.working_set.norms(self.x)
         self._outputs = self.working_set.outputs(self.x)
 
+    def _thresholded(self, v: np.ndarray) -> np.ndarray:
+        """What is left once magnitudes of single coefficients have been paid for."""
+        mixed = self.working_set.mixed
+        return v if mixed is None else mixed.thresholded(v, self.gamma * self.problem.penalty)
+
     def _shrunk(self, norms: np.ndarray) -> np.ndarray:
-        return self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty)
+        shrunk, mixed = self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty), self.working_set.mixed
+        # a group's scale is the weight of its norm, unless that is 0
+        return shrunk if mixed is None else np.where(mixed.norm_weights > 0, shrunk, norms)
 
     def gradient(self) -> np.ndarray:
         """Predictions of the step's model but for the intercept, (m,)."""
@@ -78,23 +86,28 @@ class DesignTerm:
 
     def hessian(self) -> "NewtonSystem":
         """Of the active columns alone."""
-        blocks, active = self.working_set.blocks, np.flatnonzero(self.norms)
-        indices = np.flatnonzero(self.norms if blocks.single else blocks.spread(self.norms))
+        blocks, active, mixed = self.working_set.blocks, np.flatnonzero(self._radii), self.working_set.mixed
+        indices, sizes = np.flatnonzero(blocks.spread(self._radii)), blocks.sizes[active]
         slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
-        jacobian = RayJacobian(
-            Blocks(blocks.sizes[active]), self._v[indices], self._v_norms[active], self.norms[active], slopes
-        )
+        if mixed is not None:
+            indices = np.flatnonzero(self.x)
+            sizes = blocks.sums((self.x != 0).astype(np.int64))[active]
+            slopes = np.where(mixed.norm_weights[active] > 0, slopes, 1.0)
+        jacobian = RayJacobian(Blocks(sizes), self._v[indices], self._v_norms[active], self._radii[active], slopes)
         return NewtonSystem(self.working_set, indices, self.working_set.matrix[:, indices], jacobian, self.gamma)
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """The term's values on a line through the point: a function of the step."""
         self._moves = self.working_set.matrix.T @ direction
+        center, mixed = self.w + self.gamma * self.correlations, self.working_set.mixed
 
         def value(step: float) -> float:
-            norms = self.working_set.blocks.norms(self._v + (step * self.gamma) * self._moves)
+            # what single coefficients pay cancels with what the threshold has taken from them
+            norms = self.working_set.blocks.norms(self._thresholded(center + (step * self.gamma) * self._moves))
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
-            return envelope - self.problem.penalty * self.problem.regularizer.value(shrunk)
+            paid = shrunk if mixed is None else np.where(mixed.norm_weights > 0, shrunk, 0.0)
+            return envelope - self.problem.penalty * self.problem.regularizer.value(paid)
 
         return value
 
@@ -152,7 +165,7 @@ class ProximalNewton(BarrierSearch):
         self.term = DesignTerm(self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations)
 
     def dual_norms(self) -> np.ndarray:
-        return self.term.working_set.blocks.norms(self.term.correlations)
+        return self.term.working_set.dual_norms(self.term.correlations)
 
     def model_norms(self) -> np.ndarray:
         return self.term.norms

@@ -2,18 +2,21 @@ r"""Sparse linear models on a design matrix: the problem, its dual, and the mode
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from omkl._components import Component
-from omkl.batch.core.problem import BaseProblem
+from omkl.batch.core.problem import BaseProblem, WeightedLoss
 from omkl.batch.core.solver import Solution
+from omkl.batch.core.unpenalized import PartlyFreeLoss, Unpenalized
 from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
-from omkl.regularizers import Regularizer
+from omkl.regularizers import L21, Regularizer
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,21 @@ class DesignProblem(BaseProblem):
     loss : PointwiseLoss
     regularizer : Regularizer
         A function of the group norms with an exact proximity operator; one of the coordinates, such as ``L1``, where
-        every column is a group of its own.
+        every column is a group of its own. :class:`~omkl.regularizers.SparseGroup`, and other sums of group norms and
+        magnitudes of coefficients, become groups with such norms, and ``L21``.
     alpha : float > 0
         Weight of the regularizer.
     groups : ColumnGroups, optional
-        Every column is a group of its own by default.
+        Every column is a group of its own by default. Groups of weight 0 are not regularized, which takes a loss
+        without kinks.
     intercept : bool
         Whether there is a constant b, not regularized.
     sample_weight : array of shape (m,), optional
         The :math:`s_i > 0`; all equal by default.
+    offset : array of shape (m,), optional
+        What is known of the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, as the logarithm of an exposure.
+    positive : bool
+        Whether coefficients of regularized groups must not be negative.
 
     Raises
     ------
@@ -60,6 +69,8 @@ class DesignProblem(BaseProblem):
     groups: ColumnGroups = field(default=None)  # type: ignore[assignment]
     intercept: bool = True
     sample_weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    positive: bool = False
     larger_fits_closer: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -68,14 +79,20 @@ class DesignProblem(BaseProblem):
             raise InputError(f"alpha must be a finite number > 0, not {self.alpha!r}.")
         if np.shape(self.y) != (m,):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
+        if self.offset is not None and (np.shape(self.offset) != (m,) or not np.isfinite(self.offset).all()):
+            raise InputError(f"offset must hold {m} finite numbers, one for each row of the design.")
         if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
         groups = ColumnGroups(None, n) if self.groups is None else self.groups
         if groups.n_columns != n:
             raise InputError(f"The groups are of {groups.n_columns} columns, but the design has {n}.")
-        _check_regularizer(self.regularizer, groups)
+        regularizer, groups = _with_coordinates(self.regularizer, groups, self.positive)
+        _check_regularizer(regularizer, groups)
+        if len(groups.free) and self.loss.has_kink:
+            raise InputError(f"Groups of weight 0 need a loss without kinks, which {self.loss!r} is not.")
         # frozen: what is derived is set once, here
         object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "regularizer", regularizer)
 
     @property
     def penalty(self) -> float:  # type: ignore[override]
@@ -90,6 +107,33 @@ class DesignProblem(BaseProblem):
     def loss_weights(self) -> np.ndarray:
         weights = np.ones(len(self.y)) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         return weights / weights.sum()
+
+    @cached_property
+    def unpenalized(self) -> Unpenalized | None:
+        """Intercept and columns that are not regularized, where there are such columns."""
+        if not len(self.groups.free):
+            return None
+        columns = self.design.columns(self.free_columns)
+        parts = [np.ones((len(self.y), 1))] if self.intercept else []
+        free = Unpenalized(np.hstack([*parts, columns.toarray() if sparse.issparse(columns) else columns]))
+        if free.basis.shape[1] >= len(self.y):
+            raise InputError("The groups of weight 0 fit any targets: give some of them a weight.")
+        return free
+
+    @property
+    def free_columns(self) -> np.ndarray:
+        """Columns of the groups that are not regularized, in increasing order."""
+        return np.sort(self.groups.columns_of(self.groups.free)[0])
+
+    @property
+    def balances(self) -> bool:
+        return self.intercept or len(self.groups.free) > 0
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        if self.unpenalized is None:
+            return super().weighted_loss
+        return PartlyFreeLoss(self.loss, self.y, self.loss_weights, self.offset, self.unpenalized)
 
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
         return self.groups.dual_norms(self.design.correlations(rho))
@@ -127,6 +171,25 @@ class DesignProblem(BaseProblem):
                 " of them."
             )
         return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
+
+
+def _with_coordinates(
+    regularizer: Regularizer, groups: ColumnGroups, positive: bool
+) -> tuple[Regularizer, ColumnGroups]:
+    """The regularizer of group norms, and groups whose norms have what a regularizer weighs coefficients by."""
+    terms = regularizer.terms()
+    on_norms = [term for term in terms if not term.on_coordinates]
+    if len(on_norms) == len(terms) or not on_norms or getattr(regularizer, "groups", None) is not None:
+        return regularizer, groups.reweighed(1.0, groups.l1, positive or groups.positive)
+    elastic = [term.elastic or (0.0, np.inf) for term in terms]
+    if any(quadratic > 0 for _, quadratic in elastic):
+        raise InputError(
+            f"{regularizer!r} weighs single coefficients beside more than the norms of groups: leave out one or the"
+            " other, or the squares."
+        )
+    l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
+    factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
+    return L21(), groups.reweighed(factor, l1, positive)
 
 
 def _check_regularizer(regularizer: Regularizer, groups: ColumnGroups) -> None:

@@ -116,5 +116,4 @@ class DesignNorms:
         problem = self._problem
         columns, blocks = problem.groups.columns_of(groups)
         self.passes += len(columns) / problem.design.shape[1]
-        norms = blocks.norms(problem.design.some_correlations(columns, rho))
-        return norms if problem.groups.weights is None else norms / problem.groups.weights[groups]
+        return problem.groups.dual_norms_of(groups, blocks, problem.design.some_correlations(columns, rho))

@@ -36,8 +36,13 @@ class IST(DesignSolver):
         on_iteration: Callable[[dict[str, Any]], Any] | None = None,
     ) -> Solution:
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
-        if not np.isfinite(problem.loss.curvature):
+        if problem.loss.has_kink:
             raise InputError(f'{problem.loss!r} has a kink, at which gradient steps fail: choose solver="dal".')
+        if problem.unpenalized is not None or problem.groups.mixed is not None:
+            raise InputError(
+                "Sparse groups, coefficients that are not negative, and groups of weight 0 are solved for by dal alone:"
+                ' choose solver="dal".'
+            )
         if start is not None:
             check_start(start, problem)
         monitor = GapMonitor(tol, (100_000 if max_iter is None else max_iter) + 1, on_iteration)
@@ -117,7 +122,9 @@ class _Iterates:
         column = problem.design.columns(np.array([steepest])) if n else np.ones((len(problem.y), 1))
         squares = column.multiply(column) if hasattr(column, "multiply") else column**2
         square = float((problem.loss_weights @ squares).sum())
-        self.bound = self.spectral = problem.loss.curvature * square * self.scales[steepest] ** 2 or 1.0
+        # where the curvature is not bounded, steps are searched from 1
+        curvature = problem.loss.curvature if np.isfinite(problem.loss.curvature) else 1.0
+        self.bound = self.spectral = curvature * square * self.scales[steepest] ** 2 or 1.0
 
     def _of_groups(self, values: np.ndarray) -> np.ndarray:
         """One value a group -> one a column."""

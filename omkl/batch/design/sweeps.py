@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from omkl.batch.design._jit_mixed_sweeps import sweep_mixed_dense, sweep_mixed_sparse
 from omkl.batch.design._jit_sweeps import minimise_quadratic, sweep_dense, sweep_sparse
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
@@ -19,8 +20,9 @@ FASTER_FACTORS = 5.0
 #: Most sweeps over the active groups alone, while they gain this share of the most that one did; and how many of
 #: them go between two Newton steps.
 MOST_INNER_SWEEPS, LEAST_GAIN, EVERY = 100, 1e-4, 10
-#: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature.
-LEAST_DAMPING = 1e-3
+#: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature; where
+#: that is not bounded, to so many times the present one.
+LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
 
 
 class Sweeps:
@@ -44,7 +46,8 @@ class Sweeps:
     sweeps : int
         That were made so far.
     damping : float in [0, 1]
-        Where it is 1 the second derivatives are the loss's largest, and no round increases the objective.
+        Where it is 1 the second derivatives are the loss's largest, where these are bounded, and no round increases the
+        objective.
     """
 
     def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
@@ -55,11 +58,14 @@ class Sweeps:
         slope, curvature = elastic
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         matrix: Any = working_set.matrix
-        self._matrix: tuple[Any, ...]
-        if sparse.issparse(matrix):
-            self._matrix, self._sweep = (matrix.data, matrix.indices, matrix.indptr), sweep_sparse
-        else:
-            self._matrix, self._sweep = (matrix.T,), sweep_dense
+        is_sparse, mixed = sparse.issparse(matrix), working_set.mixed
+        self._matrix: tuple[Any, ...] = (matrix.data, matrix.indices, matrix.indptr) if is_sparse else (matrix.T,)
+        self._sweep: Any = sweep_sparse if is_sparse else sweep_dense
+        self._weights: tuple[Any, ...] = self._penalty
+        if mixed is not None:
+            self._sweep = sweep_mixed_sparse if is_sparse else sweep_mixed_dense
+            weights = mixed.norm_weights, mixed.l1_weights
+            self._weights = self._penalty[0], *weights, self._penalty[1], mixed.positive
         self.extrapolated: np.ndarray | None = None
         self.sweeps = 0
         self.damping = 0.0
@@ -71,30 +77,39 @@ class Sweeps:
         curvature = loss.curvature(rho)
         if not curvature.any():
             self.damping = max(self.damping, LEAST_DAMPING)
-        curvature += self.damping * (loss.weights * loss.loss.curvature - curvature)
+        bounded = np.isfinite(loss.loss.curvature)
+        largest = loss.weights * loss.loss.curvature if bounded else MOST_CURVED * curvature
+        curvature += self.damping * (largest - curvature)
         bases = self._working_set.eigenbases
         bases.weigh(curvature)
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         for sweeps in range(1, MOST_SWEEPS + 1):
             gained = self._sweep(
                 *self._matrix, self._starts, groups, curvature, bases.vectors, bases.offsets, bases.values,
-                bases.is_known, *self._penalty, w, rho,
+                bases.is_known, *self._weights, w, rho,
             )  # fmt: skip
-            if self._problem.intercept and curvature.any():
-                rho -= curvature * (rho.sum() / curvature.sum())
+            rho = self._balanced(rho, curvature)
             first = gained if first is None else first
             met.append((w.copy(), rho.copy()))
             if len(met) > EXTRAPOLATED:
                 w, rho = self._extrapolate(met, curvature)
                 met = [(w.copy(), rho.copy())]
             groups = np.flatnonzero(self._blocks.norms(w))
-            if sweeps > self._price(groups):
+            if self._working_set.mixed is None and sweeps > self._price(groups):
                 self._solve_groups(groups, w, rho, curvature)
                 break
             if gained <= WORTH * first:
                 break
         self.sweeps += sweeps
         return w
+
+    def _balanced(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+        """The residual of the quadratic model once what is not regularized is best."""
+        if self._problem.unpenalized is not None:
+            return self._problem.unpenalized.balance(rho, curvature)
+        if self._problem.intercept and curvature.any():
+            rho -= curvature * (rho.sum() / curvature.sum())
+        return rho
 
     def _extrapolate(self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray) -> tuple:
         """Coefficients and residual where sweeps seem to lead to, if that is lower; else where they are.
@@ -114,7 +129,7 @@ class Sweeps:
             change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
         else:
             change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))
-        norms, last_norms = self._blocks.norms(w), self._blocks.norms(last_w)
+        norms, last_norms = self._working_set.norms(w), self._working_set.norms(last_w)
         slope, quadratic = self._penalty
         change += slope * float((norms - last_norms).sum()) + 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
         return (w, rho.copy()) if change < 0 else (last_w, last_rho)
@@ -147,7 +162,11 @@ class Sweeps:
         indices = np.flatnonzero(self._blocks.spread(chosen))
         columns = self._working_set.matrix[:, indices]
         gram = self._working_set.gram(indices, curvature, columns)
-        if self._problem.intercept:
+        if self._problem.unpenalized is not None:
+            weighted = curvature[:, None] * self._problem.unpenalized.basis
+            products = columns.T @ weighted
+            gram = gram - products @ np.linalg.pinv(self._problem.unpenalized.basis.T @ weighted) @ products.T
+        elif self._problem.intercept:
             means = columns.T @ curvature
             gram = gram - np.outer(means, means) / curvature.sum()
         bases = self._working_set.eigenbases

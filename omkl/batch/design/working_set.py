@@ -50,7 +50,7 @@ class WorkingSet:
 
     With an intercept, dense columns are centered as well: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`,
     and :math:`1^\top \rho = 0` leaves :math:`A^\top \rho` as it is. Otherwise columns far from 0 would be nearly
-    collinear with the constant.
+    collinear with the constant. Of all else that is not regularized they are made independent as well.
 
     Attributes
     ----------
@@ -69,7 +69,10 @@ class WorkingSet:
         self.blocks = Blocks(np.empty(0, dtype=np.int64))
         self.eigenbases = Eigenbases()
         self._scales = np.empty(0)
-        self._means = np.empty(0)
+        self._free = problem.unpenalized
+        #: What was subtracted from columns: their means, or parts (r, k) in the basis of what is not regularized.
+        self._means = np.empty(0 if self._free is None else (self._free.basis.shape[1], 0))
+        self.mixed = None if problem.groups.mixed is None else problem.groups.mixed_of(self.groups)
         self._store = np.empty((m, 0), order="F")
         self.matrix = self._store
         self._known = np.empty(0, dtype=np.int64)
@@ -90,19 +93,36 @@ class WorkingSet:
         self.eigenbases.extend(whole.blocks.sizes[groups])
         self.columns = np.concatenate([self.columns, columns])
         scales = None
-        if whole.weights is not None:
-            scales = np.repeat(whole.weights[groups], whole.blocks.sizes[groups])
+        if whole.mixed is not None:
+            self.mixed = whole.mixed_of(self.groups)
+        if whole.scales is not None:
+            scales = np.repeat(whole.scales[groups], whole.blocks.sizes[groups])
             self._scales = np.concatenate([self._scales, scales])
         self._kept_at = np.concatenate([self._kept_at, np.full(len(columns), -1)])
         means = (self._append_sparse if self._problem.design.is_sparse else self._append_dense)(columns, scales)
-        self._means = np.concatenate([self._means, means])
+        self._means = np.concatenate([self._means, means], axis=-1)
 
-    def model(self, w: np.ndarray, b: float) -> LinearModel:
+    def norms(self, w: np.ndarray) -> np.ndarray:
+        """The norm of each group of coefficients w (k,), (g,)."""
+        return self.blocks.norms(w) if self.mixed is None else self.mixed.norms(w)
+
+    def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
+        """The dual norm of each group of correlations (k,), (g,)."""
+        return self.blocks.norms(correlations) if self.mixed is None else self.mixed.dual_norms(correlations)
+
+    def model(self, w: np.ndarray, b: Any) -> LinearModel:
         """The :class:`LinearModel` of the design's own columns, for those (k,) and the intercept of the working set."""
         support = np.flatnonzero(w)
-        support = support[np.argsort(self.columns[support])]
-        coefficients = w if not len(self._scales) else w / self._scales
-        return LinearModel(self.columns[support], coefficients[support], float(b - self._means @ w))
+        columns, values = self.columns[support], (w if not len(self._scales) else w / self._scales)[support]
+        if self._free is None:
+            intercept = float(b - self._means @ w)
+        else:
+            found = self._free.coefficients(b - self._free.basis @ (self._means @ w))
+            intercept = float(found[0]) if self._problem.intercept else 0.0
+            columns = np.concatenate([columns, self._problem.free_columns])
+            values = np.concatenate([values, found[int(self._problem.intercept) :]])
+        order = np.argsort(columns)
+        return LinearModel(columns[order], values[order], intercept)
 
     def _append_sparse(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
         """Append columns, divided by their scales; what was subtracted from them is 0."""
@@ -111,7 +131,7 @@ class WorkingSet:
             found = (found @ sparse.diags_array(1.0 / scales)).tocsc()
         empty = self.matrix.shape[1] == 0
         self.matrix = found if empty else sparse.hstack([self.matrix, found], format="csc")
-        return np.zeros(len(columns))
+        return np.zeros((*self._means.shape[:-1], len(columns)))
 
     def _append_dense(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
         """Append columns, divided by their scales; with an intercept their means are subtracted, and returned."""
@@ -125,7 +145,10 @@ class WorkingSet:
         if scales is not None:
             found /= scales
         means = np.zeros(len(columns))
-        if self._problem.intercept:
+        if self._free is not None:
+            means = self._free.basis.T @ found
+            found -= self._free.basis @ means
+        elif self._problem.intercept:
             means = found.mean(axis=0)
             found -= means
         self.matrix = self._store[:, :k]

@@ -117,3 +117,12 @@ def test_a_round_on_a_sparse_working_set_is_that_on_a_dense_one(loss):
     problems = [make_problem(loss, L21(), False, kind) for kind in ("dense", "sparse")]
     ours, theirs = (swept(DesignProblem(p.design, p.y, loss, L21(), 2.0 / 60, None, False), 1)[0] for p in problems)
     assert_allclose(ours, theirs, atol=1e-12)
+
+
+def test_groups_that_leave_are_zero_to_the_last_bit():
+    """Not by way of their eigenbases, whose rounding left coefficients of 1e-17, then of 1e-33 and so on."""
+    problem = make_problem(Squared(), L21(), True)
+    working_set = WorkingSet(problem)
+    working_set.extend(np.arange(problem.groups.n_groups))
+    w = Sweeps(problem.at(10.0), working_set).round(np.random.default_rng(0).normal(size=24), np.zeros(60))
+    assert not w.any()

@@ -1,0 +1,105 @@
+r"""Losses as functions of what is penalized, minimised over all that is not: an intercept, and columns of a design."""
+
+import numpy as np
+from scipy.linalg import qr
+
+from omkl.batch.core.problem import WeightedLoss
+from omkl.losses import PointwiseLoss
+
+#: Columns whose part that is orthogonal to those before is smaller, relative to the largest, depend on them.
+DEPENDENT = 1e-10
+#: Newton steps, halvings of each, and the promised decrease, relative to the value, of the last.
+MOST_STEPS, HALVINGS, FLAT = 100, 40, 1e-14
+#: Least second derivatives of a step, as a share of the loss's largest.
+LEAST_CURVED = 1e-3
+
+
+class Unpenalized:
+    """Coefficients that no regularizer sees, as a matrix U (m, q) that they multiply.
+
+    Parameters
+    ----------
+    matrix : array of shape (m, q)
+
+    Attributes
+    ----------
+    basis : array of shape (m, r)
+        Orthonormal columns that span those of U.
+    """
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self.matrix = matrix
+        q, r, _ = qr(matrix, mode="economic", pivoting=True)
+        sizes = np.abs(np.diag(r))
+        self.basis = np.ascontiguousarray(q[:, sizes > DEPENDENT * sizes.max(initial=0.0)])
+
+    def coefficients(self, values: np.ndarray) -> np.ndarray:
+        """The coefficients (q,), of least norm, that give these values (m,) of the matrix's span."""
+        return np.linalg.lstsq(self.matrix, values, rcond=DEPENDENT)[0]
+
+    def balance(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+        r"""The residual of a quadratic model once these coefficients are best: :math:`U^\\top \rho = 0`."""
+        weighted = curvature[:, None] * self.basis
+        return rho - weighted @ np.linalg.lstsq(self.basis.T @ weighted, self.basis.T @ rho, rcond=None)[0]
+
+
+class PartlyFreeLoss(WeightedLoss):
+    r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho = 0`.
+
+    What an intercept is for other losses is here the array U c, (m,).
+
+    Parameters
+    ----------
+    loss : PointwiseLoss
+        Without kinks.
+    y, weights, offset
+        As for :class:`~omkl.batch.core.problem.WeightedLoss`.
+    free : Unpenalized
+    """
+
+    def __init__(
+        self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None, free: Unpenalized
+    ) -> None:
+        super().__init__(loss, y, weights, offset)
+        self.free = free
+
+    def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        """The values U c, (m,), that minimise the loss of predictions plus them: Newton steps with a line search."""
+        basis, values = self.free.basis, np.zeros(len(outputs))
+        value = self.value(outputs)
+        for _ in range(MOST_STEPS):
+            rho = self.dual_point(outputs + values)
+            slope = basis.T @ rho
+            direction = basis @ np.linalg.solve(basis.T @ (self._curved(rho)[:, None] * basis), slope)
+            if direction @ rho <= FLAT * abs(value):
+                values = values + direction
+                break
+            for _ in range(HALVINGS):
+                moved = self.value(outputs + values + direction)
+                if moved < value:
+                    break
+                direction *= 0.5
+            else:
+                break
+            values, value = values + direction, moved
+        return values
+
+    def _curved(self, rho: np.ndarray) -> np.ndarray:
+        """Second derivatives of the losses, none of them nearly 0."""
+        curvature = self.curvature(rho)
+        largest = self.loss.curvature * self.weights if np.isfinite(self.loss.curvature) else curvature.max()
+        return np.maximum(curvature, LEAST_CURVED * largest)
+
+    def balanced(self, rho: np.ndarray) -> np.ndarray:
+        r"""A point near :math:`\rho` in the domain with :math:`U^\top \rho = 0`.
+
+        It is the dual point of predictions whose own is :math:`\rho`, plus the best U c.
+        """
+        low, high = self.domain()
+        inside = np.clip(rho, np.nextafter(low, np.inf), np.nextafter(high, -np.inf))
+        outputs = -self.conjugate_gradient(inside)
+        return self.dual_point(outputs + self.best_intercept(outputs))
+
+    def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
+        values = self.best_intercept(np.zeros(len(self.y)))
+        return values, self.dual_point(values)

@@ -1,0 +1,160 @@
+"""Cyclic descent over groups of columns that weigh their norm and the magnitudes of their coefficients."""
+
+import numpy as np
+from numba import njit
+
+#: Proximal steps on the inner products of a group at most, and the change, relative to that of the first, to stop at.
+MOST_STEPS, CLOSE = 50, 1e-3
+#: Groups of more columns keep no inner products, and take one proximal step.
+LARGEST_GRAM = 192
+
+
+@njit(cache=True, nogil=True)
+def sweep_mixed_dense(
+    columns, starts, groups, curvature, grams, offsets, bounds, is_known, threshold, norm_weights, l1_weights, ridge,
+    positive, w, rho,
+):  # fmt: skip
+    """Descend over each of the ``groups`` in turn, on the columns of an array; the decrease is returned.
+
+    As :func:`~omkl.batch.design._jit_sweeps.sweep_dense`, but ``grams`` are inner products, of which ``bounds`` (k,)
+    are no less than the largest eigenvalue, and ``threshold`` weighs ``norm_weights[g]`` times the norm of a group and
+    ``l1_weights[g]`` times the magnitudes of its coefficients, none of which is negative if ``positive``.
+    """
+    gained = 0.0
+    for g in groups:
+        first, last = starts[g], starts[g + 1]
+        block, gram = columns[first:last], grams[offsets[g] : offsets[g + 1]]
+        if not is_known[g]:
+            is_known[g] = True
+            weighted = block * curvature
+            if len(gram) or last - first == 1:
+                bounds[first:last] = _store(np.dot(weighted, block.T), gram)
+            else:
+                bounds[first:last] = (weighted * block).sum()
+        correlations = np.dot(block, rho)
+        moves, gain = _solve_block(
+            correlations, gram, bounds[first], threshold * norm_weights[g], threshold * l1_weights[g], ridge, positive,
+            w[first:last],
+        )  # fmt: skip
+        if gain > 0.0:
+            gained += gain
+            w[first:last] += moves
+            change = np.dot(moves, block)
+            for i in range(len(rho)):
+                rho[i] -= curvature[i] * change[i]
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def sweep_mixed_sparse(
+    data, rows, ends, starts, groups, curvature, grams, offsets, bounds, is_known, threshold, norm_weights, l1_weights,
+    ridge, positive, w, rho,
+):  # fmt: skip
+    """The same for columns of a CSC matrix."""
+    gained = 0.0
+    for g in groups:
+        first, last = starts[g], starts[g + 1]
+        gram = grams[offsets[g] : offsets[g + 1]]
+        if not is_known[g]:
+            is_known[g] = True
+            if len(gram) or last - first == 1:
+                bounds[first:last] = _store(_sparse_gram(data, rows, ends, first, last, curvature), gram)
+            else:
+                total = 0.0
+                for entry in range(ends[first], ends[last]):
+                    total += curvature[rows[entry]] * data[entry] ** 2
+                bounds[first:last] = total
+        correlations = np.zeros(last - first)
+        for k in range(first, last):
+            for entry in range(ends[k], ends[k + 1]):
+                correlations[k - first] += data[entry] * rho[rows[entry]]
+        moves, gain = _solve_block(
+            correlations, gram, bounds[first], threshold * norm_weights[g], threshold * l1_weights[g], ridge, positive,
+            w[first:last],
+        )  # fmt: skip
+        if gain > 0.0:
+            gained += gain
+            w[first:last] += moves
+            for k in range(first, last):
+                for entry in range(ends[k], ends[k + 1]):
+                    rho[rows[entry]] -= moves[k - first] * curvature[rows[entry]] * data[entry]
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def _sparse_gram(data, rows, ends, first, last, curvature):
+    """Weighted inner products of columns of a CSC matrix."""
+    gram, column = np.zeros((last - first, last - first)), np.zeros(len(curvature))
+    for k in range(first, last):
+        for entry in range(ends[k], ends[k + 1]):
+            column[rows[entry]] += curvature[rows[entry]] * data[entry]
+        for j in range(first, k + 1):
+            for entry in range(ends[j], ends[j + 1]):
+                gram[j - first, k - first] += data[entry] * column[rows[entry]]
+            gram[k - first, j - first] = gram[j - first, k - first]
+        for entry in range(ends[k], ends[k + 1]):
+            column[rows[entry]] = 0.0
+    return gram
+
+
+@njit(cache=True, nogil=True)
+def _store(found, gram):
+    """Keep the inner products of a group; a bound of their largest eigenvalue is returned."""
+    if len(gram) == 0:
+        return found[0, 0]
+    gram.reshape(found.shape)[:, :] = found
+    return np.linalg.eigvalsh(found)[-1]
+
+
+@njit(cache=True, nogil=True)
+def _solve_block(correlations, gram, bound, norm_weight, l1_weight, ridge, positive, before):
+    """How a group moves, by proximal steps with momentum, and the decrease: 0 where it stays as it is."""
+    size = len(before)
+    moves, gain = np.zeros(size), 0.0
+    if bound <= 0.0:
+        return moves, gain
+    w, ahead, momentum, first_change = before.copy(), before.copy(), 1.0, -1.0
+    for _ in range(MOST_STEPS if size > 1 and len(gram) else 1):
+        target = correlations + bound * ahead
+        if len(gram):
+            target -= np.dot(gram.reshape((size, size)), ahead - before)
+        else:
+            target -= bound * (ahead - before)
+        norm = 0.0
+        for k in range(size):
+            magnitude = (target[k] if positive else abs(target[k])) - l1_weight
+            target[k] = 0.0 if magnitude <= 0.0 else (magnitude if target[k] > 0.0 else -magnitude)
+            norm += target[k] ** 2
+        norm = np.sqrt(norm)
+        ratio = 0.0 if norm <= norm_weight else (1.0 - norm_weight / norm) / (bound + ridge)
+        change, uphill = 0.0, 0.0
+        next_momentum = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        for k in range(size):
+            after = ratio * target[k]
+            step = after - w[k]
+            change = max(change, abs(step))
+            uphill += (ahead[k] - after) * step
+            target[k], w[k] = step, after
+        # momentum that leads uphill is dropped
+        share = 0.0 if uphill > 0.0 else (momentum - 1.0) / next_momentum
+        momentum = 1.0 if uphill > 0.0 else next_momentum
+        ahead = w + share * target
+        first_change = change if first_change < 0.0 else first_change
+        if change <= CLOSE * first_change:
+            break
+    moves[:] = w - before
+    gain = _decrease(correlations, gram, bound, norm_weight, l1_weight, ridge, before, w, moves)
+    return moves, gain
+
+
+@njit(cache=True, nogil=True)
+def _decrease(correlations, gram, bound, norm_weight, l1_weight, ridge, before, after, moves):
+    """By how much the quadratic model and the penalty of a group are lower after a move, at least."""
+    size = len(before)
+    bent = bound * np.dot(moves, moves)
+    if len(gram):
+        bent = np.dot(moves, np.dot(gram.reshape((size, size)), moves))
+    squares = np.dot(before, before), np.dot(after, after)
+    lower = np.dot(correlations, moves) - 0.5 * bent + 0.5 * ridge * (squares[0] - squares[1])
+    lower += norm_weight * (np.sqrt(squares[0]) - np.sqrt(squares[1]))
+    return lower + l1_weight * (np.abs(before).sum() - np.abs(after).sum())

@@ -1,0 +1,150 @@
+"""CSV as it comes: line ends in cells, quotation marks that are never closed, numbers beside a bad cell, and pipes."""
+
+import csv
+import io
+import os
+import threading
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from omkl.data import open_stream, stream_csv, stream_npy, stream_npz, stream_parquet, stream_svmlight
+from omkl.data.csv_rows import after_last_row, parse_rows
+from omkl.exceptions import DataFileError, DataWarning, InputError
+
+from .stream_files import whole, write
+
+cells = st.text(st.sampled_from('ab1,\n\r"\t é'), max_size=6)
+tables = st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
+
+
+@given(table=tables)
+def test_rows_are_those_of_pythons_reader_whatever_is_in_quotation_marks(table):
+    sink = io.StringIO()
+    csv.writer(sink, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
+    text = sink.getvalue().encode()
+    assert after_last_row(text) == len(text)
+    names = [f"c{i}" for i in range(len(table[0]))]
+    rows = parse_rows(text, ",", names, dict.fromkeys(names, pyarrow.string()))
+    assert not rows.refused
+    found = [tuple(cell or "" for cell in row.values()) for row in rows.batch.to_pylist()]
+    assert found == table
+
+
+@given(table=tables, stray=st.integers(0, 40))
+def test_after_any_cut_the_rest_begins_with_a_row(table, stray):
+    sink = io.StringIO()
+    csv.writer(sink, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
+    text = sink.getvalue().encode()
+    end = after_last_row(text[: len(text) - stray % len(text)])
+    n_whole = len(list(csv.reader(io.StringIO(text[:end].decode(), newline=""))))
+    rest = list(csv.reader(io.StringIO(text[end:].decode(), newline="")))
+    assert [tuple(row) for row in rest] == table[n_whole:]
+
+
+def test_a_quotation_mark_that_is_never_closed_costs_its_row_alone(tmp_path):
+    n = 3_000
+    rows = [f'{i},"a\nb{i}",0' if i % 7 == 0 else f"{i},c,0" for i in range(n)]
+    good = [i for i in range(n) if i != 1_000]
+    rows[1_000] = '1000,"c,0'
+    path = write(tmp_path / "a.csv", "x,s,y\n" + "\n".join(rows) + "\n")
+    with pytest.raises(DataFileError, match=r"a\.csv, row 1002: .*quotation mark"):
+        whole(stream_csv(path, "y"))
+    with pytest.warns(DataWarning, match="1 record was skipped"):
+        X, _ = whole(stream_csv(path, "y", on_error="skip"))
+    assert [{"x": float(i), "s": f"a\nb{i}" if i % 7 == 0 else "c"} for i in good] == X
+    # a mark within a cell is a mark
+    path = write(tmp_path / "b.csv", "x,s\n" + "".join(f'{i},5" pipe\n' for i in range(1, n)))
+    assert whole(stream_csv(path))[0] == [{"x": float(i), "s": '5" pipe'} for i in range(1, n)]
+
+
+@pytest.mark.parametrize("bad", ["?", "1_0", "12a", '"1,2"'])
+def test_one_bad_cell_makes_no_column_of_strings(tmp_path, bad):
+    path = write(tmp_path / "a.csv", f"a,b\n1,2\n3,4\n{bad},6\n7,8\n")
+    with pytest.raises(DataFileError, match=r"row 4: .* in column 'a' is no number: name the column in categorical="):
+        whole(stream_csv(path))
+    with pytest.warns(DataWarning, match="1 record was skipped"):
+        assert_array_equal(whole(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])
+    assert whole(stream_csv(path, categorical=["a"]))[0][0] == {"a": "1", "b": 2.0}
+    tickets = "".join(f"{i if i % 4 else 'A/5 ' + str(i)},0\n" for i in range(100))
+    assert isinstance(whole(stream_csv(write(tmp_path / "b.csv", "a,b\n" + tickets)))[0], list)
+
+
+def test_targets_that_floats_would_mix_up_are_kept_apart(tmp_path):
+    classes = [2**53, 2**53 + 1, -(2**62) - 1]
+    path = write(tmp_path / "a.csv", "x,y\n" + "".join(f"0,{y}\n" for y in classes))
+    assert whole(stream_csv(path, "y"))[1].tolist() == classes
+    path = write(tmp_path / "b.csv", "x,y\n" + "".join(f"0,{y}\n" for y in [*classes, ""]))
+    with pytest.warns(DataWarning):
+        assert whole(stream_csv(path, "y", on_error="skip"))[1].tolist() == classes
+    path = write(tmp_path / "c.csv", f"x,y\n0,{2**64 - 1}\n0,{2**64 - 2}\n")
+    assert whole(stream_csv(path, "y"))[1].tolist() == [2**64 - 1, 2**64 - 2]
+    good = "".join(f"{i:060},{2**53 - 1}\n" for i in range(30_000))  # more than decides what columns hold
+    path = write(tmp_path / "d.csv", f"x,y\n{good}1,1.5\n1,{2**53 + 1}\n")
+    with pytest.raises(DataFileError, match=r"row 30003: '9007199254740993' in column 'y'"):
+        whole(stream_csv(path, "y"))
+
+
+def test_rows_of_more_cells_that_are_not_utf8_are_counted(tmp_path, capfd):
+    path = write(tmp_path / "a.csv", b"s,y\na,0\n\xff,0,\xfe\nb,0\n\xff\n")
+    with pytest.warns(DataWarning, match=r"2 records were skipped, the first at .* row 3: 3 cells, but there are 2"):
+        assert whole(stream_csv(path, "y", on_error="skip"))[0] == [{"s": "a"}, {"s": "b"}]
+    assert capfd.readouterr().err == ""
+    # in a column that nobody asks for, they may be
+    path = write(tmp_path / "b.csv", b"s,x,y\n\xff,1,0\n\xfe,2,0\n")
+    assert_array_equal(whole(stream_csv(path, "y", columns=["x"]))[0], [[1], [2]])
+
+
+def test_infinite_numbers_are_refused_where_they_are(tmp_path):
+    path = write(tmp_path / "a.csv", "x,y\n1,0\n1e999,0\n-inf,0\n3,0\n")
+    with pytest.raises(DataFileError, match=r"row 3: the number in column 'x' is infinite"):
+        whole(stream_csv(path, "y"))
+    with pytest.warns(DataWarning, match="2 records were skipped"):
+        assert_array_equal(whole(stream_csv(path, "y", on_error="skip"))[0], [[1], [3]])
+
+
+def test_columns_of_one_name_can_stand_where_none_is_asked_for(tmp_path):
+    path = write(tmp_path / "a.csv", "a,t,t\n1,2,x\n")
+    assert_array_equal(whole(stream_csv(path, columns=["a"]))[0], [[1]])
+    for target in ("t", 1):
+        with pytest.raises(InputError, match="several columns 't'"):
+            stream_csv(path, target, columns=["a"])
+    for delimiter in ("", ",,", "é", '"', "\n"):
+        with pytest.raises(InputError, match="one ASCII character"):
+            stream_csv(path, delimiter=delimiter)
+    with pytest.raises(DataFileError, match=r"row 1: .*no row of UTF-8 text"):
+        stream_csv(write(tmp_path / "b.csv", b"a,\xff\n1,2\n"))
+
+
+def feed(path, data):
+    thread = threading.Thread(target=path.write_bytes, args=[data])
+    thread.start()
+    return thread
+
+
+def test_a_pipe_is_read_once_and_from_its_beginning(tmp_path):
+    path, n = tmp_path / "pipe.csv", 100_000
+    os.mkfifo(path)
+    thread = feed(path, b"x,y\n" + b"".join(b"%d,0\n" % i for i in range(n)))
+    stream = stream_csv(path, "y")
+    assert stream.once
+    assert_array_equal(whole(stream)[0][:, 0], np.arange(n))
+    thread.join()
+    with pytest.raises(InputError, match="is a pipe, which can be passed over only once"):
+        whole(stream)
+    thread = feed(path, b"1 1:2\n0 2:1\n")
+    assert whole(stream_svmlight(path, 2))[0].shape == (2, 2)
+    thread.join()
+
+
+@pytest.mark.parametrize("stream", [stream_parquet, stream_npy, stream_npz, stream_svmlight])
+def test_a_pipe_that_must_be_read_here_and_there_is_refused_at_once(tmp_path, stream):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataFileError, match="is a pipe, which can be read only once and from the start"):
+        whole(stream(tmp_path / "pipe"))
+    with pytest.raises(DataFileError, match="is a pipe"):
+        open_stream([tmp_path / "pipe"])

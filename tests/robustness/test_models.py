@@ -1,0 +1,233 @@
+"""Model files that lie: nothing is made, run or walked through for ever, and only ModelFileError is raised.
+
+Every flip and every cut of three small files, some minutes: ``pytest -m soak tests/robustness/test_models.py``.
+"""
+
+import copy
+import json
+import os
+from contextlib import closing
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omkl
+from omkl._files import read_archive, write_archive
+from omkl.data import synthetic_treebank
+from omkl.exceptions import CheckpointWarning, ModelFileError
+from omkl.online import Checkpoints
+from omkl.persistence import SUBPACKAGES, component_of
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 3))
+Y = RNG.integers(0, 3, 30)
+WORDS = [[{"word": word, "n": 1.0} for word in "abc"]] * 4
+
+MODELS = {
+    "kernels": lambda: omkl.OnlineMKLClassifier(["gaussian", "quadratic"], epochs=2, random_state=0).fit(X, Y),
+    "budget": lambda: omkl.OnlineMKLClassifier(["gaussian", "quadratic"], budget=5, epochs=2, random_state=0).fit(X, Y),
+    "words": lambda: omkl.SequenceLabeler(epochs=2, random_state=0).fit(WORDS, [["D", "N", "V"]] * 4),
+    "matrices": lambda: omkl.MKLClassifier(["linear", "gaussian"]).fit(X, X[:, 0] > 0),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """``(manifest, arrays)`` of each model, as they are in its file."""
+    found = {}
+    for name, make in MODELS.items():
+        path = tmp_path_factory.mktemp("models") / f"{name}.npz"
+        make().save(path)
+        manifest, arrays = read_archive(path)
+        del manifest["arrays"]
+        found[name] = manifest, arrays
+    return found
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return tmp_path_factory.mktemp("changed") / "model.npz"
+
+
+def load(target, manifest, arrays):
+    write_archive(target, manifest, arrays)
+    return omkl.load(target)
+
+
+def test_a_file_names_components_and_nothing_else(saved, target, tmp_path):
+    manifest, arrays = saved["kernels"]
+    folder = tmp_path / "made"
+    named = {
+        "online.Checkpoints": {"directory": str(folder)}, "online.condensed_state": {},
+        "kernels.Pair": {"X": 1, "Y": 1}, "online.ProgressBar": {}, "groups.KernelBank": {},
+        "structures.Chain": {}, "data.read_conllu": {"path": "x"},
+        "os.system": {"command": "true"}, "online.__doc__": {}, "kernels.nothing": {},
+    }  # fmt: skip
+    for part, parameters in named.items():
+        changed = {
+            **manifest,
+            "parameters": {**manifest["parameters"], "eta0": {"part": part, "parameters": parameters}},
+        }
+        with pytest.raises(ModelFileError):
+            load(target, changed, arrays)
+    assert not folder.exists()
+    learned = {"part": "kernels.Linear", "parameters": {}, "learned": {"raw": 3}}
+    with pytest.raises(ModelFileError, match="learns"):
+        load(target, {**manifest, "parameters": {**manifest["parameters"], "eta0": learned}}, arrays)
+    attributes = {"dict": {**manifest["attributes"]["dict"], "predict": 3}}
+    with pytest.raises(ModelFileError, match="learns no 'predict'"):
+        load(target, {**manifest, "attributes": attributes}, arrays)
+
+
+def test_what_can_be_named_has_no_side_effects():
+    from importlib import import_module
+
+    for subpackage in SUBPACKAGES:
+        for name in import_module(f"omkl.{subpackage}").__all__:
+            found = component_of(subpackage, name)
+            assert found is None or hasattr(found, "parameters")
+    assert component_of("online", "Checkpoints") is None
+
+
+#: What may stand in a manifest where something else should.
+VALUES = st.sampled_from(
+    [None, -1, 0, 2**70, 1e300, "x", "", [], {}, [[[]]], True, {"float": "nan"}, {"float": "x"}, {"array": "nope"},
+     {"user": "print"}, {"list": [1]}, {"slice": [0]}, {"items": [[[], 1]]}, {"part": "losses.Hinge"},
+     {"part": "online.Checkpoints", "parameters": {"directory": "made"}}]
+)  # fmt: skip
+DEEP = '{"list": [' * 900 + "]}" * 900
+
+
+def leaves(value, path=()):
+    yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(data=st.data())
+def test_only_model_file_errors_leave_load(name, saved, target, data):
+    manifest, arrays = copy.deepcopy(saved[name][0]), dict(saved[name][1])
+    if data.draw(st.booleans()):
+        paths = [path for path in leaves(manifest) if path and path[0] != "format"]
+        *rest, last = data.draw(st.sampled_from(paths))
+        place = manifest
+        for key in rest:
+            place = place[key]
+        place[last] = data.draw(VALUES)
+    else:
+        key = data.draw(st.sampled_from(sorted(arrays)))
+        array = arrays[key]
+        kind = data.draw(st.sampled_from(["flat", "empty", "twice", "bool", "bytes", "dates"]))
+        arrays[key] = {
+            "flat": lambda: array.ravel()[1:], "empty": lambda: array[:0] if array.ndim else array,
+            "twice": lambda: np.stack([array, array]), "bool": lambda: array.astype(str) == "1",
+            "bytes": lambda: array.astype("S3"), "dates": lambda: np.zeros(array.shape, "M8[s]"),
+        }[kind]()  # fmt: skip
+    said = ""
+    try:
+        load(target, manifest, arrays)
+    except ModelFileError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert len(said) < 1000
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5 + "]" * 10**5, DEEP, "1" * 5000, "1" * 400, "1e9999", '"\\ud800"', "NaN"])
+def test_nesting_without_end_and_numbers_without_bound(text, saved, target, monkeypatch):
+    manifest, arrays = saved["kernels"]
+    changed = {**manifest, "parameters": {**manifest["parameters"], "C": "here"}}
+    dumps = json.dumps
+    monkeypatch.setattr("omkl._files.json.dumps", lambda value, **_: dumps(value).replace('"here"', text))
+    with pytest.raises(ModelFileError) as error:
+        load(target, changed, arrays)
+    assert len(str(error.value)) < 1000
+
+
+def test_numbers_that_are_not_finite_are_neither_saved_nor_loaded(saved, target):
+    manifest, arrays = saved["kernels"]
+    for value in (np.nan, np.inf):
+        changed = {**arrays, "groups/scales": np.full_like(arrays["groups/scales"], value)}
+        with pytest.raises(ModelFileError, match="not finite"):
+            load(target, manifest, changed)
+        model = load(target, manifest, arrays)
+        model.model_.trainer.group_state.scales[:] = value
+        before = target.read_bytes()
+        with pytest.raises(ModelFileError, match="not finite"):
+            model.save(target)
+        assert target.read_bytes() == before
+
+
+def test_indices_out_of_range_are_refused(saved, target):
+    manifest, arrays = saved["budget"]
+    for name, values in arrays.items():
+        if values.dtype.kind != "i" or "counts" in name or "ages" in name:
+            continue
+        for index in (-1, len(values), 2**31 - 1):
+            changed = values.copy()
+            changed[-1] = index
+            with pytest.raises(ModelFileError):
+                load(target, manifest, {**arrays, name: changed})
+
+
+def test_arrays_of_no_bytes_are_not_walked_through(saved, target):
+    manifest, arrays = saved["words"]
+    with pytest.raises(ModelFileError):
+        load(target, manifest, {**arrays, "bank0/table": np.empty((10**15, 0))})
+    with pytest.raises(ModelFileError, match="no file at all"):
+        omkl.load(os.devnull)
+
+
+def test_files_say_nothing_of_how_progress_was_shown(target, capsys):
+    files = []
+    for verbose in (False, True):
+        omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0, verbose=verbose).fit(X, Y).save(target)
+        files.append(target.read_bytes())
+    assert files[0] == files[1]
+
+
+def refused(target, content):
+    target.write_bytes(content)
+    try:
+        read_archive(target)
+    except ModelFileError:
+        return True
+    return False
+
+
+def flips_and_cuts(content, step):
+    for i in range(0, len(content), step):
+        flipped = bytearray(content)
+        flipped[i] ^= 1 << (i % 8)
+        yield bytes(flipped)
+        yield content[:i]
+
+
+def small_files(folder):
+    MODELS["kernels"]().save(folder / "model.npz")
+    treebank = synthetic_treebank(12, vocabulary=8, random_state=0)
+    parser = omkl.DependencyParser("small", epochs=2, memory=1, random_state=0).fit(treebank)
+    parser.save(folder / "parser.npz", training=False)
+    omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0).fit(
+        X, Y, checkpoint=folder / "run", checkpoint_every="20 rounds"
+    )
+    return [folder / "model.npz", folder / "parser.npz", max((folder / "run").iterdir())]
+
+
+@pytest.mark.parametrize("step", [4999, pytest.param(1, marks=pytest.mark.soak)])
+def test_every_flip_and_every_cut_is_refused(step, tmp_path):
+    for path in small_files(tmp_path):
+        content = path.read_bytes()
+        assert not refused(tmp_path / "changed", content)
+        assert all(refused(tmp_path / "changed", changed) for changed in flips_and_cuts(content, step))
+
+
+def test_a_damaged_checkpoint_is_refused_by_what_reads_checkpoints(tmp_path):
+    *_, checkpoint = small_files(tmp_path)
+    for path in checkpoint.parent.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with closing(Checkpoints(checkpoint.parent)) as own, pytest.raises(ModelFileError), pytest.warns(CheckpointWarning):
+        own.newest()
