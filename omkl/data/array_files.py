@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import math
 import os
@@ -66,6 +67,8 @@ def _opened(path):
     except (FileNotFoundError, IsADirectoryError):
         raise DataFileError(f"There is no file {path}.") from None
     except OSError as error:
+        if error.errno == errno.EINVAL:  # a place before the file begins
+            raise DamagedFileError(f"{path} is damaged: get it again.") from None
         raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 

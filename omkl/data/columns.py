@@ -7,7 +7,7 @@ import numpy as np
 
 from omkl.data.file_streams import Skipped
 from omkl.data.rows import Block
-from omkl.exceptions import InputError, MissingDependencyError
+from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 
 def import_pyarrow() -> Any:
@@ -78,6 +78,16 @@ class Columns:
                 return None
         return names
 
+    def check(self, schema: Any, where: Any) -> None:
+        """Raise where another table lacks one of the columns, or has something else in it."""
+        for name in self.all_names:
+            if schema.names.count(name) != 1:
+                has = "no column" if name not in schema.names else "several columns"
+                raise DataFileError(f"{where} has {has} {name!r:.200}: all files need the columns of the first.")
+            kind, first = self._kind(schema.field(name), where), self.kinds[name]
+            if kind != first and {kind, first} != {"integer", "number"}:
+                raise DataFileError(f"Column {name!r:.200} of {where} holds {kind}s, but in the first file {first}s.")
+
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
         if is_type.is_dictionary(type):
@@ -91,7 +101,7 @@ class Columns:
         if _is_list(is_type, type) and (is_type.is_integer(type.value_type) or is_type.is_floating(type.value_type)):
             return "vector"
         advice = "leave it out with columns=, or write it as numbers or strings"
-        raise InputError(f"Column {field.name!r} of {where} is {type}: {advice}.")
+        raise InputError(f"Column {field.name!r:.200} of {where} is {str(type)[:80]}: {advice}.")
 
     def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
         """The examples of a record batch, of which row ``i`` is at ``place(i)``: a file and the number of a row."""

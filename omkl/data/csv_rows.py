@@ -12,6 +12,8 @@ from omkl.data.files import after_last_line
 
 #: A row is no longer: a quotation mark that is still open after so many bytes, or lines, is none.
 LONGEST_ROW, MOST_LINES = 1 << 20, 1000
+#: A table has no more columns.
+MOST_COLUMNS = 1 << 20
 
 
 class Rows(NamedTuple):
@@ -61,6 +63,10 @@ def first_row(text: bytes, delimiter: str) -> tuple[list[str], int]:
         If it is no row.
     """
     start = len(text) - len(text.lstrip(b"\r\n"))
+    if text.count(delimiter.encode(), start, after_last_line(text) or len(text)) > MOST_COLUMNS:
+        line = next(_lines(text, start))
+        if line.count(delimiter.encode()) > MOST_COLUMNS:
+            raise csv.Error
     lines = islice(_lines(text, start), MOST_LINES)
     used: list[bytes] = []
 
@@ -179,6 +185,8 @@ def _rows(text: bytes, delimiter: str, width: int) -> Iterator[tuple[list[str], 
 
 
 def _row(lines, i, delimiter, width):
+    if lines[i].count(delimiter) > MOST_COLUMNS:
+        return [], f"more than {MOST_COLUMNS} cells, but there are {width} columns.", 1
     reader = csv.reader(
         map(lines.__getitem__, range(i, min(i + MOST_LINES, len(lines)))), delimiter=delimiter, strict=True
     )

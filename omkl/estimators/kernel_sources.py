@@ -13,7 +13,7 @@ from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.checks import check_kernels
-from omkl.kernels.inputs import Vectors, median_distance, row_blocks, take_columns
+from omkl.kernels.inputs import Vectors, check_magnitudes, median_distance, row_blocks, take_columns
 from omkl.kernels.stack import KernelStack
 
 
@@ -273,6 +273,7 @@ def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     learns these by heart, at so little cost that the objective chooses it: in many dimensions, where all distances are
     alike, a tenth of the median is such a width.
     """
+    check_magnitudes(X, "gaussian")
     if not sparse.issparse(X):
         warn_of_units(X, stacklevel=4)
     narrowest, narrow, median = (0.5 * median_distance(X, "squared_distances", q) for q in (0.1, 0.25, 0.5))

@@ -16,7 +16,9 @@ from omkl.kernels.inputs import (
     Positions,
     Vectors,
     as_floats,
+    check_magnitudes,
     find_columns,
+    finite_squares,
     format_on,
     parse_on,
     take_columns,
@@ -110,14 +112,23 @@ class Kernel(Component):
         ----------
         X : array, data frame or sparse matrix of shape (n, d)
             Whole inputs: the kernel looks at the columns that it is on.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If it is on numbers whose squares overflow, or all vanish: beyond 1e150, or below 1e-150.
         """
         return self.fit_view(self._view(X))
 
     def fit_view(self, X: Vectors) -> Self:
         """As :meth:`fit`, from what the kernel is on already: the columns chosen, or the arrays of a view."""
         X = as_floats(X)
+        if not self.indexed:
+            check_magnitudes(X, self)
         fitted = self._copy()
         fitted._learn(X)
+        if self.entrywise:
+            finite_squares(fitted.raw_diagonal(X))
         if self.normalize in ("average", "trace"):
             diagonal = fitted.raw_diagonal(X)
             total = diagonal.mean() if self.normalize == "average" else diagonal.sum()
@@ -220,7 +231,8 @@ class Kernel(Component):
 
 
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
-    """``1 / sqrt(diagonal)``, and 0 where the diagonal is 0."""
+    """``1 / sqrt(diagonal)``, and 0 where the diagonal is 0; an InputError says that it is not finite."""
+    finite_squares(diagonal)
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
 
 

@@ -4,6 +4,7 @@ Columns are selected by position, as a range, or by name; batch and online selec
 """
 
 import fnmatch
+import math
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -31,11 +32,13 @@ FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 BLOCK_BYTES = 2**21
 #: Numbers between these have squares, and sums of many squares, in single precision.
 SQUARES = 1e-12, 1e15
+#: Numbers between these have squares, and sums of many squares, in double precision.
+DOUBLE_SQUARES = 1e-150, 1e150
 #: Distinct rows that a width is learned from, and entries of data that are looked through for them.
 SAMPLE, ENTRIES = 1000, 2**20
 #: Distances up to this part of the largest are zeros that were rounded.
 EQUAL = 1e-14
-RANGE = re.compile(r"\s*-?\d*\s*:\s*-?\d*\s*(:\s*-?\d*\s*)?")
+RANGE = re.compile(r"\s*(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(:\s*(-?\d{1,18})?\s*)?")
 
 
 def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
@@ -45,7 +48,9 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
     (slice(0, 3, None), ('age', 2))
     """
     if isinstance(on, str) and RANGE.fullmatch(on):
-        return slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
+        on = slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
+    if isinstance(on, slice) and on.step == 0:
+        raise InputError("on= is a range of columns in steps of 0: leave the step out.")
     if on is None or isinstance(on, (str, slice)):
         return on
     if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):
@@ -206,7 +211,7 @@ class Pair:
         else:
             distances = self.products * self.products.dtype.type(-2.0)
             squares_y = self.right.squares
-        distances += np.einsum("ij,ij->i", X, X)[:, None]
+        distances += finite_squares(np.einsum("ij,ij->i", X, X))[:, None]
         distances += squares_y[None, :]
         return np.maximum(distances, 0.0, out=distances)
 
@@ -274,6 +279,31 @@ class Reference:
 def as_floats(X: Vectors) -> Vectors:
     """Vectors in the precision they have, float32 or float64; integers, which overflow, as float64."""
     return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
+
+
+def check_magnitudes(X: Vectors, kernel: Any) -> None:
+    """Raise an InputError where numbers are so large, or all so small, that their squares are no floats.
+
+    ``kernel``, or its name, is whose they are, for the message.
+    """
+    numbers = X.data if sparse.issparse(X) else X
+    largest = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
+    if not (largest == 0.0 or DOUBLE_SQUARES[0] < largest < DOUBLE_SQUARES[1]):
+        unit = "finite" if not np.isfinite(largest) else "between 1e-150 and 1e150"
+        raise InputError(
+            f"The kernel {_name(kernel)!r} is on numbers up to {largest:.3g}: give it numbers that are {unit}, as "
+            "StandardScaler does."
+        )
+
+
+def finite_squares(squares: np.ndarray) -> np.ndarray:
+    """Squared lengths of vectors, or values ``k(x, x)``; an InputError says that they overflowed."""
+    if not math.isfinite(squares.sum()):
+        raise InputError(
+            "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the columns, as "
+            "StandardScaler does."
+        )
+    return squares
 
 
 def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
