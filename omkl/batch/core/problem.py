@@ -87,6 +87,10 @@ class WeightedLoss:
         inverse = self.conjugate_curvature(np.where(curved, rho, inside))
         return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
 
+    def largest_curvature(self) -> np.ndarray:
+        """A bound of each sample's second derivatives; infinite where there is none."""
+        return self.weights * self.loss.curvature
+
     def domain(self) -> tuple[np.ndarray, np.ndarray]:
         r"""Lowest and highest :math:`\rho` with a finite conjugate."""
         low, high = self.loss.domain(self.y)
