@@ -19,6 +19,8 @@ import numpy as np
 from omkl.exceptions import InputError
 
 C = TypeVar("C")
+#: Lists within lists, as arguments have them.
+DEEPEST = 4
 
 
 class Component:
@@ -182,13 +184,13 @@ def _split(settings: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def _parse_value(value: str) -> Any:
+def _parse_value(value: str, depth: int = 0) -> Any:
     """A value as Python writes it; words, and lists of words, do without quotation marks."""
     try:
         return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        is_list = value[0] in "[(" and value[-1] in "])"
-        return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # of thousands of brackets, the last two
+        is_list = value[:1] in ("[", "(") and value[-1:] in ("]", ")") and depth < DEEPEST
+        return [_parse_value(item.strip(), depth + 1) for item in _split(value[1:-1])] if is_list else value
 
 
 def check_flags(estimator: Any) -> None:

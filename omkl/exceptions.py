@@ -1,10 +1,20 @@
 """Everything omkl raises on purpose derives from :class:`OmklError`, and says what, where, and what to do."""
 
+import re
 from typing import TYPE_CHECKING, Any
+
+#: Characters of a message that are shown: of a longer one, which quotes what was given, these at its begin and end.
+SHOWN = 600, 300
 
 
 class OmklError(Exception):
-    """Base of all errors that omkl raises itself."""
+    """Base of all errors that omkl raises itself; the message is one line, whatever it quotes."""
+
+    def __str__(self) -> str:
+        first, last = SHOWN
+        text = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", super().__str__())
+        text = text if len(text) <= first + last else f"{text[:first]} ... {text[-last:]}"
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 class InputError(OmklError, ValueError):

@@ -3,12 +3,14 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.benchmarks.__main__ import merged
 from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, gather, product, stream
+from tests.benchmarks.reasons import REASONS
 from tests.benchmarks.tables import growth, page, table
 
 
@@ -36,6 +38,7 @@ class Recorder:
             function()
 
 
+TOOK = {"wall": 60.0, "cpu": 30.0, "children": 6.0}
 WORDS = {
     "missing": missing,
     "failed": failing,
@@ -74,7 +77,7 @@ def test_a_row_has_time_floor_peers_and_memory():
     assert found["peers"]["twice"] < 1
     assert found["peers"]["none"] == "missing"
     assert not os.path.exists("/proc/self/clear_refs") or 25 < found["megabytes"] < 40
-    row = {"fullname": "tests/benchmarks/test_a.py::test_ones[4]", "param": "4", "extra_info": found}
+    row = {"fullname": "tests/benchmarks/test_a.py::test_ones[4]", "param": "4", "extra_info": found, "took": TOOK}
     text = table([row])
     assert all(words in text for words in ("a: ones[4]", "none missing", "clusters 3", "stream"))
 
@@ -99,26 +102,31 @@ def test_a_floor_that_takes_long_is_measured_in_part(floor):
     assert time.perf_counter() - started < 5.0
 
 
-def a_row(name, multiple=None, because="", took=60.0):
+def a_row(name, multiple=None):
     found = {
         "seconds": 1.0, "clock": "cpu", "megabytes": 0.0, "floor": multiple and 1.0 / multiple, "floor_kind": "stream",
-        "multiple": multiple, "peers": {}, "size": None, "because": because, "notes": {},
+        "multiple": multiple, "peers": {}, "size": None, "notes": {},
     }  # fmt: skip
-    return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": took}
+    return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": TOOK}
 
 
-def test_rows_far_from_their_floors_say_why():
-    rows = [
-        a_row("a.py::test_near", 2.0, "Nobody asks."),
-        a_row("a.py::test_far", 9.0, "A dict is made."),
-        a_row("b.py::test_c"),
-    ]
+def test_rows_far_from_their_floors_say_why(monkeypatch):
+    reasons = {"test_a.py::test_near": "Nobody asks.", "test_a.py::test_far": "A dict is made."}
+    monkeypatch.setattr("tests.benchmarks.tables.REASONS", reasons)
+    rows = [a_row("a.py::test_near", 2.0), a_row("a.py::test_far[x/y.z]", 9.0), a_row("b.py::test_c", 4.0)]
     text = table(rows)
     assert "9 [1]" in text
     assert "[1] A dict is made." in text
     assert "Nobody asks" not in text
     assert "3 rows took 3.0 minutes" in text
-    assert "of 2 with a floor, 1 are within" in text
+    assert "of 3 rows with a floor, 1 are within 3 times of it, 1 say why they are not, and 1 do not" in text
+
+
+def test_reasons_are_of_rows_that_there_are():
+    folder = Path(__file__).parent / "benchmarks"
+    for test in REASONS:
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (folder / file).read_text(), test
 
 
 def test_pieces_are_one_page(tmp_path):
@@ -133,3 +141,8 @@ def test_pieces_are_one_page(tmp_path):
     assert "| x | 1 s | 250 ms stream | 4 |" in text
     assert "## B\n" in text
     assert all(word in text for word in ("a machine", "2026-01-01", "0123456789", "numpy 2.0"))
+
+
+def test_the_page_is_made_of_its_figures():
+    docs = Path(__file__).parents[1] / "docs"
+    assert (docs / "benchmarks.md").read_text() == page(merged([str(docs / "benchmarks.json")]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import math
 import os
@@ -66,6 +67,8 @@ def _opened(path):
     except (FileNotFoundError, IsADirectoryError):
         raise DataFileError(f"There is no file {path}.") from None
     except OSError as error:
+        if error.errno == errno.EINVAL:  # a place before the file begins
+            raise DamagedFileError(f"{path} is damaged: get it again.") from None
         raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
@@ -177,7 +180,10 @@ class _Member:
     def rows(self, low, high):
         """Rows ``low`` to ``high - 1``, which follow those that came before."""
         shape = (min(high, self.shape[0]) - low, *self.shape[1:])
-        array = np.empty(shape, self.dtype)
+        try:
+            array = np.empty(shape, self.dtype)
+        except MemoryError:  # the size is what the archive says
+            raise DamagedFileError("A block of the rows that are promised does not fit into memory.") from None
         buffer = array.reshape(-1).view(np.uint8)
         done = 0
         while done < len(buffer):

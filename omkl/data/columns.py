@@ -7,13 +7,14 @@ import numpy as np
 
 from omkl.data.file_streams import Skipped
 from omkl.data.rows import Block
-from omkl.exceptions import InputError, MissingDependencyError
+from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 
 def import_pyarrow() -> Any:
     """pyarrow, or the sentence that says how to get it."""
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.csv
         import pyarrow.parquet
     except ImportError:
@@ -23,6 +24,10 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+#: What stands for a number that is missing.
+MISSING = frozenset(
+    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|N/A|NA|NULL|NaN|n/a|nan|null".split("|")  # noqa: SIM905
+)
 #: Integers up to here are floats without error.
 LARGEST_EXACT = 2**53
 
@@ -78,6 +83,16 @@ class Columns:
                 return None
         return names
 
+    def check(self, schema: Any, where: Any) -> None:
+        """Raise where another table lacks one of the columns, or has something else in it."""
+        for name in self.all_names:
+            if schema.names.count(name) != 1:
+                has = "no column" if name not in schema.names else "several columns"
+                raise DataFileError(f"{where} has {has} {name!r:.200}: all files need the columns of the first.")
+            kind, first = self._kind(schema.field(name), where), self.kinds[name]
+            if kind != first and {kind, first} != {"integer", "number"}:
+                raise DataFileError(f"Column {name!r:.200} of {where} holds {kind}s, but in the first file {first}s.")
+
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
         if is_type.is_dictionary(type):
@@ -91,14 +106,18 @@ class Columns:
         if _is_list(is_type, type) and (is_type.is_integer(type.value_type) or is_type.is_floating(type.value_type)):
             return "vector"
         advice = "leave it out with columns=, or write it as numbers or strings"
-        raise InputError(f"Column {field.name!r} of {where} is {type}: {advice}.")
+        raise InputError(f"Column {field.name!r:.200} of {where} is {str(type)[:80]}: {advice}.")
 
     def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
         """The examples of a record batch, of which row ``i`` is at ``place(i)``: a file and the number of a row."""
         reasons: dict[int, str] = {}
         found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}
         if self.target is not None:
-            for i in np.flatnonzero(np.asarray(batch.column(self.target).is_null())).tolist():
+            y = found[self.target]
+            is_none = np.asarray(batch.column(self.target).is_null())
+            if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind == "f":
+                is_none = is_none | np.isnan(y)
+            for i in np.flatnonzero(is_none).tolist():
                 reasons.setdefault(i, f"there is no {self.target!r}, which is the target.")
         for i in sorted(reasons):
             skipped.refuse(f"{place(i)}: {reasons[i]}")
@@ -246,9 +265,10 @@ def _one_by_one(column, convert, complaint, reasons):
 def cells_as_numbers(column: Any, most: int) -> Any:
     """The cells of a column of strings that are numbers, or None if more than ``most`` or as many as they are not."""
     numbers, n_others = [], 0
+    missing = {text.encode() for text in MISSING}
     for text in column.cast("binary").to_pylist():
         try:
-            if text is not None:
+            if text is not None and text not in missing:
                 _number(text)
                 numbers.append(text.strip())
         except ValueError:

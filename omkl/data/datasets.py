@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.data.files import PathLike, find, open_text
+from omkl.data.files import PathLike, find, text_lines
 from omkl.exceptions import DataFileError, InputError
 
 N_PIXELS = 128
 N_FOLDS = 10
 ROWS, COLUMNS = 16, 8
+#: A table with more columns is no benchmark set.
+MOST_COLUMNS = 1 << 20
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
 #: Views of the digits of UCI Multiple Features, and how many numbers each has.
@@ -71,21 +73,20 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
         path = find("ocr/letter.data.gz", "run data_scripts/fetch_ocr.py, or set OMKL_DATA to the folder that has it.")
     letters, pixels, ends, folds = [], [], [], []
     fold, position = None, 0
-    with open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            fields = line.rstrip("\t\r\n").split("\t", 6)
-            where = f"{path}, line {number}"
-            letter, is_last, at, here = _check_head(fields, where)
-            row = _pixels(fields[6], where)
-            if at != position + 1 or (position > 0 and here != fold):
-                raise DataFileError(f"{where}: letter {at} of fold {here} follows letter {position} of fold {fold}.")
-            fold, position = here, at
-            letters.append(letter)
-            pixels.append(row)
-            if is_last:
-                ends.append(len(letters))
-                folds.append(fold)
-                position = 0
+    for number, line in text_lines(path):
+        fields = line.rstrip("\t\r\n").split("\t", 6)
+        where = f"{path}, line {number}"
+        letter, is_last, at, here = _check_head(fields, where)
+        row = _pixels(fields[6], where)
+        if at != position + 1 or (position > 0 and here != fold):
+            raise DataFileError(f"{where}: letter {at} of fold {here} follows letter {position} of fold {fold}.")
+        fold, position = here, at
+        letters.append(letter)
+        pixels.append(row)
+        if is_last:
+            ends.append(len(letters))
+            folds.append(fold)
+            position = 0
     if not letters:
         raise DataFileError(f"{path} is empty.")
     if position != 0:
@@ -102,11 +103,11 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
 def _check_head(fields, where):
     """Letter, whether it is the last of its word, its position and its fold."""
     try:
-        letter, following, position, fold = fields[1], int(fields[2]), int(fields[4]), int(fields[5])
+        letter, following, position, fold, _ = fields[1], int(fields[2]), int(fields[4]), int(fields[5]), fields[6]
     except (IndexError, ValueError):
         raise DataFileError(f"{where}: expected id, letter, next id, word, position, fold and 128 pixels.") from None
     if len(letter) != 1 or not 0 <= fold < N_FOLDS:
-        raise DataFileError(f"{where}: the letter {letter!r} or the fold {fold} is not what this data set has.")
+        raise DataFileError(f"{where}: the letter {letter!r:.80} or the fold {fold} is not what this data set has.")
     return letter, following == -1, position, fold
 
 
@@ -147,11 +148,12 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     path = name_or_path
     if str(path).isidentifier():
         path = find(f"uci/{path}.csv.gz", "run data_scripts/fetch_uci.py, or set OMKL_DATA to the folder that has it.")
-    with open_text(path) as file:
-        header = file.readline().rstrip("\n").split(",")
-        if len(header) < 2 or header[-1] != "y":
-            raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
-        table = _table(file, len(header), (-1, 1), path)
+    rows = text_lines(path)
+    _, header = next(rows, (1, ""))
+    n_columns = header.count(",") + 1
+    if not header.endswith(",y") or n_columns > MOST_COLUMNS:
+        raise DataFileError(f"{path}, line 1: expected a header, names of features and then y.")
+    table = _table(rows, n_columns, (-1, 1), path)
     return table[:, :-1].copy(), table[:, -1].astype(int)
 
 
@@ -186,26 +188,26 @@ def read_mfeat(path: PathLike | None = None) -> tuple[dict[str, np.ndarray], np.
     if path is None:
         path = find("uci/mfeat.csv.gz", "run data_scripts/fetch_mfeat.py, or set OMKL_DATA to the folder that has it.")
     expected = [f"{name}{i}" for name, width in MFEAT_WIDTHS.items() for i in range(width)]
-    with open_text(path) as file:
-        if file.readline().rstrip("\n").split(",") != [*expected, "y"]:
-            raise DataFileError(f"{path}, line 1: expected a header, fac0 to zer46 and then y.")
-        table = _table(file, len(expected) + 1, range(10), path)
+    rows = text_lines(path)
+    if next(rows, (1, ""))[1] != ",".join([*expected, "y"]):
+        raise DataFileError(f"{path}, line 1: expected a header, fac0 to zer46 and then y.")
+    table = _table(rows, len(expected) + 1, range(10), path)
     ends = np.cumsum([0, *MFEAT_WIDTHS.values()])
     views = {name: table[:, low:high].copy() for name, low, high in zip(MFEAT_WIDTHS, ends, ends[1:])}
     return views, table[:, -1].astype(int)
 
 
-def _table(file, n_columns, labels, path):
+def _table(lines, n_columns, labels, path):
     """Lines of numbers, the last of each a label, that follow a header."""
-    rows = [_row(line.split(","), n_columns, labels, f"{path}, line {number}") for number, line in enumerate(file, 2)]
+    rows = [_row(line, n_columns, labels, f"{path}, line {number}") for number, line in lines]
     if not rows:
         raise DataFileError(f"{path} holds no sample.")
     return np.array(rows)
 
 
-def _row(fields, n_columns, labels, where):
+def _row(line, n_columns, labels, where):
     try:
-        row = np.array(fields, dtype=float)
+        row = np.array(line.split(",") if line.count(",") < n_columns else [], dtype=float)
     except ValueError:
         row = np.empty(0)
     if len(row) != n_columns or not np.isfinite(row).all():

@@ -12,7 +12,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -49,27 +49,18 @@ CHUNK = 1 << 18
 LARGEST_PIECE = 1 << 27
 
 
-def open_text(path: PathLike) -> AbstractContextManager[Any]:
-    """Open a text file for reading, plain or compressed (``.gz``, ``.xz``, ``.bz2``), as UTF-8.
+@contextmanager
+def open_bytes(path: PathLike) -> Iterator[Any]:
+    """Open a file for reading as bytes, plain or compressed (``.gz``, ``.xz``, ``.bz2``).
 
     Raises
     ------
     omkl.exceptions.DataFileError
-        If the file is missing, or while it is read, cut short, damaged or not text.
+        If the file is missing, or while it is read, cut short or damaged.
     """
-    return _opened(path, "rt", encoding="utf-8-sig", newline=None)
-
-
-def open_bytes(path: PathLike) -> AbstractContextManager[Any]:
-    """Open a file for reading as bytes, plain or compressed; raises as :func:`open_text` does."""
-    return _opened(path, "rb")
-
-
-@contextmanager
-def _opened(path, mode, **options):
     path = Path(path)
     try:
-        with OPENERS.get(path.suffix, open)(path, mode, **options) as file:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
@@ -77,8 +68,6 @@ def _opened(path, mode, **options):
         raise TruncatedFileError(f"{path} is cut short or damaged: get it again.") from None
     except (zlib.error, gzip.BadGzipFile, lzma.LZMAError):
         raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
-    except UnicodeDecodeError:
-        raise DataFileError(f"{path} is not UTF-8 text.") from None
     except OSError as error:
         if error.errno is None:  # the decompressor's, not the system's
             raise DamagedFileError(f"{path} is cut short or damaged: get it again.") from None
@@ -234,6 +223,21 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int], path
         raise
     if n_bytes:
         yield b"".join(parts)
+
+
+def text_lines(path: PathLike) -> Iterator[tuple[int, str]]:
+    """Numbers, from 1, and the lines of a text file, without their ends.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        If the file is missing, or while it is read, cut short, damaged or not text.
+    """
+    for number, line in enumerate(lines(path), 1):
+        try:
+            yield number, line.decode()
+        except UnicodeDecodeError:
+            raise DataFileError(f"{path}, line {number}: this is not UTF-8 text.") from None
 
 
 def after_last_line(text: bytes) -> int:

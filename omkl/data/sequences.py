@@ -1,22 +1,25 @@
 """Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
 
-import json
 from collections.abc import Sequence
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from omkl.data.datasets import read_ocr
 from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, find_files, lines, stem
+from omkl.data.json_sequences import record_of
 from omkl.data.rows import Block
 from omkl.data.streams import Stream
 from omkl.data.treebank_formats import Checks, new_strings
 from omkl.data.treebank_reader import treebank_blocks
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Sequences in a block: one of words as dicts takes tens of kilobytes.
 BLOCK_SIZE = 100
+#: A line of CRFsuite's that is longer than so many bytes is none, nor is a sequence with more tokens.
+LONGEST_LINE, MOST_TOKENS = 1 << 24, 1 << 22
 FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
 
 
@@ -123,10 +126,12 @@ def _read_tagged(path, skipped):
 
 
 def _read_crfsuite(path, skipped):
-    paragraph = []
+    paragraph: list[bytes] = []
     for number, line in enumerate(lines(path), 1):
         if line:
             paragraph.append(line)
+            if len(paragraph) > MOST_TOKENS:
+                raise DamagedFileError(f"{path}, line {number}: a sequence of more than {MOST_TOKENS} tokens is none.")
         elif paragraph:
             yield from _attempt(_tokens, skipped, paragraph, path, number - len(paragraph))
             paragraph = []
@@ -135,7 +140,7 @@ def _read_crfsuite(path, skipped):
 
 
 def _attempt(parse, skipped, *record):
-    """What ``parse`` makes of a record, or nothing if that is refused."""
+    """What ``parse`` makes of a record, if that is not refused."""
     try:
         yield parse(*record)
     except DataFileError as error:
@@ -145,6 +150,8 @@ def _attempt(parse, skipped, *record):
 def _tokens(paragraph, path, first_line):
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
+        if len(line) > LONGEST_LINE:
+            raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are more than a token has.")
         try:
             label, *attributes = line.decode().split("\t")
         except UnicodeDecodeError:
@@ -166,7 +173,9 @@ def _attributes(attributes, where):
         try:
             amount = float(number)
         except ValueError:
-            raise DataFileError(f"{where}: {number!r} is not a number; write a colon in a name as '\\:'.") from None
+            amount = float("nan")
+        if not isfinite(amount) or "_" in number:
+            raise DataFileError(f"{where}: {number!r:.80} is not a number; write a colon in a name as '\\:'.")
         template, equals, value = name.replace("\0", ":").replace("\\\\", "\\").partition("=")
         # several values of one template become one entry
         token.setdefault(template, {})[value if equals else ""] = amount
@@ -174,26 +183,10 @@ def _attributes(attributes, where):
 
 
 def _read_jsonl(path, skipped):
-    is_labelled = None
+    first: dict[str, Any] = {}
     for number, line in enumerate(lines(path), 1):
-        if not line.strip():
-            continue
-        for x, y in _attempt(_json_record, skipped, line, f"{path}, line {number}"):
-            is_labelled = y is not None if is_labelled is None else is_labelled
-            if (y is not None) == is_labelled:
-                yield x, y
-            else:
-                has = 'no "y", but the' if is_labelled else 'a "y", but none of the'
-                skipped.refuse(f"{path}, line {number}: the sequence has {has} sequences before it have one.")
-
-
-def _json_record(line, where):
-    try:
-        record = json.loads(line)
-        x, y = record["x"], record.get("y")
-        return x, None if y is None else [tuple(label) if isinstance(label, list) else label for label in y]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataFileError(f'{where}: expected {{"x": [...], "y": [...]}}.') from None
+        if line.strip():
+            yield from _attempt(record_of, skipped, line, f"{path}, line {number}", first)
 
 
 class Sequences(StreamFormat):

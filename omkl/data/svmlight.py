@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import sparse
 from omkl.data import _jit_svmlight as jit
 from omkl.data.file_streams import Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces, without_mark
-from omkl.data.rows import Block
+from omkl.data.rows import Block, take
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, InputError
 
@@ -107,25 +108,37 @@ def _parse(text, first_index, n_features, path, n_before, skipped):
     )
     for line, wrong, place in bad[:n_bad].tolist():
         skipped.refuse(f"{path}, line {n_before + line}: {_explain(text, wrong, place, n_features)}")
+    infinite = {}
     for place, begin, end in slow[:n_slow].tolist():
         target, place = (values, place) if place >= 0 else (labels, -1 - place)
         target[place] = float(text[begin:end])
+        if not isfinite(target[place]):
+            row = int(np.searchsorted(pointers[: n + 1], place, side="right")) - 1 if target is values else place
+            infinite[row] = begin
+    for begin in infinite.values():
+        line = n_before + text.count(b"\n", 0, begin) + 1
+        skipped.refuse(f"{path}, line {line}: {_token(text, begin)} is too large for a float.")
     X = sparse.csr_array((values[:n_values], indices[:n_values], pointers[: n + 1]), (n, n_features))
     X.has_canonical_format = True
-    return Block(X, labels[:n]), n_lines
+    block = Block(X, labels[:n])
+    return take(block, np.delete(np.arange(n), list(infinite))) if infinite else block, n_lines
 
 
 def _explain(text, wrong, place, n_features):
-    token = text[place : place + 80].split(None, 1)[0].decode("utf-8", "backslashreplace")
+    token = _token(text, place)
     if wrong == jit.BAD_LABEL:
-        return f"{token!r} is no label: an example begins with a number."
+        return f"{token} is no label: an example begins with a number."
     if wrong == jit.BAD_PAIR:
-        return f"{token!r} is no index:value of two numbers."
+        return f"{token} is no index:value of two numbers."
     if wrong == jit.BAD_ORDER:
-        return f"the index of {token!r} is not larger than the one before: sort the indices, and give each once."
+        return f"the index of {token} is not larger than the one before: sort the indices, and give each once."
     if wrong == jit.TOO_SMALL:
-        return f"the index of {token!r} is 0, but indices count from 1: read the file with zero_based=True."
-    return f"the index of {token!r} is beyond n_features={n_features}: declare as many as there are."
+        return f"the index of {token} is 0, but indices count from 1: read the file with zero_based=True."
+    return f"the index of {token} is beyond n_features={n_features}: declare as many as there are."
+
+
+def _token(text, place):
+    return repr(text[place : place + 80].split(None, 1)[0].decode("utf-8", "backslashreplace"))
 
 
 class Svmlight(StreamFormat):

@@ -58,14 +58,12 @@ def stream_parquet(
     plan = Columns(_first_schema(paths, on_error), target, columns, paths[0])
 
     def read(path, skipped):
-        with _arrow_file(path) as file:
-            missing = [name for name in plan.all_names if name not in file.schema.names]
-            if missing:
-                raise DataFileError(f"{path} has no column {missing[0]!r}: all files need the columns of the first.")
-            n_rows = 0
-            for batch in file.batches(plan.all_names, block_size):
-                yield plan.block(batch, lambda i, n=n_rows: f"{path}, row {n + i + 1}", skipped)
-                n_rows += batch.num_rows
+        file = _arrow_file(path)
+        plan.check(file.schema, path)
+        n_rows = 0
+        for batch in _batches(file, plan.all_names, block_size, path):
+            yield plan.block(batch, lambda i, n=n_rows: f"{path}, row {n + i + 1}", skipped)
+            n_rows += batch.num_rows
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
@@ -74,25 +72,57 @@ def _first_schema(paths, on_error):
     """The schema of the first file, or if files may be left out, of the first that can be read."""
     for path in paths:
         try:
-            with _arrow_file(path) as file:
-                return file.schema
+            return _arrow_file(path).schema
         except DamagedFileError:
             if on_error == "raise" or path == paths[-1]:
                 raise
 
 
 @contextmanager
-def _arrow_file(path):
-    pyarrow = import_pyarrow()
+def _as_damage(path):
+    """What Arrow raises of bytes that it never wrote, which may be anything, as the error that says so."""
     try:
-        with open_bytes(path) as file:
-            is_parquet = file.read(4) == b"PAR1"
-        yield _Parquet(path) if is_parquet else _Arrow(path)
-    except (pyarrow.ArrowException, OSError) as error:
+        yield
+    except DataFileError:
+        raise
+    except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise DataFileError(f"{path} cannot be read: {error.strerror or error}.") from None
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = str(error).split("\n")[0][:200].rstrip(".") or type(error).__name__
         raise DamagedFileError(f"{path} is damaged, or no Parquet or Arrow file: {reason}.") from None
+
+
+def _arrow_file(path):
+    import_pyarrow()
+    with open_bytes(path) as file:
+        is_parquet = file.read(4) == b"PAR1"
+    with _as_damage(path):
+        file = _Parquet(path) if is_parquet else _Arrow(path)
+        file.schema.names  # noqa: B018 (may not be UTF-8)
+        return file
+
+
+def _batches(file, names, size, path):
+    """Record batches that hold what they promise, of at most ``size`` rows."""
+    batches = file.batches(names, size)
+    while True:
+        with _as_damage(path):
+            batch = next(batches, None)
+            if batch is None:
+                return
+            batch = batch.select(names)
+            _check_batch(batch)
+        yield from (batch.slice(low, size) for low in range(0, batch.num_rows, size))
+
+
+def _check_batch(batch):
+    """Raise where offsets, indices or lengths point outside of the bytes that are there: Arrow would follow them."""
+    pyarrow = import_pyarrow()
+    as_bytes = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}
+    for column in batch.columns:  # a string that is not UTF-8 is wrong by itself
+        column.view(as_bytes.get(column.type, column.type)).validate(full=True)
+    if batch.num_rows and not batch.nbytes:
+        raise ValueError("there are rows with nothing in them")
 
 
 class _Parquet:
@@ -121,10 +151,7 @@ class _Arrow:
 
     def batches(self, names, size):
         is_file = hasattr(self._file, "num_record_batches")
-        whole = map(self._file.get_batch, range(self._file.num_record_batches)) if is_file else self._file
-        for batch in whole:
-            batch = batch.select(names)
-            yield from (batch.slice(low, size) for low in range(0, batch.num_rows, size))
+        yield from map(self._file.get_batch, range(self._file.num_record_batches)) if is_file else self._file
 
 
 class Table(StreamFormat):

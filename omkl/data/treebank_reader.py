@@ -15,10 +15,12 @@ from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.data.strings import Strings
 from omkl.data.treebank import Sentence, Treebank
 from omkl.data.treebank_formats import FIELDS, Checks
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Bytes of text that are read at a time.
 PIECE_SIZE = 1 << 20
+#: What goes on for more lines without an empty one is no sentence.
+MOST_WORDS = 1 << 22
 
 
 def iter_treebank(
@@ -149,6 +151,8 @@ def iter_file(
     n_lines, found, layout, pending = 0, False, None, Skipped()
     text, bom = without_mark(chunks(path, min(block_size, CHUNK)))
     for piece in pieces(text, block_size, _last_boundary, path):
+        if len(piece) > 2 * block_size + CHUNK and piece.count(b"\n") > MOST_WORDS:
+            raise DamagedFileError(f"{path}, line {n_lines + 1}: no sentence ends in {MOST_WORDS} lines.")
         layout = layout or formats.find_layout(format, path, piece)
         block, more_lines = parse(piece, layout, path, n_lines, bom=bom, **parsing)
         n_lines += more_lines

@@ -10,6 +10,8 @@ from omkl.exceptions import DataFileError
 
 #: Sentences of a block.
 BLOCK_SIZE = 5000
+#: More bytes are no sentence.
+LONGEST_LINE = 1 << 24
 
 
 def iter_words(path: PathLike, block_size: int = BLOCK_SIZE) -> Iterator[Treebank]:
@@ -37,6 +39,8 @@ def iter_words(path: PathLike, block_size: int = BLOCK_SIZE) -> Iterator[Treeban
     block: list[Sentence] = []
     is_empty = True
     for number, line in enumerate(lines(path), 1):
+        if len(line) > LONGEST_LINE:
+            raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are no sentence: write one a line.")
         try:
             words = line.decode().split()
         except UnicodeDecodeError:

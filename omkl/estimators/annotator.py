@@ -147,7 +147,7 @@ class Annotator(SavedEstimator):
             if columns:
                 bar.set_description("tags, morphology and lemmas")
                 tagger = make_tagger(columns)
-                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag)).condense()
+                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag))
                 bar.update()
             if with_trees is not None:
                 bar.set_description("trees")
@@ -222,6 +222,7 @@ class Annotator(SavedEstimator):
             for name in tagger.columns:
                 column = found.setdefault(name, np.empty(treebank.n_words, dtype=object))
                 column[words] = strings_of(annotated, name)
+            del tagger  # before the next one grows
             bar.update()
         for name, column in found.items():
             treebank = with_column(treebank, name, column.tolist())

@@ -9,6 +9,8 @@ from omkl.estimators.sequence import SequenceLabeler
 class ByTag:
     """A labeler for the words of each tag, so that labels are few wherever they are told apart.
 
+    Of each labeler what predicts is kept, a fraction of what its training holds.
+
     Parameters
     ----------
     make_labeler : callable
@@ -33,16 +35,10 @@ class ByTag:
         for tag, (X, y) in taught.items():
             labels = {label for sequence in y for label in sequence} - {None}
             if len(labels) > 1:
-                self.labelers[tag] = self.make_labeler().fit(X, y)
+                self.labelers[tag] = self.make_labeler().fit(X, y)._predicting()
             else:
                 self.labelers[tag] = labels.pop() if labels else self.default
         return self
-
-    def condense(self) -> None:
-        """Keep of the labelers what predicts; they cannot be trained on."""
-        for tag, labeler in self.labelers.items():
-            if not isinstance(labeler, str):
-                self.labelers[tag] = labeler._predicting()
 
     def predict(self, tag: str, X: Sequence[Sequence[Any]]) -> list[list[str]]:
         """Labels of sequences of tokens of one tag."""

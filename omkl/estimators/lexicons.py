@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Strings
-from omkl.data.files import open_text
+from omkl.data.files import text_lines
 from omkl.exceptions import DataFileError, InputError
 from omkl.groups.templates import TemplateSet, is_field
 
@@ -91,16 +91,15 @@ class Lexicon:
 
 def _read(path: Any) -> Iterator[tuple[str, str, str]]:
     """Word, value and place of each line of a file."""
-    with open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            columns = line.rstrip("\n").split("\t")
-            if columns == [""]:
-                continue
-            if len(columns) != 2 or "" in columns:
-                raise DataFileError(
-                    f"{path}, line {number}: a lexicon has a word, a tab and its value in each line, not {line!r}."
-                )
-            yield columns[0], columns[1], f"{path}, line {number}"
+    for number, line in text_lines(path):
+        word, _, value = line.partition("\t")
+        if not line:
+            continue
+        if not word or not value or "\t" in value:
+            raise DataFileError(
+                f"{path}, line {number}: a lexicon has a word, a tab and its value in each line, not {line!r:.80}."
+            )
+        yield word, value, f"{path}, line {number}"
 
 
 def as_lexicons(lexicons: Any) -> dict[str, Lexicon]:

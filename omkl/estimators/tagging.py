@@ -107,12 +107,6 @@ class Tagger:
             treebank = with_column(treebank, "lemmas", lemmas)
         return treebank
 
-    def condense(self) -> "Tagger":
-        """Keep what predicts, a fraction of what training holds."""
-        for by_tag in self._by_tag().values():
-            by_tag.condense()
-        return self
-
     @property
     def chains(self) -> list[SequenceLabeler]:
         """The chain over tags, if it has more than one to choose from."""

@@ -19,6 +19,8 @@ from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
 #: Eigenvalues of the landmarks' kernel matrix below this part of the largest are left out: they are rounding errors.
 SMALLEST_EIGENVALUE = 1e-12
+#: Features of one input that are computed, all of them, and take eight bytes each.
+MOST_FEATURES = 1_000_000
 
 
 class FeatureMap(Kernel):
@@ -31,7 +33,7 @@ class FeatureMap(Kernel):
     ----------
     kernel : Kernel or str
         What is approximated.
-    n_features : int >= 1
+    n_features : int from 1 to 1,000,000
         Dimension of the map, or the most that it may have.
     seed : int >= 0
         The same seed gives the same map of the same inputs, bit for bit.
@@ -44,6 +46,9 @@ class FeatureMap(Kernel):
         for name, value, least in (("the number of features", n_features, 1), ("seed", seed, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(f"{name} of an approximated kernel must be an integer >= {least}, not {value!r}.")
+        if n_features > MOST_FEATURES:
+            at_most = f"at most {MOST_FEATURES} features, not {n_features}"
+            raise InputError(f"An approximated kernel has {at_most}: every input has them all.")
         self.kernel = resolve(Kernel, kernel, "kernel")
         super().__init__(normalize=self.kernel.normalize, on=self.kernel.on, explicit=self.kernel.explicit)
         self.n_features, self.seed = int(n_features), int(seed)

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement, pairwise
 from math import comb, factorial
+from sys import float_info
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -362,7 +363,7 @@ def as_kernel(spec: KernelSpec) -> Kernel:
 
 def _width(name, value):
     """A width that is given, or None for one that data tell."""
-    if value != "median" and not (isinstance(value, (int, float)) and value > 0):
+    if value != "median" and not (isinstance(value, (int, float)) and 0 < value <= float_info.max):
         raise InputError(f'{name} must be a number > 0 or "median", not {value!r}.')
     return None if value == "median" else float(value)
 

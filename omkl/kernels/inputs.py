@@ -38,7 +38,7 @@ DOUBLE_SQUARES = 1e-150, 1e150
 SAMPLE, ENTRIES = 1000, 2**20
 #: Distances up to this part of the largest are zeros that were rounded.
 EQUAL = 1e-14
-RANGE = re.compile(r"\s*-?\d*\s*:\s*-?\d*\s*(:\s*-?\d*\s*)?")
+RANGE = re.compile(r"\s*(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(:\s*(-?\d{1,18})?\s*)?")
 
 
 def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
@@ -48,7 +48,9 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
     (slice(0, 3, None), ('age', 2))
     """
     if isinstance(on, str) and RANGE.fullmatch(on):
-        return slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
+        on = slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
+    if isinstance(on, slice) and on.step == 0:
+        raise InputError("on= is a range of columns in steps of 0: leave the step out.")
     if on is None or isinstance(on, (str, slice)):
         return on
     if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):

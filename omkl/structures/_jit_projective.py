@@ -1,23 +1,30 @@
 """Projective dependency trees: Eisner's (1996) spans over the root 0 and n tokens, and sums over all of them.
 
 A complete span is a head with all its descendants on one side; an incomplete one is an arc with all that is under it.
-``right[i, j]`` is headed by ``i`` at its left end, ``left[j, i]`` by ``j`` at its right end, and ``rightward[i, j]``
-and ``leftward[j, i]`` are the incomplete ones. Complete spans are also kept by their other end, so that every
-combination of two spans runs along two rows:
-
-    rightward[i, j], leftward[j, i] = sum over k of right[i, k] and left[j, k + 1], and the arc's score
-    right[i, j] = sum over k of rightward[i, k] and right_by_end[j, k]
-    left[j, i]  = sum over k of leftward[j, k] and left_by_end[i, k]
-
 The root is a token at the left end that nothing enters. If it has one child, none of its spans is complete but the
 whole sentence.
+
+The best tree is found in rows: ``right[i, j]`` and ``left[i, j]`` are the complete spans ``i .. j`` that are headed by
+their left and their right end, ``rightward[i, j]`` and ``leftward[i, j]`` the incomplete ones, ``under[i, j]`` is what
+an arc between the ends spans, and ``after`` is ``left``, a row further up:
+
+    under[i, j] = highest over k of right[i, k] + after[k, j]; with the score of an arc, rightward or leftward[i, j]
+    right[i, j] = highest over k of rightward[i, k] + right[k, j]
+    left[i, j]  = highest over k of left[i, k] + leftward[k, j]
+
+All spans that begin at one token are found together, tokens from the last to the first, eight spans side by side.
+
+Sums keep to the widths of spans, in logs: ``left[j, i]`` is headed by ``j`` at its right end, and complete spans are
+also kept by their other end, so that every combination of two spans runs along two rows.
 """
 
 import numpy as np
 from numba import njit
 
-HIGHEST, LOG_SUM = 0, 1
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, RIGHT_BY_END, LEFT_BY_END = 0, 1, 2, 3, 4, 5
+UNDER, AFTER = 4, 5
+#: Columns that are looked at side by side; rows of a chart have as many to spare.
+WIDTH = 8
 
 
 @njit(cache=True, nogil=True)
@@ -25,59 +32,52 @@ def decode(scores, single_root, heads):
     """Heads of the best projective tree into ``heads``; False if there is none, or if some score is nan or +inf."""
     if not are_scores(scores):
         return False
-    chart = np.empty((6, *scores.shape))
-    fill(chart, scores, single_root, HIGHEST)
-    if not chart[RIGHT, 0, heads.shape[0]] > -np.inf:
+    n = heads.shape[0]
+    chart = np.full((6, n + 1, n + 1 + WIDTH), -np.inf)
+    find_highest(chart, scores, single_root)
+    if not chart[RIGHT, 0, n] > -np.inf:
         return False
     trace(chart, heads)
     return True
 
 
 @njit(cache=True, nogil=True)
-def are_scores(scores):
-    """Whether no score of an arc is nan or +inf."""
-    unfit = False
-    for h in range(scores.shape[0]):
-        for m in range(1, scores.shape[0]):
-            unfit |= h != m and not scores[h, m] < np.inf
-    return not unfit
-
-
-@njit(cache=True, nogil=True)
-def fill(chart, scores, single_root, kind):
-    """Best score, or log of the summed weight, of every span."""
+def find_highest(chart, scores, single_root):
+    """Best score of every span into a chart of -inf."""
     n = scores.shape[0] - 1
-    for i in range(n + 1):
-        chart[:, i, i] = 0.0
-    for width in range(1, n + 1):
-        for i in range(n + 1 - width):
-            j = i + width
-            under = combined(chart[RIGHT], i, chart[LEFT], j, i, j, 1, kind)
-            chart[RIGHTWARD, i, j] = under + scores[i, j]
-            chart[LEFTWARD, j, i] = under + scores[j, i] if i > 0 else -np.inf
-            right = combined(chart[RIGHTWARD], i, chart[RIGHT_BY_END], j, i + 1, j + 1, 0, kind)
-            if single_root and i == 0 and j < n:
-                right = -np.inf
-            left = combined(chart[LEFTWARD], j, chart[LEFT_BY_END], i, i, j, 0, kind)
-            chart[RIGHT, i, j] = right
-            chart[RIGHT_BY_END, j, i] = right
-            chart[LEFT, j, i] = left
-            chart[LEFT_BY_END, i, j] = left
+    right, left, leftward, after = chart[RIGHT], chart[LEFT], chart[LEFTWARD], chart[AFTER]
+    rightward, under = chart[RIGHTWARD], chart[UNDER]
+    for i in range(n, -1, -1):
+        right[i, i] = left[i, i] = 0.0
+        one_child = single_root and i == 0
+        for first in range(i + 1, n + 1, WIDTH):
+            raise_row(under, i, first, right, i, after, i, i + 1 if one_child else first)
+            raise_row(right, i, first, rightward, i, right, i + 1, first)
+            raise_row(left, i, first, left, i, leftward, i + 1, first)
+            last = min(first + WIDTH, n + 1)
+            for k in range(first, last):
+                rightward[i, k] = under[i, k] + scores[i, k]
+                leftward[i, k] = under[i, k] + scores[k, i] if i > 0 else -np.inf
+                right[i, k] = max(right[i, k], rightward[i, k])
+                left[i, k] = max(left[i, k], leftward[i, k])
+                for j in range(k + 1, last):
+                    right[i, j] = max(right[i, j], rightward[i, k] + right[k, j])
+                    left[i, j] = max(left[i, j], left[i, k] + leftward[k, j])
+                    if not one_child:
+                        under[i, j] = max(under[i, j], right[i, k] + after[k, j])
+        if i > 0:
+            after[i - 1] = left[i]
 
 
 @njit(cache=True, nogil=True)
-def combined(spans, i, others, j, first, last, gap, kind):
-    """Highest, or log of the sum of exponentials, of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
-    highest = -np.inf
-    for k in range(first, last):
-        score = spans[i, k] + others[j, k + gap]
-        highest = score if score > highest else highest
-    if kind == HIGHEST or highest == -np.inf or last - first == 1:
-        return highest
-    total = 0.0
-    for k in range(first, last):
-        total += np.exp(spans[i, k] + others[j, k + gap] - highest)
-    return highest + np.log(total)
+def raise_row(target, i, column, numbers, k, rows, first, last):
+    """Raise row i to ``numbers[k, t]`` plus ``rows[t]``, t in ``first : last``: eight columns from ``column`` on."""
+    i, k = np.uintp(i), np.uintp(k)  # of indices that cannot be negative, several are read at once
+    for t in range(np.uintp(first), np.uintp(last)):
+        number = numbers[k, t]
+        for j in range(np.uintp(column), np.uintp(column + WIDTH)):
+            score = number + rows[t, j]
+            target[i, j] = score if score > target[i, j] else target[i, j]
 
 
 @njit(cache=True, nogil=True)
@@ -93,30 +93,76 @@ def trace(chart, heads):
         if i == j:
             continue
         if kind == RIGHT:
-            k = split(chart[RIGHTWARD], i, chart[RIGHT_BY_END], j, i + 1, j + 1, 0, chart[RIGHT, i, j])
+            k = split(chart[RIGHTWARD], chart[RIGHT], i, j, i + 1, j, chart[RIGHT, i, j])
             heads[k - 1] = i
-            spans[n_spans] = RIGHTWARD, i, k
+            spans[n_spans] = UNDER, i, k
             spans[n_spans + 1] = RIGHT, k, j
         elif kind == LEFT:
-            k = split(chart[LEFTWARD], j, chart[LEFT_BY_END], i, i, j, 0, chart[LEFT, j, i])
+            k = split(chart[LEFT], chart[LEFTWARD], i, j, i, j - 1, chart[LEFT, i, j])
             heads[k - 1] = j
             spans[n_spans] = LEFT, i, k
-            spans[n_spans + 1] = RIGHTWARD, k, j
+            spans[n_spans + 1] = UNDER, k, j
         else:
-            highest = combined(chart[RIGHT], i, chart[LEFT], j, i, j, 1, HIGHEST)
-            k = split(chart[RIGHT], i, chart[LEFT], j, i, j, 1, highest)
+            k = split(chart[RIGHT], chart[AFTER], i, j, i, j - 1, chart[UNDER, i, j])
             spans[n_spans] = RIGHT, i, k
             spans[n_spans + 1] = LEFT, k + 1, j
         n_spans += 2
 
 
 @njit(cache=True, nogil=True)
-def split(spans, i, others, j, first, last, gap, score):
-    """The first k whose two spans have this score."""
+def split(spans, others, i, j, first, last, score):
+    """The first k, at most ``last``, where the two spans that meet there have this score."""
     for k in range(first, last):
-        if spans[i, k] + others[j, k + gap] == score:
+        if spans[i, k] + others[k, j] == score:
             return k
-    return last - 1
+    return last
+
+
+@njit(cache=True, nogil=True)
+def are_scores(scores):
+    """Whether no score of an arc is nan or +inf."""
+    unfit = False
+    for h in range(scores.shape[0]):
+        for m in range(1, scores.shape[0]):
+            unfit |= h != m and not scores[h, m] < np.inf
+    return not unfit
+
+
+@njit(cache=True, nogil=True)
+def fill(chart, scores, single_root):
+    """Log of the summed weight of every span."""
+    n = scores.shape[0] - 1
+    for i in range(n + 1):
+        chart[:, i, i] = 0.0
+    for width in range(1, n + 1):
+        for i in range(n + 1 - width):
+            j = i + width
+            under = combined(chart[RIGHT], i, chart[LEFT], j, i, j, 1)
+            chart[RIGHTWARD, i, j] = under + scores[i, j]
+            chart[LEFTWARD, j, i] = under + scores[j, i] if i > 0 else -np.inf
+            right = combined(chart[RIGHTWARD], i, chart[RIGHT_BY_END], j, i + 1, j + 1, 0)
+            if single_root and i == 0 and j < n:
+                right = -np.inf
+            left = combined(chart[LEFTWARD], j, chart[LEFT_BY_END], i, i, j, 0)
+            chart[RIGHT, i, j] = right
+            chart[RIGHT_BY_END, j, i] = right
+            chart[LEFT, j, i] = left
+            chart[LEFT_BY_END, i, j] = left
+
+
+@njit(cache=True, nogil=True)
+def combined(spans, i, others, j, first, last, gap):
+    """Log of the sum of exponentials of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
+    highest = -np.inf
+    for k in range(first, last):
+        score = spans[i, k] + others[j, k + gap]
+        highest = score if score > highest else highest
+    if highest == -np.inf or last - first == 1:
+        return highest
+    total = 0.0
+    for k in range(first, last):
+        total += np.exp(spans[i, k] + others[j, k + gap] - highest)
+    return highest + np.log(total)
 
 
 @njit(cache=True, nogil=True)
@@ -141,7 +187,7 @@ def marginals(scores, single_root, expected):
         for h in range(n + 1):
             shifted[h, m] -= highest
     chart = np.empty((6, *scores.shape))
-    fill(chart, shifted, single_root, LOG_SUM)
+    fill(chart, shifted, single_root)
     if chart[RIGHT, 0, n] > -np.inf:
         descend(chart, single_root, expected)
     return shift + chart[RIGHT, 0, n]

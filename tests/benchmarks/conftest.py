@@ -1,17 +1,16 @@
 """The fixture that all benchmarks measure with, sizes that a quick run leaves out, and what the JSON file holds."""
 
-from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-from tests.benchmarks.measuring import Measure
+from tests.benchmarks.measuring import CLOCKS, Measure
 
 PEERS = (
     "celer", "conllu", "himalaya", "hmmlearn", "mklpy", "networkx", "numpy", "pandas", "polars", "pyarrow", "pyconll",
     "python-crfsuite", "river", "scikit-learn", "scipy", "skglm", "ufal.chu_liu_edmonds", "ufal.udpipe",
 )  # fmt: skip
-TOOK: Counter[str] = Counter()
+TOOK: dict[str, dict[str, float]] = {}
 
 
 def pytest_configure(config):
@@ -19,9 +18,13 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "study: minutes of workers or of accuracy; runs where it is named")
 
 
-def pytest_runtest_logreport(report):
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
     """All that a row takes, its data and its peers included."""
-    TOOK[report.nodeid] += report.duration
+    before = {name: clock() for name, clock in CLOCKS.items()}
+    done = yield
+    TOOK[item.nodeid] = {name: clock() - before[name] for name, clock in CLOCKS.items()}
+    return done
 
 
 @pytest.fixture

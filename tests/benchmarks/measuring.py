@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+LONG = 1.0  # seconds of a call that is not repeated more often than it must be
 LARGEST = 1 << 28  # bytes, operations or rows that a floor goes through at most; what is more is multiplied
 
 
@@ -107,7 +108,8 @@ def measured_with_memory(function: Callable[[], object], clock: Callable[[], flo
 
 def calls_that_last(function: Callable[[], object], seconds: float, clock: Callable[[], float]) -> int:
     """How many calls take about so long; the first, which may compile, does not count."""
-    run(function, 1, clock)
+    if run(function, 1, clock) > LONG:
+        return 1
     n_calls = 1
     while (spent := n_calls * run(function, n_calls, clock)) < seconds / 2:
         n_calls = int(n_calls * min(100.0, max(2.0, seconds / max(spent, 1e-9))))
@@ -127,8 +129,8 @@ class Peer:
         self._receive()
 
     def round(self) -> None:
-        """Let it run once more, unless it has dropped out."""
-        if not self.word:
+        """Let it run once more, unless it has dropped out or takes long."""
+        if not self.word and (self.seconds == np.inf or self.seconds < LONG):
             self._pipe.send(True)
             self._receive()
 
@@ -245,15 +247,13 @@ class Measure:
         clock: str = "cpu",
         once: bool = False,
         limit: float = 60.0,
-        because: str = "",
         **notes,
     ) -> float:
         """Seconds of a call, the least of several rounds.
 
         ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
         own, and may raise ``ImportError`` or ``MissedError``. ``size`` is what growth is told along. ``once`` is for
-        what takes many seconds: no call before the one that counts. ``because`` says, below the table, what takes
-        several times the floor. ``notes`` are figures to be printed in the table.
+        what takes many seconds: no call before the one that counts. ``notes`` are figures to be printed in the table.
         """
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
         with ExitStack() as stack:
@@ -264,7 +264,7 @@ class Measure:
             n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
             n_floor = calls_that_last(floor.function, round_seconds, tick) if floor else 0
             floors, memory = [], measured_with_memory(function, tick)
-            own = [memory[0]] if once else []
+            own = [memory[0]] if once or memory[0] > LONG else []
 
             def others():
                 if floor:
@@ -276,7 +276,7 @@ class Measure:
                 self._benchmark.pedantic(others, rounds=1)
             else:
                 target = lambda: own.append(run(function, n_calls, tick))  # noqa: E731
-                rounds = 3 if self.quick or memory[0] > 0.2 else 7
+                rounds = 1 if own else 3 if self.quick or memory[0] > 0.2 else 7
                 self._benchmark.pedantic(target, setup=others, rounds=rounds)
         self._benchmark.extra_info.update(
             seconds=min(own),
@@ -288,7 +288,6 @@ class Measure:
             peers={name: peer.word or min(own) / peer.seconds for name, peer in beside.items()},
             peers_megabytes={name: peer.bytes / 1e6 for name, peer in beside.items() if not peer.word},
             size=size,
-            because=because,
             notes={},
         )
         self.note(**notes)

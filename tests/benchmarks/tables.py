@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.reasons import REASONS
+
 #: Multiples of the floor up to which a hot path needs no excuse.
 GOOD = 3.0
 HEAD = ["hot path", "time", "floor", "multiple", "MB", "omkl's time / peer's", "notes"]
@@ -41,14 +43,21 @@ def notes_of(found: dict) -> str:
 
 def name_of(row: dict) -> str:
     """File and test, without what all of them have in common."""
-    file, _, test = row["fullname"].rpartition("/")[2].partition("::")
+    file, _, test = row["fullname"].partition("::")
+    file = file.rpartition("/")[2]
     return f"{file.removeprefix('test_').removesuffix('.py')}: {test.removeprefix('test_').replace('_', ' ')}"
 
 
+def reason_of(row: dict) -> str:
+    """Why a row is above :data:`GOOD` floors; nothing where it is not, or where nobody knows."""
+    file, _, test = row["fullname"].partition("::")
+    test = f"{file.rpartition('/')[2]}::{test.partition('[')[0]}"
+    return REASONS.get(test, "") if multiple_of(row) > GOOD else ""
+
+
 def reasons_of(rows: list[dict]) -> dict[str, int]:
-    """What rows above :data:`GOOD` floors say of it, numbered."""
-    found = (row["extra_info"].get("because", "") for row in rows if multiple_of(row) > GOOD)
-    return {reason: number for number, reason in enumerate(dict.fromkeys(filter(None, found)), 1)}
+    """The reasons of all rows, numbered."""
+    return {reason: number for number, reason in enumerate(dict.fromkeys(filter(None, map(reason_of, rows))), 1)}
 
 
 def multiple_of(row: dict) -> float:
@@ -79,10 +88,12 @@ def summary(rows: list[dict]) -> str:
     """How many rows there are, how long they took with all their peers, and how many are near their floors."""
     floored = [row for row in rows if multiple_of(row)]
     near = sum(multiple_of(row) <= GOOD for row in floored)
-    took = sum(row.get("took", 0.0) for row in rows)
+    wall, cpu, of_peers = (sum(row["took"][name] for row in rows) / 60 for name in ("wall", "cpu", "children"))
+    known = sum(bool(reason_of(row)) for row in floored)
     return (
-        f"{len(rows)} rows took {took / 60:.1f} minutes with all that they need; of {len(floored)} with a floor, "
-        f"{near} are within {GOOD:g} times of it."
+        f"{len(rows)} rows took {wall:.1f} minutes with all that they need, {cpu + of_peers:.1f} of them CPU time, of "
+        f"which {of_peers:.1f} of peers; of {len(floored)} rows with a floor, {near} are within {GOOD:g} times of it, "
+        f"{known} say why they are not, and {len(floored) - near - known} do not."
     )
 
 
@@ -90,17 +101,13 @@ def table(rows: list[dict]) -> str:
     """Worst multiple first, then what has no floor; then how times grow."""
     rows = sorted(rows, key=lambda row: -multiple_of(row))
     reasons = reasons_of(rows)
-    lines = [HEAD, *(cells_of(row, _number(row, reasons)) for row in rows)]
+    lines = [HEAD, *(cells_of(row, reasons.get(reason_of(row))) for row in rows)]
     widths = [max(len(line[j]) for line in lines) for j in range(len(HEAD))]
     text = "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
     parts = [text, "\n".join(f"[{number}] {reason}" for reason, number in reasons.items()), summary(rows)]
     if powers := growth(rows):
         parts.append("\n".join(["Power of the size by which time grows, from each size to the next:", *powers]))
     return "\n\n".join(filter(None, parts))
-
-
-def _number(row: dict, reasons: dict[str, int]) -> int | None:
-    return reasons.get(row["extra_info"].get("because", "")) if multiple_of(row) > GOOD else None
 
 
 def page(found: dict[str, Any]) -> str:
@@ -134,7 +141,7 @@ def page(found: dict[str, Any]) -> str:
 
 
 def _markdown_table(rows: list[dict], reasons: dict[str, int]) -> str:
-    lines = [cells_of(row, _number(row, reasons)) for row in rows]
+    lines = [cells_of(row, reasons.get(reason_of(row))) for row in rows]
     used = [j for j in range(len(HEAD)) if any(line[j] for line in lines)]
     lines = [[line[0].partition(": ")[2], *line[1:]] for line in lines]
     table = [HEAD, ["---"] * len(HEAD), *lines]

@@ -7,6 +7,7 @@ design.
 
 from contextlib import suppress
 from importlib import import_module
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,10 +19,20 @@ from tests.benchmarks.measuring import Floor, MissedError, elsewhere
 
 GAP = 1e-3
 PATH_GAP = 1e-4
+LIMIT = 30.0  # seconds that a peer may look for its tolerance
 TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 large = pytest.mark.large
-SHAPES = [(2048, 512), (512, 4096), pytest.param((1024, 16_384), marks=large)]
+SHAPES, WIDE = [(2048, 512), (512, 4096)], (1024, 16_384)
 WIDTHS = [1000, 10_000, pytest.param(100_000, marks=large), pytest.param(1_000_000, marks=large)]
+
+
+def cases(*others):
+    """Shapes with others of their parameters; a quick run has the first of each, and so has the wide shape always."""
+    first = [options[0] for options in others]
+    small = [(shape, *options) for shape in SHAPES for options in product(*others)]
+    return [pytest.param(*case, marks=[large] * (list(case[1:]) != first)) for case in small] + [
+        pytest.param(WIDE, *first, marks=large)
+    ]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,35 +131,31 @@ def measure_solver(measure, problem, names, size=None):
     peers["adelie"] = adelie(problem, problem.alpha, GAP)
     solutions = []
     solve = lambda: solutions.append(DAL().solve(problem, GAP))  # noqa: E731
-    measure(solve, floor=a_pass(problem), peers=peers, size=size)
+    measure(solve, floor=a_pass(problem), peers=peers, size=size, limit=LIMIT)
     measure.note(gap=solutions[-1].certificate.gap, active=len(solutions[-1].model.active))
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=["squared", "logistic"])
-@pytest.mark.parametrize("share", [0.1, pytest.param(0.01, marks=large)])
-@pytest.mark.parametrize("condition", ["well", pytest.param("bad", marks=large)])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "condition", "share"), cases(["well", "bad"], [0.1, 0.01]), ids=str)
 def test_lasso(measure, shape, condition, share, loss):
     names = ["skglm", "celer", *(["sklearn"] if condition == "well" else [])]
     measure_solver(measure, problem_of(*design_of(*shape, condition), loss, share), names)
 
 
 @pytest.mark.parametrize("size", [4, 16, 64])
-@pytest.mark.parametrize("condition", ["well", pytest.param("bad", marks=large)])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "condition"), cases(["well", "bad"]), ids=str)
 def test_group_lasso(measure, shape, condition, size):
     measure_solver(measure, problem_of(*design_of(*shape, condition), Squared(), 0.1, size), ["skglm", "celer"])
 
 
-@pytest.mark.parametrize("n_points", [20, pytest.param(100, marks=large)])
 @pytest.mark.parametrize("size", [1, 16])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "n_points"), cases([20, 100]), ids=str)
 def test_path(measure, shape, size, n_points):
     """Strengths from the largest to a tenth of it, each with a gap of 1e-4."""
     problem = problem_of(*design_of(*shape, "well"), Squared(), 1.0, size)
     alphas = problem.alpha * np.geomspace(1.0, 0.1, n_points)
     path = lambda: [None for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP)]  # noqa: E731
-    measure(path, floor=a_pass(problem), peers={"adelie": adelie(problem, alphas, PATH_GAP)})
+    measure(path, floor=a_pass(problem), peers={"adelie": adelie(problem, alphas, PATH_GAP)}, limit=LIMIT)
 
 
 @pytest.mark.parametrize("n", WIDTHS)

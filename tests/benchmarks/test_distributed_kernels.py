@@ -109,6 +109,11 @@ def test_solving(benchmark, clients, stacks, loss, regularizer):
         f"{last['working_set']}, objective differs by {max(differences):.0e})",
         times,
     )
+    benchmark.extra_info["notes"] = {
+        "two workers / one": round(times[2].wall / times[1].wall, 2),
+        "two / alone": round(times[2].wall / times[0].wall, 2),
+        "processor time of two / one": round(times[2].path / times[1].path, 2),
+    }
     for n in times:
         times[n].wall += making[n].wall
         times[n].path += making[n].path

@@ -64,7 +64,15 @@ def test_epoch_of_two_workers(benchmark, treebank):
         )
     fastest = {n: min(record["seconds"] for record in history[1:]) for n, history in found.items()}
     cpu = {n: min(max(values_of(r, "cpu_seconds").values()) for r in history[1:]) for n, history in found.items()}
-    print(f"two workers / one: {fastest[2] / fastest[1]:.2f} of the seconds, {cpu[2] / cpu[1]:.2f} of the CPU seconds")
+    last = found[2][-1]
+    benchmark.extra_info["notes"] = {
+        "seconds of one worker": round(fastest[1], 1),
+        "of two": round(fastest[2], 1),
+        "quotient": round(fastest[2] / fastest[1], 2),
+        "quotient of CPU seconds": round(cpu[2] / cpu[1], 2),
+        "mixing": round(last["mixing_seconds"], 2),
+        "megabytes back": round(last["bytes"] / 1e6),
+    }
 
 
 def test_mixing_beside_copying(benchmark, treebank):
@@ -92,6 +100,12 @@ def test_mixing_beside_copying(benchmark, treebank):
     # finding reads the tables as they were and as they are; mixing reads them and the changes, and writes them
     floors = gigabyte * 2 * n_tables / 1e9, gigabyte * (2 * n_tables + n_changes) / 1e9
     moved = np.mean([len(change["bank0/values"]) / trainer.banks[0].table.size for change in changes])
+    benchmark.extra_info["notes"] = {
+        "MB of tables": round(n_tables / 1e6),
+        "seconds to find what moved": round(finding, 3),
+        "to mix": round(mixing, 3),
+        "times copying the bytes": round(mixing / floors[1], 1),
+    }
     print(
         f"\ntables of {n_tables / 1e6:.0f} MB, {moved:.0%} moved, {n_changes / 2e6:.0f} MB a shard; finding it "
         f"{finding:.3f} s of CPU, {finding / floors[0]:.1f} x reading the bytes; mixing two shards {mixing:.3f} s, "

@@ -117,7 +117,7 @@ def test_sequences_without_labels(tmp_path):
         ("a.crfsuite", CRFSUITE, "B\tw=\udcff\n\n", "line 7: not UTF-8"),
         ("a.jsonl", JSONL, '{"x": [\n', "line 4: expected"),
         ("a.jsonl", JSONL, '{"x": ["\udcff"], "y": [1]}\n', "line 4: expected"),
-        ("a.jsonl", JSONL, '{"x": [{}], "y": 3}\n', "line 4: expected"),
+        ("a.jsonl", JSONL, '{"x": [{}], "y": 3}\n', 'line 4: "y" is a list'),
         ("a.jsonl", JSONL, '{"x": [{}]}\n', 'line 4: the sequence has no "y"'),
     ],
 )

@@ -1,0 +1,118 @@
+"""Why hot paths take more than a few times their floors, by test."""
+
+_REASONS = {
+    ("test_prox.py::test_prox",): (
+        "A call from Python for few norms; for many, several passes: the threshold of a squared sum is found by "
+        "Newton's method, each step of which looks at what is left and compares, and the result is new memory."
+    ),
+    ("test_chains.py::test_chain",): (
+        "A position waits for the one before, where a product of matrices keeps all its operations in flight; a "
+        "maximum has no fused multiply-add; few labels do not fill a register, and short chains wait for the call."
+    ),
+    ("test_trees.py::test_chu_liu_edmonds",): (
+        "Random scores, unlike a parser's, have cycles upon cycles: each contraction reads the rows of its tokens, "
+        "writes a new one and looks for its highest score. All of it is O(n^2), as the growth shows."
+    ),
+    ("test_trees.py::test_projective",): (
+        "A span waits for its parts, so eight are made at a time and go through the cache, where a product of "
+        "matrices keeps blocks in registers. Decoding has three combinations of n^3 / 6 splits, marginals nine."
+    ),
+    ("test_trees.py::test_matrix_tree",): (
+        "Elimination that subtracts nothing, which keeps every digit at any scale of scores, for the sum and once "
+        "more for its derivatives."
+    ),
+    ("test_mkl_solvers.py::test_wrapper",): (
+        "The methods' own iterations: each solves an SVM (their number is in the notes) after a look at all kernels. "
+        "What takes their place is measured as `3000 kernels`."
+    ),
+    ("test_mkl_solvers.py::test_soft_thresholding",): (
+        "The methods' own iterations, each with products of all kernels."
+    ),
+    ("test_reading.py::test_conllu",): (
+        "The floor looks for the ends of lines alone. A reader checks every byte of every cell, numbers and trees "
+        "included, and looks six strings a word up in hash tables; shuffling copies what it holds back."
+    ),
+    ("test_reading.py::test_sentences_as_lists_of_strings",): (
+        "Seven lists of Python strings a sentence: 1.4 million references that are made and counted."
+    ),
+    ("test_reading.py::test_writing",): (
+        "Each of 200 thousand lines is put together anew: its first cells, a number, a relation, its last cells."
+    ),
+    ("test_reading.py::test_a_treebank_of_sentences_made_in_python",): (
+        "Two million Python strings are looked at one by one, a quarter of a microsecond each; the floor reads their "
+        "bytes as if they lay in one piece."
+    ),
+    ("test_startup.py::test_startup",): (
+        "Importing numpy and tqdm is half of what a help text waits for, our own commands and argparse are the rest."
+    ),
+    ("test_batch.py::test_gram_rows_on_demand",): (
+        "Three kernels of one product: an exponential and a square of each of its numbers, and copies to the cache."
+    ),
+    ("test_streams.py::test_stream",): (
+        "The floor copies bytes. Text becomes numbers, 10 to 20 ns each; rows of a table with strings become dicts; "
+        "what is compressed is decompressed; and what is shuffled is copied once more, row by row."
+    ),
+    ("test_prediction.py::test_predicting_one_row",): (
+        "A row is checked, put into an array and handed from call to call in Python, which takes 20 to 100 us "
+        "whatever the arithmetic: predict rows together where there are several."
+    ),
+    ("test_prediction.py::test_learning_one_row",): (
+        "A round is some twenty calls from Python, and checks of the row and its label before them: 100 to 300 us, "
+        "whatever the arithmetic."
+    ),
+    ("test_prediction.py::test_loading",): (
+        "The features of a tagger, 66 thousand strings, become Python strings and dicts, a third of a microsecond "
+        "each for either; the floor reads their bytes."
+    ),
+    ("test_online.py::test_explicit_groups",): (
+        "A round is some twenty calls from Python, 60 to 100 us, whatever a row holds; its 100 non-zeros take 3 of "
+        "them. scikit-learn's SGD is one compiled loop over all rows, of one loss and without groups."
+    ),
+    ("test_online.py::test_budget",): (
+        "A round scores a row, and where the budget is full finds the support vector that matters least and, to "
+        "project, solves for the others' shares: several products for the floor's one; and its calls from Python."
+    ),
+    ("test_online.py::test_random_features",): (
+        "A round is some twenty calls from Python, 60 to 100 us, whatever the kernel."
+    ),
+    ("test_online.py::test_potentials_and_step",): (
+        "Potentials, a step and the average each go over the weights, and two calls from Python."
+    ),
+    ("test_ocr.py::test_ocr_20_epochs",): (
+        "Beside the rows of Gram matrices that a mistake adds, each word is decoded by Viterbi in every epoch, and "
+        "the round's calls from Python."
+    ),
+    ("test_parsing.py::test_parser_epoch",): (
+        "Each weight is fetched to score and once more to be changed, and what is fetched is found by hashing."
+    ),
+    ("test_batch.py::test_elastic_net_in_one_step",): (
+        "Most kernels are active, and each Newton step sums them all, and a rank-one matrix for each, beside the two "
+        "passes over them that the certificates take."
+    ),
+    ("test_batch.py::test_more_samples",): (
+        "Beside its factor, a Newton step sums the active kernels into a matrix, and multiplies the others for the "
+        "line search."
+    ),
+    (
+        "test_batch.py::test_a_pass_over_packed_kernels",
+        "test_batch.py::test_3000_kernels",
+        "test_batch.py::test_more_kernels",
+        "test_batch.py::test_kernels_on_each_variable",
+        "test_batch.py::test_kernels_computed_in_every_pass",
+        "test_batch.py::test_beside_other_programs",
+    ): (
+        "Passes over all kernels (`full passes`): one for a certificate of the start, and one after each working set."
+        " And Newton steps, a tenth of a pass each with 3000 kernels of 200 samples; few kernels make a pass cheap "
+        "and steps dear. Larger first working sets take longer, and dropping kernels from them saves 0 to 5%."
+    ),
+    (
+        "test_design.py::test_lasso",
+        "test_design.py::test_group_lasso",
+        "test_design.py::test_path",
+        "test_design.py::test_columns",
+    ): (
+        "A certificate takes a pass over the design, and so does each working set; sweeps over what is in it take the"
+        " rest, and a path has 20 or 100 problems."
+    ),
+}
+REASONS = {test: reason for tests, reason in _REASONS.items() for test in tests}

@@ -1,0 +1,81 @@
+"""JSON lines: what training would stop at, or what Python would not get out of, is refused line by line."""
+
+import pytest
+
+from omkl.data import read_sequences, stream_sequences, stream_svmlight
+from omkl.exceptions import DataFileError, DataWarning
+
+from .stream_files import whole, write
+
+GOOD = '{"x": ["a", "b"], "y": ["A", "B"]}'
+BAD = [
+    ('{"x": ' + "[" * 990 + "]" * 990 + "}", r'tokens in "x" are|expected'),
+    ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "expected"),
+    ('{"x": 5}', '"x" is a list of at least one token, not 5'),
+    ('{"x": {"a": 1}, "y": ["A"]}', '"x" is a list of at least one token'),
+    ('{"x": [], "y": []}', '"x" is a list of at least one token'),
+    ('{"x": ["a", {"w": "b"}], "y": ["A", "B"]}', 'tokens in "x" are'),
+    ('{"x": [{"w": "b"}], "y": ["A"]}', "the tokens are dicts, but those of sequences before it are words"),
+    ('{"x": ["a"], "y": ["A", "B"]}', '"y" is a list of a label for each of 1 tokens, not 2 labels'),
+    ('{"x": ["a"], "y": "A"}', '"y" is a list of a label for each of 1 tokens'),
+    ('{"x": ["a"], "y": [{"A": 1}]}', "a label is a string, a number"),
+    ('{"x": ["a"], "y": [["t", ["u"]]]}', "a label is a string, a number"),
+    ('{"x": ["a"], "y": [NaN]}', "expected"),
+    ('{"x": ["a"], "y": [1e999]}', "expected"),
+    ('{"x": ["\\ud800"], "y": ["A"]}', "expected"),
+    ('{"x": ["a"]}', 'the sequence has no "y"'),
+    ("null", "expected"),
+    ("[" * 3000, "expected"),
+]
+NUMBERS = [
+    ('{"x": [[1, Infinity]]}', "expected"),
+    ('{"x": [[1, -1E+4000]]}', "expected"),
+    ('{"x": [[1, ' + "9" * 400 + "]]}", "expected"),
+    ('{"x": [[1, ' + "9" * 5000 + "]]}", "expected"),
+    ('{"x": [[1, "2"]]}', 'tokens in "x" are'),
+    ('{"x": [[1, 2], [3]]}', 'tokens in "x" are'),
+    ('{"x": [[1, 2, 3]]}', "the tokens are lists of 3 numbers, but those of sequences before it are lists of 2"),
+]
+DICTS = [
+    ('{"x": [{"w": [["a"]]}]}', "the entry 'w' of a token is a string, a number"),
+    ('{"x": [{"w": {"a": {"b": 1}}}]}', "the entry 'w' of a token is a string, a number"),
+    ('{"x": [{"w": {"a": "b"}}]}', "the entry 'w' of a token is a string, a number"),
+]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [(GOOD, *case) for case in BAD]
+    + [('{"x": [[1, 2.5]]}', *case) for case in NUMBERS]
+    + [('{"x": [{"w": "a", "v": [1, 2], "d": {"e": true}, "n": null}]}', *case) for case in DICTS],
+)
+def test_one_line_that_is_wrong_costs_one_sequence(tmp_path, good, bad, message):
+    path = write(tmp_path / "a.jsonl", f"{good}\n{bad}\n{good}\n")
+    with pytest.raises(DataFileError, match=rf"a\.jsonl, line 2: .*({message})"):
+        read_sequences(path)
+    stream = stream_sequences(path, on_error="skip")
+    with pytest.warns(DataWarning, match="1 record was skipped"):
+        assert len(whole(stream)[0]) == 2
+    assert len(stream.reasons[0]) < 500
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e999", "-Infinity", "1_0", "x" * 5000])
+def test_numbers_of_crfsuite_are_finite(tmp_path, number):
+    path = write(tmp_path / "a.crfsuite", f"A\tw:1\n\nB\tw:{number}\n\nA\tw:2\n")
+    with pytest.raises(DataFileError, match=r"line 3: .* is not a number") as error:
+        read_sequences(path)
+    assert len(str(error.value)) < 500
+    with pytest.warns(DataWarning, match="1 record was skipped"):
+        assert whole(stream_sequences(path, on_error="skip"))[1] == [["A"], ["A"]]
+
+
+def test_numbers_of_svmlight_are_finite(tmp_path):
+    path = write(tmp_path / "a.svm", "1 1:2\n\n1 1:3 2:1e999 3:1\n-1e400 1:1\n0 2:5\n")
+    with pytest.raises(DataFileError, match=r"line 3: '2:1e999' is too large for a float|line 3: '1e999' is too large"):
+        whole(stream_svmlight(path, 3))
+    stream = stream_svmlight(path, 3, on_error="skip")
+    with pytest.warns(DataWarning, match="2 records were skipped"):
+        X, y = whole(stream)
+    assert X.toarray().tolist() == [[2, 0, 0], [0, 5, 0]]
+    assert y.tolist() == [1, 0]
+    assert "line 4: '-1e400' is too large" in stream.reasons[1]
