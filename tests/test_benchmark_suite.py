@@ -131,7 +131,10 @@ def test_reasons_are_of_rows_that_there_are():
 
 def test_pieces_are_one_page(tmp_path):
     """Of a row that was measured twice, the last one counts; what was measured, where and with what is said."""
-    about = {"machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {"numpy": "2.0"}}
+    about = {
+        "machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {"numpy": "2.0"}, "load": 1.5,
+        "cores": 2,
+    }  # fmt: skip
     pieces = [[a_row("a.py::test_x", 9.0), a_row("a.py::test_y")], [a_row("a.py::test_x", 4.0), a_row("b.py::test_z")]]
     for j, rows in enumerate(pieces):
         (tmp_path / f"{j}.json").write_text(json.dumps({**about, "benchmarks": rows}))
