@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.__main__ import merged
+from tests.benchmarks.__main__ import merged, one_row_a_line
 from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, gather, product, stream
 from tests.benchmarks.reasons import REASONS
 from tests.benchmarks.tables import growth, page, table
@@ -141,6 +141,7 @@ def test_pieces_are_one_page(tmp_path):
     found = merged([str(tmp_path / "0.json"), str(tmp_path / "1.json")])
     text = page(found)
     assert len(found["benchmarks"]) == 3
+    assert json.loads(one_row_a_line(found)) == found
     assert "| x | 1 s | 250 ms stream | 4 |" in text
     assert "## B\n" in text
     assert all(word in text for word in ("a machine", "2026-01-01", "0123456789", "numpy 2.0"))

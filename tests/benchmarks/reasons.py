@@ -83,6 +83,10 @@ _REASONS = {
         "the round's calls from Python."
     ),
     ("test_ocr.py::test_kernel_rows",): "The exponential of each number of the product.",
+    ("test_tagging.py::test_training", "test_tagging.py::test_tagging"): (
+        "The features of words are found first, each of 27 by a hash table for each word type. A weight is then added "
+        "to the scores of 17 labels, which Viterbi follows, sentence by sentence."
+    ),
     ("test_parsing.py::test_parser_epoch",): (
         "Each weight is fetched to score and once more to be changed, and what is fetched is found by hashing."
     ),
