@@ -6,6 +6,7 @@ from omkl.batch.design.blocks import ColumnGroups
 from omkl.batch.design.dal import DAL
 from omkl.batch.design.matrices import Design, as_design
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
+from omkl.batch.design.several_outputs import stacked_problem
 from omkl.batch.design.spectral import IST, SpaRSA
 from omkl.batch.mkl.one_step import OneStep
 from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
@@ -51,4 +52,5 @@ __all__ = [
     "sampled",
     "shared_problem",
     "smallest_c",
+    "stacked_problem",
 ]

@@ -180,7 +180,10 @@ class _Member:
     def rows(self, low, high):
         """Rows ``low`` to ``high - 1``, which follow those that came before."""
         shape = (min(high, self.shape[0]) - low, *self.shape[1:])
-        array = np.empty(shape, self.dtype)
+        try:
+            array = np.empty(shape, self.dtype)
+        except MemoryError:  # the size is what the archive says
+            raise DamagedFileError("A block of the rows that are promised does not fit into memory.") from None
         buffer = array.reshape(-1).view(np.uint8)
         done = 0
         while done < len(buffer):

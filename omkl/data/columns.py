@@ -14,6 +14,7 @@ def import_pyarrow() -> Any:
     """pyarrow, or the sentence that says how to get it."""
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.csv
         import pyarrow.parquet
     except ImportError:
@@ -23,6 +24,10 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+#: What stands for a number that is missing.
+MISSING = frozenset(
+    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|N/A|NA|NULL|NaN|n/a|nan|null".split("|")  # noqa: SIM905
+)
 #: Integers up to here are floats without error.
 LARGEST_EXACT = 2**53
 
@@ -108,7 +113,11 @@ class Columns:
         reasons: dict[int, str] = {}
         found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}
         if self.target is not None:
-            for i in np.flatnonzero(np.asarray(batch.column(self.target).is_null())).tolist():
+            y = found[self.target]
+            is_none = np.asarray(batch.column(self.target).is_null())
+            if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind == "f":
+                is_none = is_none | np.isnan(y)
+            for i in np.flatnonzero(is_none).tolist():
                 reasons.setdefault(i, f"there is no {self.target!r}, which is the target.")
         for i in sorted(reasons):
             skipped.refuse(f"{place(i)}: {reasons[i]}")
@@ -256,9 +265,10 @@ def _one_by_one(column, convert, complaint, reasons):
 def cells_as_numbers(column: Any, most: int) -> Any:
     """The cells of a column of strings that are numbers, or None if more than ``most`` or as many as they are not."""
     numbers, n_others = [], 0
+    missing = {text.encode() for text in MISSING}
     for text in column.cast("binary").to_pylist():
         try:
-            if text is not None:
+            if text is not None and text not in missing:
                 _number(text)
                 numbers.append(text.strip())
         except ValueError:

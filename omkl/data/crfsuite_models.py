@@ -84,7 +84,7 @@ def read_crfsuite_model(path: PathLike) -> CRFsuiteModel:
         transitions[pairs["of"], pairs["to"]] = pairs["weight"]
         of, to = tokens["of"].astype(np.int64), tokens["to"].astype(np.int64)
         np.zeros(n_labels)[to]
-    except (struct.error, ValueError, IndexError):
+    except (struct.error, ValueError, IndexError, MemoryError):
         raise DataFileError(f"{path} is cut short or damaged, or no model of a chain by CRFsuite 0.12.") from None
     return CRFsuiteModel(labels, attributes, of, to, tokens["weight"].copy(), transitions)
 

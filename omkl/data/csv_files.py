@@ -28,8 +28,9 @@ def stream_csv(
     """Stream examples from CSV files.
 
     Columns are numbers or strings, which the first megabyte of the first file decides: a column is of numbers if no
-    more than one of its cells, or one in ten, is something else, which is then an error. An empty cell of a number is
-    NaN, and in a dict it is left out. Cells in quotation marks may have line ends in them.
+    more than one of its cells, or one in ten, is something else, which is then an error. A number that is missing (an
+    empty cell, or one of ``NA``, ``N/A``, ``NULL``, ``nan`` and their like) is NaN, and in a dict it is left out, as an
+    empty string is. Cells in quotation marks may have line ends in them.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl.data.columns import import_pyarrow
+from omkl.data.columns import MISSING, import_pyarrow
 from omkl.data.files import after_last_line
 
 #: A row is no longer: a quotation mark that is still open after so many bytes, or lines, is none.
@@ -105,10 +105,25 @@ def parse_rows(text: bytes, delimiter: str, names: Sequence[str], types: dict[st
     if text.count(b'"') % 2 == 0:
         for wanted in (types, strings):
             try:
-                return _by_arrow(pyarrow, text, delimiter, names, wanted)
+                return _with_nulls(_by_arrow(pyarrow, text, delimiter, names, wanted), types)
             except (pyarrow.ArrowInvalid, _NoRowsError):
                 pass
-    return _one_by_one(pyarrow, text, delimiter, names, list(strings))
+    return _with_nulls(_one_by_one(pyarrow, text, delimiter, names, list(strings)), types)
+
+
+def _with_nulls(rows: Rows, types: dict[str, Any]) -> Rows:
+    """The same rows; of strings that should be numbers, those that stand for none are null, of others empty ones."""
+    pyarrow = import_pyarrow()
+    columns = []
+    for name, column in zip(rows.batch.schema.names, rows.batch.columns):
+        if column.type == pyarrow.string():
+            is_string = types.get(name, column.type) == column.type
+            nulls = pyarrow.array([""] if is_string else sorted(MISSING), pyarrow.string())
+            is_null = pyarrow.compute.is_in(column, value_set=nulls)
+            if is_null.true_count:
+                column = pyarrow.compute.if_else(is_null, pyarrow.scalar(None, column.type), column)
+        columns.append(column)
+    return rows._replace(batch=pyarrow.RecordBatch.from_arrays(columns, rows.batch.schema.names))
 
 
 class _NoRowsError(Exception):
@@ -128,7 +143,7 @@ def _by_arrow(pyarrow, text, delimiter, names, types):
         # Arrow decodes a row before it asks what to do with it, and fails where that is not UTF-8
         pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=note if _is_utf8(text) else None),
         pyarrow.csv.ConvertOptions(
-            check_utf8=False, strings_can_be_null=True, include_columns=list(types), column_types=types
+            check_utf8=False, null_values=sorted(MISSING), include_columns=list(types), column_types=types
         ),
     )
     if invalid and b'"' in text:  # one may have swallowed others
@@ -155,7 +170,6 @@ def _wrong_width(n, wanted):
 
 def _one_by_one(pyarrow, text, delimiter, names, wanted):
     """Each row by itself: slow, but a row that is wrong takes no other with it."""
-    nulls = {null.encode() for null in pyarrow.csv.ConvertOptions().null_values}
     places = [names.index(name) for name in wanted]
     columns: list[list] = [[] for _ in wanted]
     numbers, refused = [], []
@@ -165,8 +179,7 @@ def _one_by_one(pyarrow, text, delimiter, names, wanted):
             continue
         numbers.append(number)
         for place, column in zip(places, columns):
-            cell = cells[place].encode("latin-1")
-            column.append(None if cell in nulls else cell)
+            column.append(cells[place].encode("latin-1"))
     arrays = [pyarrow.array(column, pyarrow.binary()).view(pyarrow.string()) for column in columns]
     return Rows(pyarrow.RecordBatch.from_arrays(arrays, wanted), numbers, refused)
 

@@ -233,6 +233,8 @@ class Stream:
         X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
         if y is not None and n_rows(X) != n_rows(y):
             raise InputError(f"X has {n_rows(X)} examples, but y has {n_rows(y)}.")
+        if n_rows(X) and 0 in getattr(X, "shape", ())[1:]:
+            raise InputError(f"X has {n_rows(X)} examples with nothing in them: its shape is {X.shape}.")
         whole = Block(X, y, names)
         starts = range(0, n_rows(X), block_size)
         passes = lambda epoch: (take(whole, slice(i, i + block_size)) for i in starts)  # noqa: E731

@@ -5,6 +5,7 @@ import operator
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from threading import get_ident
 from types import NoneType
 from typing import Any
 
@@ -16,6 +17,7 @@ from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
+from omkl.estimators.undoing import as_it_was
 from omkl.exceptions import InputError
 from omkl.losses import StructuredLoss, is_partial
 from omkl.online import (
@@ -299,10 +301,18 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
     ) -> Any:  # fmt: skip
         """One pass over a stream, or over examples that are at hand, in their order; parameters as of :meth:`_fit`.
 
+        Where that fails the estimator is as it was before.
+
         ``classes`` are what the user declares; ``codec`` is for a model that has not started.
         """
         stream = as_stream(X, y, sample_weight)
         blocks = [TrainingBlock(X, y, sample_weight)] if stream is None else stream
+        with as_it_was(self, X, stream is not None):
+            self._learn_more(codec, read, blocks, classes, companions)
+        return self
+
+    def _learn_more(self, codec: Any, read: Callable, blocks: Any, classes: Any, companions: Callable) -> None:
+        """Learn from blocks, or fail on the way; parameters as of :meth:`_partial_fit`."""
         started = hasattr(self, "model_")
         given = list(map(vars(self).get, parameters_of(type(self))))
         # to check them takes as long as to learn from an example
@@ -327,12 +337,24 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         done = self.history_[-1]["epoch"] if self.history_ else 0
         progress = TrainingProgress(epoch=done + 1, history=self.history_)
         callbacks = [*companions(model, serial_pass), *(self.callbacks or ())]
-        try:
-            TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
-        finally:
-            self._adopt(model)  # outputs may have come to those that are known
+        TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
+        self._adopt(model)  # outputs may have come to those that are known
         self.history_ = thinned(self.history_)
-        return self
+
+    @property
+    def model_(self) -> OnlineModel:
+        """What is learned; to other threads than the one that learns more, as it was before."""
+        attributes = vars(self)
+        meanwhile = attributes.get("_meanwhile")
+        if meanwhile is not None and meanwhile[0] != get_ident():
+            return meanwhile[1]
+        if "model_" not in attributes:
+            raise AttributeError(f"This {type(self).__name__} has no model_ before it is fitted.")
+        return attributes["model_"]
+
+    @model_.setter
+    def model_(self, model: OnlineModel) -> None:
+        self.__dict__["model_"] = model
 
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""

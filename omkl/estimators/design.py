@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
@@ -25,7 +26,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     .. math:: \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + \alpha \sum_g \omega_g \|w_g\|
 
     The loss is a mean, weighted by the sample weights, and 1/2 times the squared error: without groups this is
-    scikit-learn's ``Lasso(alpha)``.
+    scikit-learn's ``Lasso(alpha)``. With K outputs the loss is their sum and :math:`\|w_g\|` the norm of a group's
+    coefficients in all of them, as in ``MultiTaskLasso``.
 
     Parameters
     ----------
@@ -63,8 +65,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
 
     Attributes
     ----------
-    coef_ : array of shape (n,)
-    intercept_ : float
+    coef_ : array of shape (n,), or (K, n) for K outputs
+    intercept_ : float, or array of shape (K,)
     dual_gap_ : float
         Relative duality gap reached, computed from the model over all columns.
     n_iter_ : int
@@ -83,6 +85,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     >>> np.flatnonzero(model.coef_)
     array([3, 4, 5])
     """
+
+    _takes_outputs = True
 
     def __init__(
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "squared",
@@ -112,10 +116,11 @@ class GroupLasso(RegressorMixin, SparseLinear):
         ----------
         X : array of shape (m, n), sparse matrix or scipy ``LinearOperator``
             Used as it is in float32 and float64, in C and Fortran order, as CSC and CSR: never copied.
-        y : array of shape (m,)
+        y : array of shape (m,), or (m, K) for K outputs
+            Outputs share their groups: with all of them a group is in the model, or with none.
         sample_weight : array of shape (m,), optional
             Weights >= 0 of the samples in the mean loss.
-        offset : array of shape (m,), optional
+        offset : array of shape (m,), or (m, K), optional
             What is known of the predictions, and added to :math:`(X w)_i + b`: with the Poisson loss the logarithm of
             the exposure.
 
@@ -134,13 +139,18 @@ class GroupLasso(RegressorMixin, SparseLinear):
 
     def _learn(self, samples: Samples) -> None:
         (target,) = samples.targets
-        if self.fit_intercept and samples.offsets is None and np.ptp(target) == 0.0:
-            self._fit_constant(self._problems(samples)[0])
-            return
-        coefficients, intercepts = self._solve(samples)
-        self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
+        if self.fit_intercept and samples.offsets is None and not np.ptp(target, axis=0).any():
+            outputs = target.reshape(len(target), -1).T
+            alone = [self._problems(Samples(samples.design, [own], samples.weights))[0] for own in outputs]
+            intercepts = np.array([self._constant(problem) for problem in alone])
+            coefficients = np.zeros((len(outputs), samples.design.shape[1]))
+            self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
+        else:
+            coefficients, intercepts = self._solve(samples)
+        self.coef_ = coefficients if target.ndim == 2 else coefficients[0]
+        self.intercept_ = intercepts if target.ndim == 2 else float(intercepts[0])
 
-    def _fit_constant(self, problem: DesignProblem) -> None:
+    def _constant(self, problem: DesignProblem) -> float:
         """The model of a constant target: a constant, at which the loss may be 0, to which no gap is relative."""
         y, constant = float(problem.y[0]), problem.best_intercept(np.zeros(len(problem.y)))
         loss = problem.weighted_loss
@@ -151,8 +161,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
             UserWarning,
             stacklevel=4,
         )
-        self.coef_, self.intercept_ = np.zeros(problem.design.shape[1]), constant
-        self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
+        return constant
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         target = finite_targets(y)
@@ -161,20 +170,28 @@ class GroupLasso(RegressorMixin, SparseLinear):
         return [target], weights
 
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Predicted target of each sample, (n,): with the Poisson loss the mean, :math:`e^{(X w)_i + b + o_i}`.
+        """Predicted target of each sample, (n,), or (n, K) for K outputs.
+
+        With the Poisson loss it is the mean, :math:`e^{(X w)_i + b + o_i}`.
 
         Parameters
         ----------
         X
             As for :meth:`fit`.
-        offset : array of shape (n,), optional
+        offset : array of shape (n,), or (n, K), optional
             0 by default.
         """
-        return self._resolve_loss().mean(self._outputs(X, offset)[:, 0])
+        outputs = self._resolve_loss().mean(self._outputs(X, offset))
+        return outputs if outputs.shape[1] > 1 else outputs[:, 0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
 
 class SparseLogisticRegression(BatchClassifier, SparseLinear):
-    r"""Classifier that selects columns or groups of them, with a certificate; more than two classes by one-vs-rest.
+    r"""Classifier that selects columns or groups of them, with a certificate.
 
     .. math:: \min_{w, b} \frac1n \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr) + \alpha \sum_g \omega_g \|w_g\|
 
@@ -189,6 +206,10 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
         Any convex one, with kinks or without.
+    multiclass : {"ovr", "multinomial"}
+        More than two classes: one problem for each against the rest, or all in one, with the loss
+        :math:`\log \sum_k e^{z_{ik}} - z_{i y_i}` in place of the logistic loss. In one problem a group of columns is
+        in the model with all classes, or with none.
     class_weight : None, "balanced" or dict
         A dict gives the weights of classes, 1 by default; "balanced" weighs every class alike. They multiply the sample
         weights.
@@ -218,7 +239,8 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
     def __init__(
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
-        class_weight: str | dict | None = None, solver: str | DesignSolver = "dal", tol: float = 1e-3,
+        multiclass: str = "ovr", class_weight: str | dict | None = None,
+        solver: str | DesignSolver = "dal", tol: float = 1e-3,
         max_iter: int | None = None, fit_intercept: bool = True, positive: bool = False,
         warm_start: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -227,6 +249,7 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         self.loss = loss
         self.regularizer = regularizer
         self.group_weights = group_weights
+        self.multiclass = multiclass
         self.class_weight = class_weight
         self.solver = solver
         self.tol = tol
@@ -267,7 +290,18 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         codes = self._learn_classes(y)
-        return self._one_vs_rest(codes), self._times_class_weights(codes, weights)
+        targets = self._one_vs_rest(codes)
+        if self._is_multinomial():
+            targets = [np.column_stack(targets) > 0]
+        return targets, self._times_class_weights(codes, weights)
+
+    def _is_multinomial(self) -> bool:
+        """Whether all classes are learned in one problem."""
+        if self.multiclass not in ("ovr", "multinomial"):
+            raise InputError(f'multiclass must be "ovr" or "multinomial", not {self.multiclass!r}.')
+        if self.multiclass == "multinomial" and not self._is_probabilistic():
+            raise InputError(f'multiclass="multinomial" has a loss of its own: leave out loss={self.loss!r}.')
+        return self.multiclass == "multinomial" and len(self.classes_) > 2
 
     def decision_function(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
@@ -286,10 +320,12 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
 
     @available_if(lambda self: self._is_probabilistic())
     def predict_proba(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Probability of each class, (n, K), with more than two classes one-vs-rest probabilities scaled to sum to one.
+        """Probability of each class, (n, K); one-vs-rest probabilities are scaled to sum to one.
 
         Parameters are those of :meth:`decision_function`.
         """
+        if self._is_multinomial():
+            return softmax(self.decision_function(X, offset=offset), axis=1)
         return self._probabilities(self.decision_function(X, offset=offset))
 
     def __sklearn_tags__(self) -> Any:

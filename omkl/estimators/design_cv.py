@@ -13,7 +13,7 @@ from omkl.batch import regularization_path
 from omkl.estimators.design import GroupLasso, Groups, SparseLogisticRegression
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.outputs import check_sample_weight
-from omkl.estimators.sparse_linear import Samples, SparseLinear
+from omkl.estimators.sparse_linear import Samples, SparseLinear, has_columns, n_outputs_of, predictions_of, rows_of
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -71,7 +71,8 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
             del self.alpha_
         self._resolve()
         samples = self._read(X, y, sample_weight, offset)
-        y = np.asarray(y).ravel()
+        y = np.asarray(y)
+        y = y if has_columns(y) else y.ravel()
         own = check_sample_weight(sample_weight, len(y))
         folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()
         kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
@@ -95,28 +96,29 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
         train: np.ndarray, test: np.ndarray,
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Scores (n_alphas,) of one fold, numbers of active groups, and duality gaps."""
-        n_problems = len(samples.targets)
-        outputs = np.zeros((len(alphas), len(test), n_problems))
+        n_outputs = sum(map(n_outputs_of, samples.targets))
+        outputs = np.zeros((len(alphas), len(test), n_outputs))
         if samples.offsets is not None:
             outputs += samples.offsets[:, test].T
-        active, gaps = np.zeros((len(alphas), n_problems)), np.zeros(len(alphas))
+        active, gaps = np.zeros(len(alphas)), np.zeros(len(alphas))
         solver: Any = super()._resolve()[2]
         rows = samples.rows(train)
         for p, known in enumerate(rows.targets):
-            if isinstance(self, ClassifierMixin) and np.all(known == known[0]):
+            if isinstance(self, ClassifierMixin) and known.ndim == 1 and np.all(known == known[0]):
                 outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER
                 continue
-            alone = Samples(rows.design, [known], rows.weights, None if rows.offsets is None else rows.offsets[[p]])
+            own = slice(p, p + n_outputs_of(known))
+            alone = Samples(rows.design, [known], rows.weights, None if rows.offsets is None else rows.offsets[own])
             path: Any = regularization_path(solver, self._problems(alone)[0], alphas, self.tol, self.max_iter)
             for a, point in enumerate(path):
-                model, certificate = point.solution.model, point.solution.certificate
-                outputs[a, :, p] += samples.design.product(model.active, model.coefficients)[test] + model.intercept
-                active[a, p] = np.count_nonzero(certificate.norms)
+                certificate, learned = point.solution.certificate, rows_of(point.solution, rows.design.shape[1])
+                outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
+                active[a] += np.count_nonzero(certificate.norms)
                 gaps[a] = max(gaps[a], abs(certificate.gap))
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in SEARCH}
         options = {} if scored_weights is None else {"sample_weight": scored_weights[test]}
         scores = self._score_outputs(self._of_outputs(**parameters), scorer, outputs, y[test], options)
-        return {"scores": scores, "active": active.sum(axis=1), "gaps": gaps}
+        return {"scores": scores, "active": active, "gaps": gaps}
 
 
 class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
@@ -194,7 +196,8 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
     ----------
     alphas, cv, scoring, n_jobs
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
-    groups, loss, regularizer, group_weights, class_weight, solver, tol, max_iter, fit_intercept, positive, verbose
+    groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter, fit_intercept, \
+positive, verbose
         As for :class:`SparseLogisticRegression`; "balanced" class weights are those of all samples.
 
     Attributes
@@ -220,7 +223,8 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
         self, alphas: int | ArrayLike = 20, *, groups: Groups = None, cv: Any = None, scoring: Any = None,
         n_jobs: int | None = None, loss: str | PointwiseLoss = "logistic",
         regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
-        class_weight: str | dict | None = None, solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None,
+        multiclass: str = "ovr", class_weight: str | dict | None = None,
+        solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None,
         fit_intercept: bool = True, positive: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
         self.alphas = alphas
@@ -231,6 +235,7 @@ class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegre
         self.loss = loss
         self.regularizer = regularizer
         self.group_weights = group_weights
+        self.multiclass = multiclass
         self.class_weight = class_weight
         self.solver = solver
         self.tol = tol

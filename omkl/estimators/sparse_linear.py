@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
@@ -24,6 +24,7 @@ from omkl.batch import (
     Solution,
     as_design,
     regularization_path,
+    stacked_problem,
 )
 from omkl.batch.core.solver import ordered
 from omkl.estimators.certified import CertifiedEstimator
@@ -42,7 +43,7 @@ DECADES = 2.0
 
 @dataclass
 class Samples:
-    """What is learned from: a design, and for each problem its targets (m,) and its offset (m,), if there are any."""
+    """What is learned from: a design, the targets (m,) of each problem, or those (m, K) of one, and offsets (K, m)."""
 
     design: Design
     targets: Sequence[np.ndarray]
@@ -60,6 +61,8 @@ class SparseLinear(CertifiedEstimator):
 
     _tradeoff = "alpha"
     _takes_links = True
+    #: Whether targets may have several columns.
+    _takes_outputs = False
     _plain_attributes = (*CertifiedEstimator._plain_attributes, "coef_", "intercept_")
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -73,21 +76,23 @@ class SparseLinear(CertifiedEstimator):
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> Samples:
         """X, y and weights > 0, checked; nothing is copied that is in float32 or float64."""
+        several = self._takes_outputs and has_columns(y)
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
-            y = column_or_1d(check_array(y, ensure_2d=False, dtype=None), warn=True)
+            y = check_array(y, ensure_2d=False, dtype=None)
+            y = y if several else column_or_1d(y, warn=True)
             if X.shape[0] != len(y):
                 raise InputError(f"X has {X.shape[0]} rows, but y has {len(y)} targets.")
         else:
             X, y = validate_data(
                 self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32),
-                y_numeric=isinstance(self, RegressorMixin),
+                y_numeric=isinstance(self, RegressorMixin), multi_output=several,
             )  # fmt: skip
             _refuse_overflow(X.data if sparse.issparse(X) else X)
         weights = check_sample_weight(sample_weight, len(y))
         kept = slice(None) if weights is None or weights.all() else np.flatnonzero(weights)
         targets, weights = self._targets(y[kept], None if weights is None else weights[kept])
-        offsets = _read_offsets(offset, len(y), len(targets))
+        offsets = _read_offsets(offset, len(y), sum(map(n_outputs_of, targets)))
         design = as_design(X) if isinstance(kept, slice) else as_design(X).rows(kept)
         return Samples(design, targets, weights, None if offsets is None else offsets[:, kept])
 
@@ -107,44 +112,61 @@ class SparseLinear(CertifiedEstimator):
         if weights is not None:
             groups = ColumnGroups(self.groups, n_columns, weights)
         alpha, rest = float(getattr(self, self._tradeoff)), (bool(self.fit_intercept), samples.weights)
+        if samples.targets[0].ndim == 2:
+            return [self._stacked_problem(samples, loss, regularizer, alpha, groups, *rest)]
         offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
         return [
             DesignProblem(samples.design, target, loss, regularizer, alpha, groups, *rest, offset, bool(self.positive))
             for target, offset in zip(samples.targets, offsets)
         ]
 
+    def _stacked_problem(
+        self, samples: Samples, loss: PointwiseLoss, regularizer: Regularizer, alpha: float, groups: ColumnGroups,
+        intercept: bool, weights: np.ndarray | None,
+    ) -> DesignProblem:  # fmt: skip
+        """The problem of several outputs that share their groups."""
+        if self.positive:
+            raise InputError("positive=True is for one output: leave it out, or learn one output after the other.")
+        offset = None if samples.offsets is None else samples.offsets.T
+        kind = None if isinstance(self, ClassifierMixin) else loss
+        return stacked_problem(
+            samples.design, samples.targets[0], kind, regularizer, alpha, groups, intercept, weights, offset
+        )
+
     def _solve(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Solve one problem for each target; sets what is learned. Returns coefficients (P, n) and intercepts (P,)."""
         solver, problems, n_columns = self._resolve()[2], self._problems(samples), samples.design.shape[1]
-        starts = self._starts(len(problems), n_columns)
-        coefficients, intercepts = np.zeros((len(problems), n_columns)), np.zeros(len(problems))
-        gaps, iterations, self.history_ = [], [], []
+        starts = self._starts([problem.n_outputs for problem in problems], n_columns)
+        learned, gaps, iterations, self.history_ = [], [], [], []
         for p, (problem, start) in enumerate(zip(problems, starts)):
             with GapProgress(self.verbose, "groups") as progress:
                 solution = solver.solve(problem, self.tol, self.max_iter, start, progress)
             self._warn_unless_converged(solution)
-            coefficients[p] = solution.model.dense(n_columns)
-            intercepts[p] = solution.model.intercept
+            learned.append(rows_of(solution, n_columns))
             gaps.append(solution.certificate.gap)
             iterations.append(solution.n_iter)
             self.history_ += [{"problem": p, **record} for record in solution.history]
         self.dual_gap_ = max(gaps)
         self.n_iter_ = max(1, *iterations)
+        coefficients, intercepts = map(np.concatenate, zip(*learned))
         self._warn_if_empty(problems, coefficients)
         return coefficients, intercepts
 
-    def _starts(self, n_problems: int, n_columns: int) -> list[LinearModel | None]:
+    def _starts(self, widths: list[int], n_columns: int) -> list[LinearModel | None]:
         """The models to start from: with ``warm_start`` those of the previous fit, if they fit."""
         known = (
             np.atleast_2d(self.coef_)
             if getattr(self, "warm_start", False) and hasattr(self, "coef_")
             else np.empty((0, 0))
         )
-        if known.shape != (n_problems, n_columns):
-            return [None] * n_problems
-        return [
-            LinearModel(np.flatnonzero(w), w[w != 0], float(b)) for w, b in zip(known, np.atleast_1d(self.intercept_))
-        ]  # fmt: skip
+        if known.shape != (sum(widths), n_columns):
+            return [None] * len(widths)
+        starts: list[LinearModel | None] = []
+        ends = np.cumsum(widths)
+        for first, last in zip(ends - widths, ends):
+            w, b = known[first:last].T.ravel(), np.atleast_1d(self.intercept_)[first:last]
+            starts.append(LinearModel(np.flatnonzero(w), w[w != 0], b if len(b) > 1 else float(b[0])))
+        return starts
 
     def _warn_unless_converged(self, solution: Solution) -> None:
         if not solution.converged:
@@ -185,8 +207,9 @@ class SparseLinear(CertifiedEstimator):
         -------
         list of dict
             For each alpha, from the largest: ``alpha``, ``coef`` (n,), ``intercept``, ``dual_gap`` (relative),
-            ``objective``, ``active`` (number of groups), ``n_iter``, ``seconds``. For K > 2 classes ``coef`` is (K, n)
-            and ``intercept`` (K,), ``dual_gap`` and ``n_iter`` are the largest, and the rest are sums.
+            ``objective``, ``active`` (number of groups), ``n_iter``, ``seconds``. For K > 2 classes, or K outputs,
+            ``coef`` is (K, n) and ``intercept`` (K,); of several problems ``dual_gap`` and ``n_iter`` are the largest,
+            and the rest are sums.
         """
         # what is fitted stays as it is
         return clone(self)._path(X, y, alphas, sample_weight, offset)
@@ -220,11 +243,7 @@ class SparseLinear(CertifiedEstimator):
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as"
                 " input."
             )
-        design, coefficients = as_design(X), np.atleast_2d(self.coef_)
-        outputs = np.column_stack([
-            design.product(np.flatnonzero(w), w[w != 0]) + b
-            for w, b in zip(coefficients, np.atleast_1d(self.intercept_))
-        ])  # fmt: skip
+        outputs = predictions_of(as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
         known = _read_offsets(offset, *outputs.shape)
         return outputs if known is None else outputs + known.T
 
@@ -237,9 +256,8 @@ class SparseLinear(CertifiedEstimator):
 def _record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
     """The flat record of one alpha, from the points of all binary problems."""
     solutions = [point.solution for point in points]
-    coefficients = np.array([solution.model.dense(n_columns) for solution in solutions])
-    intercepts = np.array([solution.model.intercept for solution in solutions])
-    alone = len(points) == 1
+    coefficients, intercepts = map(np.concatenate, zip(*(rows_of(solution, n_columns) for solution in solutions)))
+    alone = len(coefficients) == 1
     return {
         "alpha": points[0].value,
         "coef": coefficients[0] if alone else coefficients,
@@ -250,6 +268,32 @@ def _record(points: Sequence[PathPoint], n_columns: int) -> dict[str, Any]:
         "n_iter": max(solution.n_iter for solution in solutions),
         "seconds": sum(point.seconds for point in points),
     }
+
+
+def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+    """Predictions (m, K) of coefficients (K, n), from the columns that are not zero."""
+    outputs = [design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)]
+    return np.column_stack(outputs)
+
+
+def rows_of(solution: Solution, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (K, n) and intercepts (K,) of a problem's outputs."""
+    intercepts = np.atleast_1d(solution.model.intercept)
+    return solution.model.dense(n_columns * len(intercepts)).reshape(n_columns, -1).T, intercepts
+
+
+def has_columns(y: ArrayLike) -> bool:
+    """Whether targets have several columns; what is no array has none."""
+    try:
+        shape = np.asarray(y).shape
+    except ValueError:
+        return False
+    return len(shape) == 2 and shape[1] > 1
+
+
+def n_outputs_of(target: np.ndarray) -> int:
+    """The number of outputs of a problem with these targets."""
+    return 1 if target.ndim == 1 else target.shape[1]
 
 
 def _read_offsets(offset: ArrayLike | None, n_samples: int, n_problems: int) -> np.ndarray | None:

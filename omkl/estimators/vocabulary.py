@@ -61,6 +61,14 @@ class Vocabulary:
         self.first_id = first_id
         self._ids_given = 0
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Vocabulary":
+        # strings do not change: a hundred times as fast as value by value
+        twin = Vocabulary(self.first_id)
+        twin.keys, twin.groups, twin.units = list(self.keys), self.groups[:], dict(self.units)
+        twin.ids = {key: defaultdict(twin._next_id, own) for key, own in self.ids.items()}
+        twin._ids_given = self._ids_given
+        return twin
+
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
         if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:

@@ -36,7 +36,8 @@ class Poisson(PointwiseLoss):
         return -np.log(y - rho)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return 1.0 / (y - rho)
+        with np.errstate(over="ignore"):
+            return 1.0 / (y - rho)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -np.inf), np.asarray(y, dtype=np.float64)

@@ -12,7 +12,8 @@ def begin(scales, factors, empty, averages, pending, rate, decay, bases, rates):
     """Open a round: each part ``f_k = (s_k / w_k) v_k`` shrinks by ``decay`` and takes a step along ``g_k``."""
     for k in range(scales.shape[0]):
         averages[k] += pending * scales[k]
-        bases[k] = 1.0 if empty[k] else decay * scales[k] / factors[k]
+        # a group that has lost its weight has been left out
+        bases[k] = 1.0 if empty[k] or factors[k] == 0.0 else decay * scales[k] / factors[k]
         rates[k] = rate / bases[k]
 
 

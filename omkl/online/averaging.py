@@ -14,6 +14,8 @@ from omkl.structures import Potentials
 
 #: Numbers in one block of potentials: what prediction holds at a time beside the input, in each thread.
 BLOCK = 2**17
+#: The largest power whose weights are finite after a billion rounds.
+MOST_POWER = 30.0
 
 
 class Average(Component):
@@ -55,8 +57,8 @@ class PolynomialAverage(Average):
     aliases = {"polynomial": {}, "quadratic": {"power": 2.0}}
 
     def __init__(self, power: float = 2.0) -> None:
-        if not power >= 0:
-            raise InputError(f"power must be a number >= 0, not {power!r}.")
+        if not 0 <= power <= MOST_POWER:
+            raise InputError(f"power must be a number >= 0 and <= {MOST_POWER:g}, not {power!r}.")
         self.power = float(power)
 
     def weight(self, t: int) -> float:

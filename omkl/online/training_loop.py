@@ -1,11 +1,12 @@
 """The one loop that makes passes over examples; what differs between its uses are its arguments."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl.exceptions import InputError
+from omkl.exceptions import DivergenceError, InputError
 from omkl.online import selection
 from omkl.online.callbacks import TrainingProgress, flat_record
 from omkl.online.rounds import Step
@@ -180,6 +181,7 @@ class TrainingLoop:
         finally:
             for end in hooks(self.callbacks, "on_end"):
                 end(trainer)
+        check_finite(trainer)
         if self.checkpointer is not None:
             self.checkpointer.end(self)
         return progress.history
@@ -237,6 +239,19 @@ class TrainingLoop:
         """Shards have come so far in the block at hand."""
         for tell in hooks(self.callbacks, "on_report"):
             tell(n_examples, loss)
+
+
+def check_finite(trainer: Any) -> None:
+    """Raise a DivergenceError where a model, or what its average sums up, has left the finite numbers."""
+    for expert in getattr(trainer, "experts", ()):
+        check_finite(expert)
+    state = trainer.group_state
+    sums = [getattr(state, name).sum() for name in ("square_norms", "averages") if hasattr(state, name)]
+    if not math.isfinite(sum(sums)):
+        raise DivergenceError(
+            f"Parameters are not finite after round {trainer.round}: training diverged. Choose a smaller eta0, or a "
+            "radius."
+        )
 
 
 def hooks(callbacks: Sequence[Any], name: str) -> list[Callable]:

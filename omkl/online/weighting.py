@@ -126,6 +126,7 @@ class OutOfSampleWeights(ForwardBackward):
             "weights": self.weights,
             "cumulative": self.cumulative,
             "sums": self.sums,
+            "factors": self._factors[: len(self.weights)],
             "gap": np.array([self.gap, self.learning]),
         }
 
@@ -135,4 +136,5 @@ class OutOfSampleWeights(ForwardBackward):
             np.array(state[name], dtype=np.float64) for name in ("weights", "cumulative", "sums")
         )
         self.gap, self.learning = float(state["gap"][0]), bool(state["gap"][1])
-        self._factors[: len(self.weights)] = self.weights
+        # those of the last round: groups that have been left out since have lost their weight
+        self._factors[: len(self.weights)] = state["factors"]

@@ -99,6 +99,17 @@ def test_rows_of_more_cells_that_are_not_utf8_are_counted(tmp_path, capfd):
     assert_array_equal(whole(stream_csv(path, "y", columns=["x"]))[0], [[1], [2]])
 
 
+def test_what_stands_for_a_missing_number_is_a_string_like_others_among_strings(tmp_path):
+    path = write(tmp_path / "a.csv", "country,x,y\nNA,1,null\nDE,NA,b\n,n/a,NA\n\xff,nan,".encode("latin-1"))
+    with pytest.warns(DataWarning, match=r"1 record was skipped, the first at .*row 5"):
+        X, y = whole(stream_csv(path, "y", on_error="skip"))
+    assert X == [{"country": "NA", "x": 1.0}, {"country": "DE"}, {}]
+    assert y.tolist() == ["null", "b", "NA"]
+    good = "".join(f"{k},{'NA' if k % 2 else k},0\n" for k in range(300))
+    X, _ = whole(stream_csv(write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"), "y", columns=["b"]))
+    assert_array_equal(X[:, 0], [*(np.nan if k % 2 else k for k in range(300)), 1, np.nan])
+
+
 def test_infinite_numbers_are_refused_where_they_are(tmp_path):
     path = write(tmp_path / "a.csv", "x,y\n1,0\n1e999,0\n-inf,0\n3,0\n")
     with pytest.raises(DataFileError, match=r"row 3: the number in column 'x' is infinite"):

@@ -193,6 +193,7 @@ def test_errors_of_the_reader_arrive_where_they_happened():
     [
         (lambda: Stream.from_arrays(np.zeros(3), np.zeros(2)), "X has 3 examples, but y has 2"),
         (lambda: Stream.from_arrays(np.zeros(3), block_size=0), "at least one example"),
+        (lambda: Stream.from_arrays(np.zeros((10**15, 0))), "1000000000000000 examples with nothing in them"),
         (lambda: Stream.from_iterable(3), "iterable of pairs"),
         (lambda: list(Stream.from_iterable([1, 2])), "pairs"),
         (lambda: list(Stream.from_iterable([(1, 2), (1, None)])), "1 of 2 examples of the stream have no y"),

@@ -185,7 +185,7 @@ def test_a_constant_target_is_learned_with_a_warning(diabetes):
         (GroupLasso(loss="hinge"), "classification"),
         (GroupLasso(loss="epsilon-insensitive", solver="ist"), "has a kink"),
         (GroupLasso(regularizer="l1", groups=[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]), "leave out groups"),
-        (GroupLasso(regularizer="sparse-group"), "penalizes single columns"),
+        (GroupLasso(regularizer=omkl.regularizers.SparseGroup(0.5, [list(range(10))])), "penalizes single columns"),
         (GroupLasso(regularizer="mkl"), 'choose solver="sparsa"'),
         (GroupLasso(solver="cd"), "Unknown solver"),
         (SparseLogisticRegression(loss="squared"), "regression"),
@@ -256,7 +256,7 @@ def test_class_weights_are_those_of_scikit_learn(cancer):
 def test_both_take_the_same_arguments_in_the_same_order():
     ours, theirs = (list(signature(model).parameters) for model in (GroupLasso, SparseLogisticRegression))
     assert ours[:2] == ["alpha", "groups"]
-    assert ours == [name for name in theirs if name != "class_weight"]
+    assert ours == [name for name in theirs if name not in ("multiclass", "class_weight")]
     with pytest.raises(TypeError):
         GroupLasso(1.0, [[0, 1]])
 

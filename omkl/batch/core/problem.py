@@ -43,6 +43,9 @@ class WeightedLoss:
         If weights are not finite numbers > 0, one a sample, or targets are not those of the loss.
     """
 
+    #: Whether the loss of a sample has several predictions, and is no sum over them.
+    couples_outputs: ClassVar[bool] = False
+
     def __init__(
         self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None = None
     ) -> None:
@@ -86,6 +89,10 @@ class WeightedLoss:
         inside = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
         inverse = self.conjugate_curvature(np.where(curved, rho, inside))
         return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
+
+    def largest_curvature(self) -> np.ndarray:
+        """A bound of each sample's second derivatives; infinite where there is none."""
+        return self.weights * self.loss.curvature
 
     def domain(self) -> tuple[np.ndarray, np.ndarray]:
         r"""Lowest and highest :math:`\rho` with a finite conjugate."""

@@ -294,3 +294,106 @@ def _stopped_at_zero(starts, threshold, ridge, w, step):
         change += threshold * (np.linalg.norm(after) - np.linalg.norm(before))
         change += 0.5 * ridge * (np.dot(after, after) - np.dot(before, before))
     return moves, change
+
+
+@njit(cache=True, nogil=True)
+def sweep_outputs_dense(
+    columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known, shares, weights, damping, threshold,
+    ridge, w, rho,
+):  # fmt: skip
+    """As :func:`sweep_dense`, with several outputs: ``w`` (k, K), ``rho`` (K, m).
+
+    Steps are those for ``curvature``, which is at least the largest eigenvalue of each sample's Hessian. That is
+    ``weights[i]`` times :math:`(1 - d) (\\mathrm{diag}(u) - u u^\\top) + d / 2` with the ``shares`` u (K, m) and the
+    ``damping`` d; or where there are no shares diagonal.
+    """
+    gained = 0.0
+    for g in groups:
+        first, last = starts[g], starts[g + 1]
+        block, basis = columns[first:last], bases[offsets[g] : offsets[g + 1]]
+        if not is_known[g]:
+            is_known[g] = True
+            _decompose_dense(block, curvature, basis, eigenvalues[first:last])
+        moves = np.dot(rho, block.T).T.copy()
+        gain = _change_outputs(moves, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
+        if gain > 0.0:
+            gained += gain
+            w[first:last] += moves
+            changes = np.dot(moves.T.copy(), block)
+            for i in range(len(curvature)):
+                _follow(rho, i, changes, i, 1.0, curvature, shares, weights, damping)
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def sweep_outputs_sparse(
+    data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known, shares, weights, damping,
+    threshold, ridge, w, rho,
+):  # fmt: skip
+    """The same for columns of a CSC matrix."""
+    gained = 0.0
+    for g in groups:
+        first, last = starts[g], starts[g + 1]
+        basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
+        if not is_known[g]:
+            is_known[g] = True
+            if last - first <= LARGEST_BASIS:
+                _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
+            else:
+                values[:] = 0.0
+                for entry in range(ends[first], ends[last]):
+                    values += curvature[rows[entry]] * data[entry] ** 2
+        moves = np.zeros((last - first, len(rho)))
+        for j in range(first, last):
+            for entry in range(ends[j], ends[j + 1]):
+                for k in range(len(rho)):
+                    moves[j - first, k] += data[entry] * rho[k, rows[entry]]
+        gain = _change_outputs(moves, w[first:last], basis, values, threshold, ridge)
+        if gain > 0.0:
+            gained += gain
+            w[first:last] += moves
+            changes = moves.T
+            for j in range(first, last):
+                for entry in range(ends[j], ends[j + 1]):
+                    _follow(rho, rows[entry], changes, j - first, data[entry], curvature, shares, weights, damping)
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def _follow(rho, i, changes, j, factor, curvature, shares, weights, damping):
+    """Let the residual of sample i follow ``factor * changes[:, j]``, by which its predictions move."""
+    mean = 0.0
+    for k in range(len(shares)):
+        mean += shares[k, i] * changes[k, j]
+    for k in range(len(rho)):
+        bent = curvature[i] * changes[k, j]
+        if len(shares):
+            bent = (1.0 - damping) * shares[k, i] * (changes[k, j] - mean) + 0.5 * damping * changes[k, j]
+            bent *= weights[i]
+        rho[k, i] -= factor * bent
+
+
+@njit(cache=True, nogil=True)
+def _change_outputs(changes, w, basis, values, threshold, ridge):
+    """As :func:`_change`, for several outputs: arrays (size, K)."""
+    if values.max() <= 0.0:
+        changes[:] = 0.0
+        return 0.0
+    before, target, vectors = w, changes, basis.reshape((len(w), len(basis) // len(w)))
+    if len(basis):
+        before, target = np.dot(vectors.T, w), np.dot(vectors.T, changes)
+    moves, lengths = np.empty(w.shape), np.empty(len(w))
+    for j in range(len(w)):
+        moves[j] = target[j] + values[j] * before[j]
+        lengths[j] = np.sqrt(np.dot(moves[j], moves[j]))
+    norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
+    for j in range(len(w)):
+        slope = (values[j] + ridge) * norm + threshold
+        for k in range(w.shape[1]):
+            moves[j, k] = (moves[j, k] * norm / slope if norm > 0.0 else 0.0) - before[j, k]
+            gain += 0.5 * (values[j] + ridge) * moves[j, k] ** 2
+    if norm == 0.0:
+        changes[:] = -w
+    else:
+        changes[:] = np.dot(vectors, moves) if len(basis) else moves
+    return gain

@@ -20,7 +20,7 @@ from omkl.batch.core.solver import GapMonitor, Solution
 from omkl.batch.design.newton import ProximalNewton
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
 from omkl.batch.design.screening import DesignNorms
-from omkl.batch.design.sweeps import Sweeps
+from omkl.batch.design.several_outputs import sweeps_on, working_set_of
 from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 
@@ -165,7 +165,7 @@ class _Search:
 
     def __init__(self, solver: DAL, problem: DesignProblem, start: DALStart):
         self.solver, self.problem = solver, problem
-        self.working_set = WorkingSet(problem) if start.working_set is None else start.working_set
+        self.working_set = working_set_of(problem) if start.working_set is None else start.working_set
         self.w = np.zeros(len(self.working_set.columns))
         self.alpha = np.inf
         self.newton_steps = 0
@@ -274,7 +274,7 @@ class _Search:
         if len(self.working_set.groups):
             if not problem.loss.has_kink and problem.regularizer.elastic is not None:
                 iterate = self._sweep(problem, tol, iterate)
-            if iterate.gap > tol and problem.unpenalized is None:
+            if iterate.gap > tol and problem.takes_newton_steps:
                 iterate = self._step_by_newton(problem, tol, iterate)
         return iterate
 
@@ -308,8 +308,7 @@ class _Search:
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
             points.append(problem.best_constant()[1])
         best: Any = None
-        # in one product: the matrix is read once
-        for point, found in zip(points, (np.array(points) @ working_set.matrix)):
+        for point, found in zip(points, working_set.correlations(np.array(points))):
             dual_norms = working_set.dual_norms(found)
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * point, scale * dual_norms)
@@ -320,10 +319,11 @@ class _Search:
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
-        sweeps, iterates, made = Sweeps(problem, self.working_set), [iterate], [0]
-        may_step = problem.unpenalized is None
+        sweeps, iterates, made = sweeps_on(problem, self.working_set), [iterate], [0]
         while iterates[-1].gap > tol and not (
-            self._slow(iterates, made, tol, sweeps.price(self.w)) if may_step else self._stuck(iterates)
+            self._slow(iterates, made, tol, sweeps.price(self.w))
+            if problem.takes_newton_steps
+            else self._stuck(iterates)
         ):
             last = iterates[-1]
             self.w = sweeps.round(last.w, last.outputs)

@@ -35,6 +35,10 @@ class Design:
         r""":math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass."""
         return _finite(np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64))
 
+    def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
+        """Correlations with several points (K, m), (n, K)."""
+        return np.column_stack([self.correlations(rho) for rho in points])
+
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Those of the columns that ``indices`` names alone."""
         raise NotImplementedError
@@ -76,6 +80,10 @@ class DenseDesign(Design):
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
+
+    def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
+        found = self._transposed @ points.T.astype(self.matrix.dtype, copy=False)
+        return _finite(found.astype(np.float64, copy=False))
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))

@@ -126,6 +126,16 @@ class DesignProblem(BaseProblem):
         return np.sort(self.groups.columns_of(self.groups.free)[0])
 
     @property
+    def n_outputs(self) -> int:
+        """Outputs that are learned together."""
+        return 1
+
+    @property
+    def takes_newton_steps(self) -> bool:
+        """Whether Newton's method in the dual may take the place of sweeps."""
+        return not len(self.groups.free)
+
+    @property
     def balances(self) -> bool:
         return self.intercept or len(self.groups.free) > 0
 
@@ -216,11 +226,12 @@ class LinearModel:
         Columns that are not zero, in increasing order.
     coefficients : array of shape (k,)
     intercept : float
+        Of several outputs an array (K,), with their coefficients of each column side by side.
     """
 
     active: np.ndarray
     coefficients: np.ndarray
-    intercept: float = 0.0
+    intercept: Any = 0.0
 
     def dense(self, n_columns: int) -> np.ndarray:
         """All coefficients, (n,)."""

@@ -50,6 +50,9 @@ class Sweeps:
         objective.
     """
 
+    #: Whether second derivatives of the loss are those of one prediction at a time.
+    _is_diagonal = True
+
     def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
         self._problem, self._working_set, self._blocks = problem, working_set, working_set.blocks
         self._starts = np.append(working_set.blocks.starts, len(working_set.columns))
@@ -57,8 +60,15 @@ class Sweeps:
         elastic: Any = problem.regularizer.elastic  # which the solver asks for
         slope, curvature = elastic
         self._penalty = problem.penalty * slope, problem.penalty * curvature
-        matrix: Any = working_set.matrix
-        is_sparse, mixed = sparse.issparse(matrix), working_set.mixed
+        self.extrapolated: np.ndarray | None = None
+        self.sweeps = 0
+        self.damping = 0.0
+        self._bind()
+
+    def _bind(self) -> None:
+        """Choose the loop that sweeps, and what it reads."""
+        matrix: Any = self._working_set.matrix
+        is_sparse, mixed = sparse.issparse(matrix), self._working_set.mixed
         self._matrix: tuple[Any, ...] = (matrix.data, matrix.indices, matrix.indptr) if is_sparse else (matrix.T,)
         self._sweep: Any = sweep_sparse if is_sparse else sweep_dense
         self._weights: tuple[Any, ...] = self._penalty
@@ -66,27 +76,20 @@ class Sweeps:
             self._sweep = sweep_mixed_sparse if is_sparse else sweep_mixed_dense
             weights = mixed.norm_weights, mixed.l1_weights
             self._weights = self._penalty[0], *weights, self._penalty[1], mixed.positive
-        self.extrapolated: np.ndarray | None = None
-        self.sweeps = 0
-        self.damping = 0.0
 
     def round(self, w: np.ndarray, outputs: np.ndarray) -> np.ndarray:
         """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
         loss = self._problem.weighted_loss
         w, rho = w.copy(), loss.dual_point(outputs)
-        curvature = loss.curvature(rho)
-        if not curvature.any():
-            self.damping = max(self.damping, LEAST_DAMPING)
-        bounded = np.isfinite(loss.loss.curvature)
-        largest = loss.weights * loss.loss.curvature if bounded else MOST_CURVED * curvature
-        curvature += self.damping * (largest - curvature)
+        curvature = self._curvature(rho)
         bases = self._working_set.eigenbases
-        bases.weigh(curvature)
+        bases.weigh(self._arrays(w, rho, curvature)[2])
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         for sweeps in range(1, MOST_SWEEPS + 1):
+            coefficients, residual, weights = self._arrays(w, rho, curvature)
             gained = self._sweep(
-                *self._matrix, self._starts, groups, curvature, bases.vectors, bases.offsets, bases.values,
-                bases.is_known, *self._weights, w, rho,
+                *self._matrix, self._starts, groups, weights, bases.vectors, bases.offsets, bases.values,
+                bases.is_known, *self._weights, coefficients, residual,
             )  # fmt: skip
             rho = self._balanced(rho, curvature)
             first = gained if first is None else first
@@ -102,6 +105,20 @@ class Sweeps:
                 break
         self.sweeps += sweeps
         return w
+
+    def _arrays(self, w: np.ndarray, rho: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Coefficients, residual and curvature as the loop reads them, and changes the first two."""
+        return w, rho, curvature
+
+    def _curvature(self, rho: np.ndarray) -> np.ndarray:
+        """Second derivatives of the losses at a dual point, (m,), damped."""
+        loss = self._problem.weighted_loss
+        curvature = loss.curvature(rho)
+        if not curvature.any():
+            self.damping = max(self.damping, LEAST_DAMPING)
+        largest = loss.largest_curvature()
+        largest = largest if np.isfinite(largest).all() else MOST_CURVED * curvature
+        return curvature + self.damping * (largest - curvature)
 
     def _balanced(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
         """The residual of the quadratic model once what is not regularized is best."""
@@ -125,7 +142,7 @@ class Sweeps:
         w = sum(weight * point for weight, (point, _) in zip(weights, met[1:]))
         rho = sum(weight * point for weight, (_, point) in zip(weights, met[1:]))
         self.extrapolated = rho
-        if curvature.all():
+        if curvature.all() and self._is_diagonal:
             change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
         else:
             change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))

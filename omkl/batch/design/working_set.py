@@ -161,6 +161,10 @@ class WorkingSet:
             return self.matrix @ w
         return self.matrix[:, support] @ w[support]
 
+    def correlations(self, points: np.ndarray) -> np.ndarray:
+        """Products of all columns with several points (P, m), (P, k): the matrix is read once."""
+        return points @ self.matrix
+
     @property
     def mean_square(self) -> float:
         """Mean of the squared norms of the columns; 1 where all are zero."""

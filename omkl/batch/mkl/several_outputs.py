@@ -12,46 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from omkl.batch.core.problem import WeightedLoss
 from omkl.batch.core.solver import Solution
+from omkl.batch.core.stacked_loss import StackedLoss
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.kernels import KernelStack
 from omkl.kernels.replicated import ReplicatedStack
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
-
-
-class StackedLoss(WeightedLoss):
-    """The losses of several outputs, one output after the other; each has an intercept of its own.
-
-    Intercepts are arrays (P N,), constant within each output, so that they add to predictions.
-
-    Parameters
-    ----------
-    loss, y, weights
-        As for :class:`~omkl.batch.core.problem.WeightedLoss`, of all outputs: (P N,).
-    n_parts : int
-        The number of outputs P.
-    """
-
-    def __init__(self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, n_parts: int) -> None:
-        super().__init__(loss, y, weights)
-        self.parts = [
-            WeightedLoss(loss, *own) for own in zip(y.reshape(n_parts, -1), weights.reshape(n_parts, -1))
-        ]  # fmt: skip
-
-    def balanced(self, rho: np.ndarray) -> np.ndarray:
-        own = rho.reshape(len(self.parts), -1)
-        return np.concatenate([part.balanced(values) for part, values in zip(self.parts, own)])
-
-    def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        own = outputs.reshape(len(self.parts), -1)
-        constants = [part.best_intercept(values) for part, values in zip(self.parts, own)]
-        return np.repeat(constants, own.shape[1])
-
-    def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
-        constants, points = zip(*(part.best_constant() for part in self.parts))
-        return np.repeat(constants, len(points[0])), np.concatenate(points)
 
 
 class SharedProblem(Problem):
