@@ -163,6 +163,8 @@ def local_client(n_workers: int) -> Iterator[Client]:
 def running_client(address: str) -> Iterator[Client]:
     """A Dask client of the scheduler at an address such as ``"tcp://host:8786"``.
 
+    Its certificates, for ``"tls://host:8786"``, are those of Dask's configuration (``distributed.comm.tls``).
+
     Raises
     ------
     omkl.exceptions.MissingDependencyError
@@ -190,9 +192,10 @@ def running_client(address: str) -> Iterator[Client]:
 
 async def _greet(address: str) -> None:
     """Ask a scheduler who it is; a client would wait for ever for a server that takes its greeting and is silent."""
-    from distributed import rpc
+    from distributed import Security, rpc
 
-    async with rpc(address) as scheduler:
+    # the certificates of Dask's configuration, as a client has them
+    async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
         await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECT_TIMEOUT)
 
 

@@ -23,6 +23,7 @@ from omkl.distributed import cluster, executors, local_client, running_client
 from omkl.exceptions import DistributionError
 
 distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 
 
@@ -81,6 +82,11 @@ def test_nobody_else_is_let_in(client):
         urllib.request.urlopen(f"http://127.0.0.1:{server.port}/status")
     with pytest.raises(DistributionError, match="cannot be reached"), running_client(addresses[0]):
         pass
+    own = client.security
+    names = {"ca-file": own.tls_ca_file, "client.cert": own.tls_client_cert, "client.key": own.tls_client_key}
+    settings = {f"distributed.comm.tls.{name}": value for name, value in names.items()}
+    with dask.config.set(settings), running_client(addresses[0]) as other:
+        assert len(other.nthreads()) == 2
 
 
 @pytest.mark.filterwarnings("ignore:An epoch in 2 shards")
