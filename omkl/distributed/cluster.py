@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
@@ -16,6 +20,10 @@ if TYPE_CHECKING:
 WORKER_TIMEOUT = 30.0
 #: Seconds to wait for a scheduler that is to be connected to.
 CONNECT_TIMEOUT = 5
+#: Seconds in which a scheduler or a worker at work answers; one that is silent for longer is taken as lost.
+PATIENCE = 60.0
+#: Seconds between two looks for workers, and those of waiting after which one asks who is still there.
+INTERVAL, ASK_AFTER = 0.05, 10.0
 
 Answer = TypeVar("Answer")
 
@@ -41,37 +49,86 @@ def workers_of(client: Client) -> list[str]:
         raise InputError(f"client must be a dask.distributed.Client that is not asynchronous, not {client!r}.")
     if client.status != "running":
         raise DistributionError(f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler.")
-    try:
-        client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
-    except TimeoutError:
-        raise DistributionError(
-            f"The scheduler {client.scheduler.address} has had no running worker for {WORKER_TIMEOUT:g} s: start one, "
-            "or see what paused them."
-        ) from None
-    return sorted(running_workers(client))
+    deadline = time.monotonic() + WORKER_TIMEOUT
+    while not (running := running_workers(client)):
+        if time.monotonic() > deadline:
+            raise DistributionError(
+                f"The scheduler {client.scheduler.address} has had no running worker for {WORKER_TIMEOUT:g} s: start "
+                "one, or see what paused them."
+            )
+        time.sleep(INTERVAL)
+    return sorted(running)
 
 
 def alive_workers(client: Client) -> dict[str, int]:
     """Threads by worker, for all that the scheduler knows, paused ones among them."""
-    return _ask_scheduler(client, client.nthreads)
+    return _ask_scheduler(client, client.scheduler.ncores)
 
 
 def running_workers(client: Client) -> dict[str, int]:
     """Threads by worker, for those that are not paused."""
-    return _ask_scheduler(client, lambda: client.sync(client.scheduler.ncores_running))
+    return _ask_scheduler(client, client.scheduler.ncores_running)
 
 
-def _ask_scheduler(client: Client, question: Callable[[], Answer]) -> Answer:
+def passes_of(client: Client) -> dict[str, list[str]]:
+    """The keys of the tasks that are with each worker."""
+    return _ask_scheduler(client, lambda: client.scheduler.processing(workers=None))
+
+
+def _ask_scheduler(client: Client, question: Callable[[], Awaitable[Answer]]) -> Answer:
+    """What the scheduler answers; a DistributionError if it is not there, or silent for :data:`PATIENCE`."""
+    address = client.scheduler.address
     try:
-        return question()
+        return client.sync(question, callback_timeout=PATIENCE)
+    except TimeoutError:
+        raise DistributionError(
+            f"The scheduler {address} has not answered for {PATIENCE:g} s: is it running?"
+        ) from None
     except OSError as error:
-        address = client.scheduler.address
         raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
+
+
+def answers(client: Client, worker: str) -> bool:
+    """Whether a worker is there, and says so within :data:`PATIENCE`; raises where the scheduler does not."""
+    if worker not in alive_workers(client):
+        return False
+    try:
+        client.sync(lambda: client.run(os.getpid, workers=[worker], asynchronous=True), callback_timeout=PATIENCE)
+    except OSError:  # timeouts among them
+        return False
+    return True
+
+
+def moved(client: Client, worker: str, move: Coroutine[Any, Any, Answer]) -> Answer:
+    """The result of what moves data to or from a worker, however long that takes while the worker answers.
+
+    Raises
+    ------
+    OSError
+        If the worker is lost.
+    omkl.exceptions.DistributionError
+        If the scheduler is.
+    """
+    pending = asyncio.run_coroutine_threadsafe(move, client.loop.asyncio_loop)
+    try:
+        while True:
+            try:
+                return pending.result(ASK_AFTER)
+            except TimeoutError:
+                if pending.done():
+                    raise
+                if not answers(client, worker):
+                    raise ConnectionError(f"The worker {worker} does not answer.") from None
+    finally:
+        pending.cancel()
 
 
 @contextmanager
 def local_client(n_workers: int) -> Iterator[Client]:
     """A Dask client of worker processes on this machine, with one thread each; they end with the context.
+
+    They listen on the loopback address alone, and let nobody in who has not the certificate that is made for this
+    context: whoever reaches a worker of Dask has it run what they send.
 
     Raises
     ------
@@ -87,7 +144,14 @@ def local_client(n_workers: int) -> Iterator[Client]:
 
     with (
         LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, dashboard_address="localhost:0", silence_logs="ERROR"
+            n_workers=n_workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            protocol="tls://",
+            security=_certificate(),
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            silence_logs="ERROR",
         ) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
@@ -98,6 +162,8 @@ def local_client(n_workers: int) -> Iterator[Client]:
 @contextmanager
 def running_client(address: str) -> Iterator[Client]:
     """A Dask client of the scheduler at an address such as ``"tcp://host:8786"``.
+
+    Its certificates, for ``"tls://host:8786"``, are those of Dask's configuration (``distributed.comm.tls``).
 
     Raises
     ------
@@ -110,14 +176,27 @@ def running_client(address: str) -> Iterator[Client]:
     from distributed import Client
 
     try:
+        with ThreadPoolExecutor(1) as pool:  # a loop of its own, whichever runs in this thread
+            pool.submit(asyncio.run, _greet(address)).result()
         client = Client(address, timeout=CONNECT_TIMEOUT)
     except Exception as error:  # whatever comes of an address that is none, or of a server that is no scheduler
         reason = f"no answer within {CONNECT_TIMEOUT} s" if isinstance(error, OSError) else type(error).__name__
         raise DistributionError(
             f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."
         ) from None
-    with client:
+    try:
         yield client
+    finally:
+        client.close(timeout=CONNECT_TIMEOUT)
+
+
+async def _greet(address: str) -> None:
+    """Ask a scheduler who it is; a client would wait for ever for a server that takes its greeting and is silent."""
+    from distributed import Security, rpc
+
+    # the certificates of Dask's configuration, as a client has them
+    async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
+        await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECT_TIMEOUT)
 
 
 def _require_dask() -> None:
@@ -126,6 +205,19 @@ def _require_dask() -> None:
     except ImportError:
         raise MissingDependencyError(
             "The workers of a cluster need Dask: install it with 'pip install omkl[dask]'."
+        ) from None
+
+
+def _certificate() -> Any:
+    """A certificate for one cluster, which is kept in memory alone."""
+    from distributed import Security
+
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise MissingDependencyError(
+            "Workers on this machine let in nobody else by a certificate, which needs the library cryptography: "
+            "install it with 'pip install omkl[dask]'."
         ) from None
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omkl._threads import in_threads, n_threads
-from omkl.distributed.cluster import workers_of
+from omkl.distributed.cluster import ASK_AFTER, answers, moved, passes_of, workers_of
 from omkl.exceptions import DistributionError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class DaskExecutor:
 
     A shard is sent to one worker and stays there. Passes are pure functions: where a worker dies, Dask runs its pass
     again if all it needs is still somewhere, else it is sent again from here, where the shards are kept. So a worker
-    that dies costs its pass, never the run, and the results are the same bits.
+    that dies, or is silent for a minute, costs its pass, never the run, and the results are the same bits.
 
     Parameters
     ----------
@@ -93,6 +94,7 @@ class DaskExecutor:
         self._client = client
         self._shards = shards
         self._sent: list[Any] = [None] * len(shards)
+        self._silent: set[str] = set()
 
     @property
     def side_by_side(self) -> int:
@@ -127,26 +129,70 @@ class DaskExecutor:
         self, task: Callable, state: dict[str, np.ndarray], orders: Sequence[np.ndarray], topic: str, chosen: list[int]
     ) -> Iterator[tuple[int, Any]]:
         """``(j, result)`` of the chosen shards' passes, as they end; passes whose data was lost are left out."""
-        from distributed import CancelledError, KilledWorker, as_completed
+        from distributed import CancelledError, KilledWorker
 
-        workers = workers_of(self._client)
-        [shared] = self._client.scatter([state], broadcast=True, hash=False)
-        passes = {}
+        known = workers_of(self._client)
+        workers = [worker for worker in known if worker not in self._silent] or known
+        states: dict[str, Any] = {}
+        passes: dict[Any, tuple[int, str]] = {}
         for j in chosen:
             worker = workers[j % len(workers)]
+            if worker not in states:  # to all at once, Dask sends for ever where one dies
+                states[worker] = self._send(state, worker)
             if self._sent[j] is None:
-                [self._sent[j]] = self._client.scatter([self._shards[j]], workers=[worker], hash=False)
+                self._sent[j] = self._send(self._shards[j], worker)
             future = self._client.submit(
-                _report_to, task, topic, j, shared, self._sent[j], orders[j], pure=False, workers=[worker],
+                _report_to, task, topic, j, states[worker], self._sent[j], orders[j], pure=False, workers=[worker],
                 allow_other_workers=True,
             )  # fmt: skip
-            passes[future] = j
-        for future in as_completed(list(passes)):
-            j = passes[future]
+            passes[future] = j, worker
+        for future in self._ended(list(passes)):
+            j, worker = passes[future]
             try:
-                yield j, future.result()
-            except (CancelledError, KilledWorker):
-                self._sent[j] = None
+                if future.done():
+                    yield j, moved(self._client, worker, self._client.gather(future, asynchronous=True))
+                    continue
+            except (CancelledError, KilledWorker, OSError):
+                pass
+            self._sent[j] = None
+
+    def _send(self, value: Any, worker: str) -> Any:
+        """The future of a value on a worker."""
+        try:
+            [sent] = moved(
+                self._client, worker,
+                self._client.scatter([value], workers=[worker], hash=False, asynchronous=True),
+            )  # fmt: skip
+        except OSError:
+            self._silent.add(worker)
+            raise
+        return sent
+
+    def _ended(self, pending: list[Any]) -> Iterator[Any]:
+        """Futures of passes as they end, and of those whose workers are silent."""
+        news, asked = Event(), time.monotonic()
+        for future in pending:
+            future.add_done_callback(lambda _: news.set())
+        while pending:
+            news.clear()
+            ended = [future for future in pending if future.done()]
+            if not ended and time.monotonic() > asked + ASK_AFTER:
+                ended, asked = self._on_silent_workers(pending), time.monotonic()
+            if not ended:
+                news.wait(ASK_AFTER)
+            pending = [future for future in pending if future not in ended]
+            yield from ended
+
+    def _on_silent_workers(self, pending: list[Any]) -> list[Any]:
+        """Those of the futures whose passes are with workers that do not answer, though the scheduler knows them."""
+        keys = {future.key: future for future in pending}
+        lost = []
+        for worker, theirs in passes_of(self._client).items():
+            own = [keys[key] for key in theirs if key in keys]
+            if own and not answers(self._client, worker):
+                self._silent.add(worker)
+                lost += own
+        return lost
 
     @contextmanager
     def _listening(self, report: Callable[[int, int, float], object]) -> Iterator[str]:

@@ -5,6 +5,7 @@ import operator
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from threading import get_ident
 from types import NoneType
 from typing import Any
 
@@ -339,6 +340,21 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
         self._adopt(model)  # outputs may have come to those that are known
         self.history_ = thinned(self.history_)
+
+    @property
+    def model_(self) -> OnlineModel:
+        """What is learned; to other threads than the one that learns more, as it was before."""
+        attributes = vars(self)
+        meanwhile = attributes.get("_meanwhile")
+        if meanwhile is not None and meanwhile[0] != get_ident():
+            return meanwhile[1]
+        if "model_" not in attributes:
+            raise AttributeError(f"This {type(self).__name__} has no model_ before it is fitted.")
+        return attributes["model_"]
+
+    @model_.setter
+    def model_(self, model: OnlineModel) -> None:
+        self.__dict__["model_"] = model
 
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""

@@ -7,13 +7,13 @@ import numpy as np
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.groups import KernelBank
-from omkl.online import OnlineModel, Predictor, group_report, left_out_groups
+from omkl.online import Predictor, group_report, left_out_groups
 
 
 class LearnedGroups:
     """What is learned, of an estimator that holds an :class:`~omkl.online.OnlineModel` as ``model_``."""
 
-    model_: OnlineModel
+    model_: Any
 
     @property
     def predictor_(self) -> Predictor:

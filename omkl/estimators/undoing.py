@@ -1,8 +1,9 @@
 """Learning that is refused on its way leaves an estimator as it was."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ HARMLESS = 1e100
 def as_it_was(estimator: Any, X: Any, is_stream: bool) -> Iterator[None]:
     """A context in which an error, or Ctrl-C, leaves an estimator as it was before.
 
-    A model is copied for that, where it is not much larger than what is to be learned; else a note on the error says
-    that it has changed. For one example of harmless size there is no copy: what is wrong with it is found before the
-    model moves.
+    Other threads predict meanwhile with the model as it was, or wait where there is no copy. A model is copied where it
+    is not much larger than what is to be learned; else a note on the error says that it has changed. For one example of
+    harmless size there is no copy: what is wrong with it is found before the model moves.
 
     Parameters
     ----------
@@ -36,19 +37,23 @@ def as_it_was(estimator: Any, X: Any, is_stream: bool) -> Iterator[None]:
     before, model = dict(attributes), attributes.get("model_")
     n_records = len(before.get("history_", ()))
     worth = model is not None and (is_stream or attributes.get("callbacks") or not _is_harmless(X))
-    twin = _copied(model, np.inf if is_stream else _length(X)) if worth else None
-    try:
-        yield
-    except BaseException as error:
-        attributes.clear()
-        attributes.update(before)
+    with nullcontext() if model is None else model.lock:
+        twin = _copied(model, np.inf if is_stream else _length(X)) if worth else None
         if twin is not None:
-            attributes["model_"] = twin
-        elif worth:
-            error.add_note("The model is large, and was not copied before: it has learned a part of the data.")
-        if "history_" in before:
-            del before["history_"][n_records:]
-        raise
+            attributes["_meanwhile"] = get_ident(), twin
+        try:
+            yield
+        except BaseException as error:
+            for name in attributes.keys() - before.keys() - {"_meanwhile"}:
+                del attributes[name]
+            attributes.update(before if twin is None else {**before, "model_": twin})
+            if worth and twin is None:
+                error.add_note("The model is large, and was not copied before: it has learned a part of the data.")
+            if "history_" in before:
+                del before["history_"][n_records:]
+            raise
+        finally:
+            attributes.pop("_meanwhile", None)
 
 
 def _length(X: Any) -> int:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
@@ -200,7 +201,15 @@ class OnlineModel:
         self.settings = settings
         self.given: list[Any] = []
         self.trainer: Any = None
+        #: Held by who learns more, and by who averages what is learned.
+        self.lock = RLock()
         self._scored_at = -1
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, lock=RLock())
 
     def start(self, *banks: list, given: tuple = ()) -> Any:
         """Make the trainer, over these banks or those that the codec makes for the examples ``given``."""
@@ -258,7 +267,8 @@ class OnlineModel:
 
     def predictor(self) -> Predictor:
         """The averaged model as it is now, frozen."""
-        return self.trainer.predictor()
+        with self.lock:
+            return self.trainer.predictor()
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Blocks of tokens with their potentials in the averaged model, in order.
@@ -281,8 +291,9 @@ class OnlineModel:
         trainer = self.trainer
         if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
             return None
-        self._scored_at = trainer.round
-        return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
+        with self.lock:
+            self._scored_at = trainer.round
+            return averaged_potentials(trainer.banks, trainer.structure, tokens.everything())
 
     def kernel_weights(self) -> dict[str, float]:
         """Weight of each regularized group by name, in [0, 1], summing to one."""

@@ -5,6 +5,8 @@ from numba import njit
 
 # Measured on random norms: sorting by insertion wins for a few groups; sorting in O(p log p) is never the fastest.
 INSERTION_BELOW = 12
+#: Steps, times the squared weights, from which on a threshold is so near to the largest norm that differences are lost.
+STRONG = 1e5
 
 
 @njit(cache=True, nogil=True)
@@ -154,8 +156,59 @@ def threshold_by_newton(x, step):
 
 
 @njit(cache=True, nogil=True)
+def shrink_strongly(x, weights, inverse_step, radius):
+    """Prox of ``(sum_k w_k |x_k|)^2 / (2 inverse_step)`` (Algorithm 4), or projection onto ``sum_k |x_k| <= radius``.
+
+    Where thresholds are all but the largest ratios ``r = |x| / w``, ``r - tau`` would lose its digits. The last ratio
+    above the threshold exceeds it by ``(r / t + radius - S) / (1 / t + m)``, with ``S = sum_j w_j^2 (r_j - r)`` over
+    the larger ones and the mass m, and these by the differences from ratio to ratio besides: sums of numbers >= 0.
+    """
+    p = x.shape[0]
+    unit = np.abs(x).max() if p > 0 else 0.0
+    if unit == 0.0:
+        return np.zeros(p)
+    unit = 2.0 ** np.round(np.log2(unit)) if radius == 0.0 else 1.0
+    shrunk = x / unit
+    free = weights == 0.0
+    ratios = np.abs(shrunk) / np.where(free, 1.0, weights)
+    order = np.argsort(np.where(free, 1.0, -ratios))
+    count = p - free.sum()
+    mass = 0.0
+    above = 0.0
+    excess = 0.0
+    last = -1
+    for j in range(count):
+        k = order[j]
+        if j > 0:
+            above += mass * (ratios[order[j - 1]] - ratios[k])
+        budget = ratios[k] * inverse_step + radius - above
+        if budget <= 0.0:
+            break
+        mass += weights[k] ** 2
+        excess = budget / (inverse_step + mass) if inverse_step + mass > 0.0 else ratios[k]
+        last = j
+    for j in range(count - 1, -1, -1):
+        k = order[j]
+        if j < last:
+            excess += ratios[k] - ratios[order[j + 1]]
+        magnitude = min(weights[k] * excess * unit, abs(x[k])) if j <= last else 0.0
+        shrunk[k] = magnitude if x[k] > 0.0 else (-magnitude if magnitude > 0.0 else 0.0)
+    for k in range(p):
+        if free[k]:
+            shrunk[k] = x[k]
+    return shrunk
+
+
+@njit(cache=True, nogil=True)
 def prox_weighted_squared_l1(x, weights, step):
     """Algorithm 4 (Martins et al. 2011): prox of ``(step / 2) (sum_k w_k |x_k|)^2``."""
+    mass = 0.0
+    largest = 0.0
+    for k in range(x.shape[0]):
+        mass += weights[k] ** 2
+        largest = max(largest, abs(x[k]))
+    if step * mass > STRONG or (largest > 1e150 and step > 0.0):
+        return shrink_strongly(x, weights, 1.0 / step, 0.0)
     if x.shape[0] < INSERTION_BELOW:
         threshold = threshold_by_sorting(x, weights, step)
     else:
@@ -171,6 +224,8 @@ def prox_weighted_squared_l1(x, weights, step):
 def prox_squared_l1(x, step):
     """Algorithm 2 (Martins et al. 2011): prox of ``(step / 2) (sum_k |x_k|)^2``."""
     p = x.shape[0]
+    if step * p > STRONG:
+        return shrink_strongly(x, np.ones(p), 1.0 / step, 0.0)
     threshold = threshold_by_sorting(x, np.ones(p), step) if p < INSERTION_BELOW else threshold_by_newton(x, step)
     shrunk = np.empty(p)
     for k in range(p):
@@ -184,6 +239,8 @@ def project_l1_ball(x, radius):
     """Euclidean projection onto ``||x||_1 <= radius`` (Duchi et al. 2008), by sorting."""
     if np.abs(x).sum() <= radius:
         return x.astype(np.float64)
+    if STRONG * radius < np.abs(x).max():
+        return shrink_strongly(x, np.ones(x.shape[0]), 0.0, radius)
     decreasing = -np.sort(-np.abs(x))
     total = 0.0
     threshold = 0.0
@@ -243,57 +300,6 @@ def prox_lq(x, step, q):
         root = lq_root(abs(x[k]), step, q)
         shrunk[k] = root if x[k] > 0.0 else -root
     return shrunk
-
-
-@njit(cache=True, nogil=True)
-def elastic_net_root(target, step, eta):
-    """The ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) = target``, 0 where none is, and its slope there.
-
-    The left side is convex and increasing: Newton's method from the right never passes the root.
-    """
-    d = 2.0
-    if target <= step * step * eta:
-        return 0.0, 0.0
-    while True:
-        linear = eta + 2.0 * (1.0 - eta) * d
-        slope = 2.0 * (step + d) * linear + 2.0 * (1.0 - eta) * (step + d) ** 2
-        moved = d - ((step + d) ** 2 * linear - target) / slope
-        if not moved < d or moved <= 0.0:
-            return d, slope
-        d = moved
-
-
-@njit(cache=True, nogil=True)
-def weights_of_elastic_net_prox(squares, step, eta):
-    """The ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k squares_k t / (d_k + t)``.
-
-    ``d_k`` is the :func:`elastic_net_root` of ``m squares_k``; the multiplier ``m`` is found by Newton's method, kept
-    inside a bracket. The largest square is 1.
-    """
-    weights = np.empty(squares.shape[0])
-    low = step * step * eta
-    high = (step + 2.0) ** 2 * (4.0 - 3.0 * eta)
-    multiplier = (step + 1.0) ** 2 * (2.0 - eta)
-    for _ in range(200):
-        size = -1.0
-        growth = 0.0
-        for k in range(squares.shape[0]):
-            d, slope = elastic_net_root(multiplier * squares[k], step, eta)
-            weights[k] = d
-            size += eta * d + (1.0 - eta) * d * d
-            if d > 0.0:
-                growth += (eta + 2.0 * (1.0 - eta) * d) * squares[k] / slope
-        if size > 0.0:
-            high = multiplier
-        else:
-            low = multiplier
-        moved = multiplier - size / growth if growth > 0.0 else low
-        if not low < moved < high:
-            moved = 0.5 * (low + high)
-        if abs(moved - multiplier) <= 1e-15 * multiplier:
-            break
-        multiplier = moved
-    return weights
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import prox_lq, prox_squared_l1, prox_weighted_squared_l1, weights_of_elastic_net_prox
+from omkl.regularizers._jit_elastic_net import weights_of_elastic_net_prox
+from omkl.regularizers._jit_prox import prox_lq, prox_squared_l1, prox_weighted_squared_l1
 from omkl.regularizers.base import Regularizer
 from omkl.regularizers.convex import as_vector, ratio_or_zero
 
@@ -154,14 +155,22 @@ class SquaredLq(Regularizer):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         # the optimum is a prox of tau ||.||_q^q / q, with tau = t ||x||_q^(2 - q) of the optimum itself
         norms = as_vector(norms)
-        upper = step * _lq_norm(norms, self.q) ** (2.0 - self.q)
-        if upper == 0.0:
-            return norms.copy()
+        largest = np.abs(norms).max(initial=0.0)
+        if largest == 0.0 or step == 0.0 or self.q == 2.0:
+            return norms / (1.0 + step)
+        # the prox scales with its argument: in a unit that is a power of two no digit changes
+        unit = 2.0 ** np.round(np.log2(largest))
+        scaled, power = norms / unit, 2.0 - self.q
 
-        def excess(tau: float) -> float:
-            return tau - step * _lq_norm(prox_lq(norms, tau, self.q), self.q) ** (2.0 - self.q)
+        def excess(log_tau: float) -> float:
+            shrunk = _lq_norm(prox_lq(scaled, math.exp(log_tau), self.q), self.q)
+            return log_tau - math.log(step) - power * math.log(max(shrunk, 1e-300))
 
-        return prox_lq(norms, brentq(excess, 0.0, upper, xtol=1e-15 * upper), self.q)
+        # ||b||_2 / (1 + t p^(2/q - 1)) <= ||x||_2 <= ||x||_q <= ||b||_q / (1 + t)
+        spread = math.log1p(step * norms.size ** (2.0 / self.q - 1.0))
+        low = math.log(step) + power * (math.log(_lq_norm(scaled, 2.0)) - spread)
+        high = math.log(step) + power * (math.log(_lq_norm(scaled, self.q)) - math.log1p(step))
+        return unit * prox_lq(scaled, math.exp(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2
@@ -211,6 +220,8 @@ class ElasticNetWeights(Regularizer):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
+        if self.eta == 1.0:
+            return prox_squared_l1(norms, step)
         weights = self._weights_of_prox(np.abs(norms), step)
         return norms.copy() if weights is None else norms * weights / (weights + step)
 

@@ -43,6 +43,9 @@ class WeightedLoss:
         If weights are not finite numbers > 0, one a sample, or targets are not those of the loss.
     """
 
+    #: Whether the loss of a sample has several predictions, and is no sum over them.
+    couples_outputs: ClassVar[bool] = False
+
     def __init__(
         self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None = None
     ) -> None:

@@ -6,7 +6,7 @@ Arrays of samples hold one output after the other, (K m,).
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.special import logsumexp, softmax, xlogy
+from scipy.special import xlogy
 
 from omkl.batch.core.problem import WeightedLoss
 from omkl.batch.core.unpenalized import FLAT, HALVINGS, MOST_STEPS, PartlyFreeLoss, Unpenalized
@@ -78,6 +78,8 @@ class MultinomialLoss(WeightedLoss):
         What is not regularized: the intercept as a column of ones, too. A matrix of no columns if there is nothing.
     """
 
+    couples_outputs = True
+
     def __init__(
         self, y: np.ndarray, weights: np.ndarray, n_parts: int, offset: np.ndarray | None, free: Unpenalized
     ) -> None:
@@ -91,10 +93,20 @@ class MultinomialLoss(WeightedLoss):
         """The weighted loss of each sample, (m,)."""
         scores = self._by_class(self._with_offset(outputs))
         own = (self._by_class(self.y) * scores).sum(axis=0)
-        return self._by_class(self.weights)[0] * (logsumexp(scores, axis=0) - own)
+        return self._by_class(self.weights)[0] * (_log_sums(scores) - own)
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:
-        return self.weights * (self.y - softmax(self._by_class(self._with_offset(outputs)), axis=0).ravel())
+        return self.weights * (self.y - self._expected(outputs))
+
+    def _expected(self, outputs: np.ndarray) -> np.ndarray:
+        """Probabilities of all classes at these scores, (K m,)."""
+        scores = self._by_class(self._with_offset(outputs))
+        return np.exp(scores - _log_sums(scores)).ravel()
+
+    def hessian(self, rho: np.ndarray, damping: float = 0.0) -> "MultinomialHessian":
+        """The second derivatives at a dual point."""
+        shares = np.clip(self._probabilities(rho), 0.0, 1.0)
+        return MultinomialHessian(shares, self._by_class(self.weights)[0], self.free.basis, damping)
 
     def _probabilities(self, rho: np.ndarray) -> np.ndarray:
         return self._by_class(self.y - rho / self.weights)
@@ -132,7 +144,7 @@ class MultinomialLoss(WeightedLoss):
         values, value = np.zeros(len(outputs)), self.value(outputs)
         for _ in range(MOST_STEPS):
             rho = self.dual_point(outputs + values)
-            direction = self._newton_direction(rho)
+            direction = self.hessian(rho).best_values(rho)
             if direction @ rho <= FLAT * abs(value):
                 return values + direction
             for _ in range(HALVINGS):
@@ -145,20 +157,54 @@ class MultinomialLoss(WeightedLoss):
             values, value = values + direction, moved
         return values
 
-    def _newton_direction(self, rho: np.ndarray) -> np.ndarray:
-        """Newton's step of the scores, as all classes' coefficients of a basis move."""
-        basis, u, weights = self.free.basis, self._probabilities(rho), self._by_class(self.weights)[0]
-        rank, n_parts = basis.shape[1], self.n_parts
-        hessian = np.empty((n_parts, rank, n_parts, rank))
-        for k in range(n_parts):
-            for other in range(n_parts):
-                curvature = weights * u[k] * ((k == other) - u[other])
-                hessian[k, :, other] = basis.T @ (curvature[:, None] * basis)
-        slope = (self._by_class(rho) @ basis).ravel()
-        # scores of all classes may rise together
-        change = np.linalg.lstsq(hessian.reshape(len(slope), -1), slope, rcond=1e-12)[0]
-        return (change.reshape(n_parts, rank) @ basis.T).ravel()
-
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
         values = self.best_intercept(np.zeros(len(self.y)))
         return values, self.dual_point(values)
+
+
+class MultinomialHessian:
+    r"""Second derivatives in the scores of all samples, :math:`c_i (\mathrm{diag}(u_i) - u_i u_i^\top)`, or above them.
+
+    Parameters
+    ----------
+    shares : array of shape (K, m)
+        The probabilities u.
+    weights : array of shape (m,)
+        The :math:`c_i`.
+    basis : array of shape (m, r)
+        What is not regularized.
+    damping : float in [0, 1]
+        As a share of the way to the bound :math:`c_i / 2` of all Hessians.
+    """
+
+    def __init__(self, shares: np.ndarray, weights: np.ndarray, basis: np.ndarray, damping: float) -> None:
+        self.shares, self.weights, self.basis, self.damping = shares, weights, basis, damping
+        n_parts, rank = len(shares), basis.shape[1]
+        matrix = np.empty((n_parts, rank, n_parts, rank))
+        for k in range(n_parts):
+            for other in range(n_parts):
+                same = float(k == other)
+                curvature = (1.0 - damping) * shares[k] * (same - shares[other]) + 0.5 * damping * same
+                matrix[k, :, other] = basis.T @ ((weights * curvature)[:, None] * basis)
+        # scores of all classes may rise together
+        self._inverse = np.linalg.pinv(matrix.reshape(n_parts * rank, n_parts * rank), rcond=1e-12, hermitian=True)
+
+    def __matmul__(self, values: np.ndarray) -> np.ndarray:
+        moves = values.reshape(self.shares.shape)
+        bent = (1.0 - self.damping) * self.shares * (moves - (self.shares * moves).sum(axis=0))
+        return (self.weights * (bent + 0.5 * self.damping * moves)).ravel()
+
+    def best_values(self, rho: np.ndarray) -> np.ndarray:
+        """What is not regularized, (K m,), at the minimum of the quadratic model with this residual."""
+        change = self._inverse @ (rho.reshape(self.shares.shape) @ self.basis).ravel()
+        return (change.reshape(len(self.shares), -1) @ self.basis.T).ravel()
+
+    def balance(self, rho: np.ndarray) -> np.ndarray:
+        """The residual at that minimum."""
+        return rho - self @ self.best_values(rho)
+
+
+def _log_sums(scores: np.ndarray) -> np.ndarray:
+    """The logarithms of the sums of exponentials over classes, the first axis."""
+    largest = scores.max(axis=0)
+    return largest + np.log(np.exp(scores - largest).sum(axis=0))

@@ -83,12 +83,7 @@ def sweep_sparse(
         basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
         if not is_known[g]:
             is_known[g] = True
-            if last - first <= LARGEST_BASIS:
-                _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
-            else:
-                values[:] = 0.0
-                for entry in range(ends[first], ends[last]):
-                    values += curvature[rows[entry]] * data[entry] ** 2
+            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
         changes = np.zeros(last - first)
         for k in range(first, last):
             for entry in range(ends[k], ends[k + 1]):
@@ -101,6 +96,17 @@ def sweep_sparse(
                 for entry in range(ends[k], ends[k + 1]):
                     rho[rows[entry]] -= changes[k - first] * curvature[rows[entry]] * data[entry]
     return gained
+
+
+@njit(cache=True, nogil=True)
+def _decompose_sparse(data, rows, ends, first, last, curvature, basis, values):
+    """The same for columns of a CSC matrix."""
+    if last - first <= LARGEST_BASIS:
+        _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
+    else:
+        values[:] = 0.0
+        for entry in range(ends[first], ends[last]):
+            values += curvature[rows[entry]] * data[entry] ** 2
 
 
 @njit(cache=True, nogil=True)
@@ -122,10 +128,7 @@ def _sparse_gram(data, rows, ends, first, last, curvature):
 @njit(cache=True, nogil=True)
 def _start_vector(size):
     """A vector that is unlikely to be orthogonal to anything."""
-    vector = np.empty(size)
-    for k in range(size):
-        vector[k] = 1.0 + (7919 * k % 101) / 101.0
-    return vector
+    return 1.0 + (7919 * np.arange(size) % 101) / 101.0
 
 
 @njit(cache=True, nogil=True)
@@ -298,9 +301,15 @@ def _stopped_at_zero(starts, threshold, ridge, w, step):
 
 @njit(cache=True, nogil=True)
 def sweep_outputs_dense(
-    columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known, threshold, ridge, w, rho
+    columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known, shares, weights, damping, threshold,
+    ridge, w, rho,
 ):  # fmt: skip
-    """As :func:`sweep_dense`, with several outputs: ``w`` (k, K), ``rho`` (K, m)."""
+    """As :func:`sweep_dense`, with several outputs: ``w`` (k, K), ``rho`` (K, m).
+
+    Steps are those for ``curvature``, which is at least the largest eigenvalue of each sample's Hessian. That is
+    ``weights[i]`` times :math:`(1 - d) (\\mathrm{diag}(u) - u u^\\top) + d / 2` with the ``shares`` u (K, m) and the
+    ``damping`` d; or where there are no shares diagonal.
+    """
     gained = 0.0
     for g in groups:
         first, last = starts[g], starts[g + 1]
@@ -308,23 +317,24 @@ def sweep_outputs_dense(
         if not is_known[g]:
             is_known[g] = True
             _decompose_dense(block, curvature, basis, eigenvalues[first:last])
-        moves = np.empty((last - first, len(rho)))
-        for k in range(len(rho)):
-            moves[:, k] = np.dot(block, rho[k])
+        moves = np.dot(rho, block.T).T.copy()
         gain = _change_outputs(moves, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
         if gain > 0.0:
             gained += gain
             w[first:last] += moves
-            for k in range(len(rho)):
-                change = np.dot(moves[:, k].copy(), block)
-                for i in range(len(change)):
-                    rho[k, i] -= curvature[i] * change[i]
+            changes = np.dot(moves.T.copy(), block)
+            for k in range(len(rho) if len(shares) == 0 else 0):
+                for i in range(len(curvature)):
+                    rho[k, i] -= curvature[i] * changes[k, i]
+            for i in range(len(curvature) if len(shares) else 0):
+                _follow(rho, i, changes, i, 1.0, curvature, shares, weights, damping)
     return gained
 
 
 @njit(cache=True, nogil=True)
 def sweep_outputs_sparse(
-    data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known, threshold, ridge, w, rho
+    data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known, shares, weights, damping,
+    threshold, ridge, w, rho,
 ):  # fmt: skip
     """The same for columns of a CSC matrix."""
     gained = 0.0
@@ -333,12 +343,7 @@ def sweep_outputs_sparse(
         basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
         if not is_known[g]:
             is_known[g] = True
-            if last - first <= LARGEST_BASIS:
-                _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
-            else:
-                values[:] = 0.0
-                for entry in range(ends[first], ends[last]):
-                    values += curvature[rows[entry]] * data[entry] ** 2
+            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
         moves = np.zeros((last - first, len(rho)))
         for j in range(first, last):
             for entry in range(ends[j], ends[j + 1]):
@@ -350,9 +355,22 @@ def sweep_outputs_sparse(
             w[first:last] += moves
             for j in range(first, last):
                 for entry in range(ends[j], ends[j + 1]):
-                    for k in range(len(rho)):
-                        rho[k, rows[entry]] -= moves[j - first, k] * curvature[rows[entry]] * data[entry]
+                    _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
     return gained
+
+
+@njit(cache=True, nogil=True)
+def _follow(rho, i, changes, j, factor, curvature, shares, weights, damping):
+    """Let the residual of sample i follow ``factor * changes[:, j]``, by which its predictions move."""
+    mean = 0.0
+    for k in range(len(shares)):
+        mean += shares[k, i] * changes[k, j]
+    for k in range(len(rho)):
+        bent = curvature[i] * changes[k, j]
+        if len(shares):
+            bent = (1.0 - damping) * shares[k, i] * (changes[k, j] - mean) + 0.5 * damping * changes[k, j]
+            bent *= weights[i]
+        rho[k, i] -= factor * bent
 
 
 @njit(cache=True, nogil=True)

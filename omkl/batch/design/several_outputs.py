@@ -197,7 +197,13 @@ class StackedWorkingSet(WorkingSet):
 
 
 class StackedSweeps(Sweeps):
-    """Sweeps over groups with all their outputs; curvatures are bounds that the outputs of a sample share."""
+    """Sweeps over groups with all their outputs.
+
+    Steps rest on bounds of the curvature that the outputs of a sample share. Where the loss couples outputs, the
+    residual follows its Hessian all the same, and so a round still ends at the minimum of the quadratic model.
+    """
+
+    _hessian: Any = None
 
     def _bind(self) -> None:
         working_set: Any = self._working_set
@@ -205,10 +211,15 @@ class StackedSweeps(Sweeps):
         self._starts = np.append(single.blocks.starts, len(single.columns))
         is_sparse = sparse.issparse(matrix)
         self._matrix = (matrix.data, matrix.indices, matrix.indptr) if is_sparse else (matrix.T,)
-        self._sweep, self._weights = sweep_outputs_sparse if is_sparse else sweep_outputs_dense, self._penalty
+        self._sweep = sweep_outputs_sparse if is_sparse else sweep_outputs_dense
+        self._weights = np.empty((0, 0)), np.empty(0), 0.0, *self._penalty
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
         shared = super()._curvature(rho).reshape(self._problem.n_outputs, -1).max(axis=0)
+        loss: Any = self._problem.weighted_loss
+        if loss.couples_outputs:
+            self._hessian, self._is_diagonal = loss.hessian(rho, self.damping), False
+            self._weights = self._hessian.shares, self._hessian.weights, self.damping, *self._penalty
         return np.tile(shared, self._problem.n_outputs)
 
     def _arrays(self, w: np.ndarray, rho: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -216,6 +227,8 @@ class StackedSweeps(Sweeps):
         return w.reshape(-1, n_outputs), rho.reshape(n_outputs, -1), curvature[: len(rho) // n_outputs]
 
     def _balanced(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+        if self._hessian is not None:
+            return self._hessian.balance(rho)
         by_output, own = rho.reshape(self._problem.n_outputs, -1), curvature[: len(rho) // self._problem.n_outputs]
         if self._problem.unpenalized is not None:
             return self._problem.unpenalized.balance(by_output.T, own).T.ravel()

@@ -50,6 +50,9 @@ class Sweeps:
         objective.
     """
 
+    #: Whether second derivatives of the loss are those of one prediction at a time.
+    _is_diagonal = True
+
     def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
         self._problem, self._working_set, self._blocks = problem, working_set, working_set.blocks
         self._starts = np.append(working_set.blocks.starts, len(working_set.columns))
@@ -139,7 +142,7 @@ class Sweeps:
         w = sum(weight * point for weight, (point, _) in zip(weights, met[1:]))
         rho = sum(weight * point for weight, (_, point) in zip(weights, met[1:]))
         self.extrapolated = rho
-        if curvature.all():
+        if curvature.all() and self._is_diagonal:
             change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
         else:
             change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))

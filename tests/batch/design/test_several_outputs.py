@@ -131,6 +131,11 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
     balanced = loss.balanced(loss.clipped(rho + 0.1 * rng.normal(size=18)))
     assert_allclose(balanced.reshape(3, 6).sum(axis=1), 0.0, atol=1e-12)
     assert np.isfinite(loss.conjugates(balanced)).all()
+    hessian, step = loss.hessian(rho), rng.normal(size=18)
+    assert_allclose(
+        hessian @ step, (loss.dual_point(z - 1e-6 * step) - loss.dual_point(z + 1e-6 * step)) / 2e-6, atol=1e-8
+    )
+    assert_allclose(hessian.balance(step).reshape(3, 6).sum(axis=1), step.sum() / 3, atol=1e-12)
     # no curvature in any direction of a sample's scores is above the bound
     u = (y - rho / weights).reshape(3, 6)
     for i, bound in enumerate((loss.curvature(rho) / weights)[:6]):

@@ -1,0 +1,148 @@
+"""Workers that are killed or frozen while they learn, servers that are no scheduler, and who is let in.
+
+A hundred kills, about half an hour: ``pytest -m soak tests/robustness/test_machines.py``.
+"""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from omkl import OnlineMKLClassifier
+from omkl.distributed import cluster, executors, local_client, running_client
+from omkl.exceptions import DistributionError
+
+distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with local_client(2) as client:
+        yield client
+
+
+def data():
+    X = np.random.default_rng(0).normal(size=(4000, 10))
+    return X, (X[:, 0] + X[:, 1] > 0).astype(np.int64)
+
+
+def fit(**options):
+    return OnlineMKLClassifier(["linear"], epochs=12, random_state=0).fit(*data(), **options)
+
+
+def assert_same_model(found, expected):
+    for name, array in expected.model_.trainer.state().items():
+        assert_array_equal(found.model_.trainer.state()[name], array, err_msg=name, strict=True)
+
+
+@contextmanager
+def attacked(client, attack, seed):
+    """While the context lasts, ``attack(pid)`` a worker of the client once, at a random instant."""
+    rng = random.Random(seed)
+    victim, delay = rng.choice(sorted(client.run(os.getpid).values())), rng.uniform(0.0, 2.0)
+    timer = threading.Timer(delay, attack, [victim])
+    timer.start()
+    try:
+        yield victim
+    finally:
+        timer.join()
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+
+
+def freeze(pid):
+    os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return fit(shards=2)
+
+
+def test_nobody_else_is_let_in(client):
+    addresses = [client.scheduler.address, *client.run(os.getpid)]
+    assert {address.rpartition(":")[0] for address in addresses} == {"tls://127.0.0.1"}
+    server = client.cluster.scheduler.http_server
+    assert server.address == "127.0.0.1"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/status")
+    with pytest.raises(DistributionError, match="cannot be reached"), running_client(addresses[0]):
+        pass
+    own = client.security
+    names = {"ca-file": own.tls_ca_file, "client.cert": own.tls_client_cert, "client.key": own.tls_client_key}
+    settings = {f"distributed.comm.tls.{name}": value for name, value in names.items()}
+    with dask.config.set(settings), running_client(addresses[0]) as other:
+        assert len(other.nthreads()) == 2
+
+
+@pytest.mark.filterwarnings("ignore:An epoch in 2 shards")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 100))])
+def test_a_worker_killed_at_any_instant_costs_time_alone(client, expected, seed):
+    with attacked(client, kill, seed):
+        found = fit(client=client, shards=2)
+    assert_same_model(found, expected)
+    client.wait_for_workers(2, timeout=60)
+
+
+@pytest.mark.filterwarnings("ignore:An epoch in 2 shards")
+def test_a_frozen_worker_is_left_out(client, expected, monkeypatch):
+    for module in (cluster, executors):
+        monkeypatch.setattr(module, "ASK_AFTER", 0.5)
+    monkeypatch.setattr(cluster, "PATIENCE", 2.0)
+    with attacked(client, freeze, 1) as victim:
+        try:
+            found = fit(client=client, shards=2)
+        finally:
+            threading.Timer(2.5, os.kill, [victim, signal.SIGKILL]).start()
+    assert_same_model(found, expected)
+
+
+def test_a_server_that_is_silent_is_no_scheduler():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        started = time.monotonic()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(DistributionError, match="no answer within 5 s"), running_client(address):
+            pass
+    assert time.monotonic() - started < 30.0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("attack", [kill, freeze])
+@pytest.mark.filterwarnings("ignore:An epoch in 2 shards")
+def test_a_scheduler_that_is_lost_ends_the_training(attack, monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
+    file = tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    run = [sys.executable, "-m", "distributed.cli"]
+    with (
+        subprocess.Popen([*run[:2], f"{run[2]}.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file",
+                          str(file)], **quiet) as scheduler,
+        subprocess.Popen([*run[:2], f"{run[2]}.dask_worker", "--nworkers", "2", "--nthreads", "1", "--no-dashboard",
+                          "--scheduler-file", str(file)], **quiet) as workers,
+    ):  # fmt: skip
+        try:
+            with distributed.Client(scheduler_file=str(file), timeout=60) as client:
+                client.wait_for_workers(2, timeout=60)
+                threading.Timer(3.0, attack, [scheduler.pid]).start()
+                started = time.monotonic()
+                with pytest.raises(DistributionError):
+                    OnlineMKLClassifier(["linear"], epochs=10000, random_state=0).fit(*data(), client=client)
+                assert time.monotonic() - started < 90.0
+                client.close(timeout=2)
+        finally:
+            kill(scheduler.pid)
+            kill(workers.pid)
