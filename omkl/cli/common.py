@@ -16,11 +16,16 @@ from omkl._components import check_n_jobs
 from omkl._files import PathLike, replacing
 from omkl.exceptions import DataFileError, InputError
 
+#: Digits of the number of a fold.
+FOLD_DIGITS = 4
+
 
 def _folds(text):
     folds: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()) or max(len(first), len(last)) > FOLD_DIGITS:
+            raise ArgumentTypeError(f"folds are numbers such as 0-3,5, not {text[:80]!r}")
         folds += range(int(first), int(last or first) + 1)
     return folds
 
@@ -203,9 +208,17 @@ def input_file(path: str) -> Iterator[str]:
         yield path
 
 
+def read_sequences(path: str, arguments: Namespace) -> tuple[list, list | None]:
+    """Sequences, and their labels where the file holds some; an error where no token has anything to go by."""
+    X, y = data.read_sequences(path, arguments.format, arguments.folds)
+    if not any(getattr(token, "size", token) for x in X for token in x):
+        raise DataFileError(f"No token in {path} has attributes: it holds no sequences, or choose another --format.")
+    return X, y
+
+
 def labelled_sequences(path: str, arguments: Namespace) -> tuple[list, list]:
     """Sequences and their labels; an error where the file holds none."""
-    X, y = data.read_sequences(path, arguments.format, arguments.folds)
+    X, y = read_sequences(path, arguments)
     if y is None:
         raise DataFileError(f'{path} holds no labels: give every line a "y".')
     return X, y

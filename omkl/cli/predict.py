@@ -6,7 +6,7 @@ from typing import Any
 
 from omkl import data
 from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_options, input_file, load_model, report
+from omkl.cli.common import OUTPUT, ROWS, add_options, input_file, load_model, read_sequences, report
 from omkl.cli.predictions import FORMS, Progress, form_of, json_line, sentence_writer
 from omkl.exceptions import InputError
 
@@ -121,7 +121,7 @@ def _label(labeler, arguments, form):
     if form == "conllu":
         _tag(labeler, arguments)
         return
-    X, _ = data.read_sequences(arguments.input, arguments.format, arguments.folds)
+    X, _ = read_sequences(arguments.input, arguments)
     with data.output_file(arguments.output) as file:
         if arguments.nbest is None:
             file.writelines(_labelled(labeler, X, arguments, form))

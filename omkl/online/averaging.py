@@ -43,7 +43,7 @@ class UniformAverage(Average):
     aliases = {"uniform": {}}
 
     def __init__(self, start: int = 1) -> None:
-        if not start >= 1:
+        if not 1 <= start < float("inf"):
             raise InputError(f"start must be a round >= 1, not {start!r}.")
         self.start = int(start)
 

@@ -1,10 +1,22 @@
-"""Faults of the system: files are whole, what goes on gives the same bytes, and one error says what was wrong."""
+"""Faults of the system: files are whole, what goes on gives the same bytes, and one error says what was wrong.
+
+Two hundred processes killed at random instants: ``pytest -m soak tests/robustness/test_faults.py``.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import omkl
-from omkl.exceptions import InputError
+from omkl._files import _WriteBehind
+from omkl.exceptions import CheckpointWarning, InputError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -12,7 +24,8 @@ Y = X[:, 0] > 0
 
 
 def classifier(**parameters):
-    return omkl.OnlineMKLClassifier(["linear", "gaussian"], epochs=3, random_state=0, **parameters)
+    parameters = {"epochs": 3, "random_state": 0, **parameters}
+    return omkl.OnlineMKLClassifier(["linear", "gaussian"], **parameters)
 
 
 def test_a_directory_of_checkpoints_belongs_to_one_run(tmp_path):
@@ -30,3 +43,113 @@ def test_a_directory_of_checkpoints_belongs_to_one_run(tmp_path):
     classifier().fit(X, Y, checkpoint=tmp_path, resume=True)  # the lock goes with the run, however that ends
     assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}
     assert held.n_iter_ == 3
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+#: What a process does with files, in the order in which a checkpoint does it.
+CALLS = ("open", "write", "fsync", "replace", "unlink")
+
+
+def killing(monkeypatch, call, number):
+    """Have a call of this kind be the last one: nothing that comes after it happens, not even tidying up."""
+    left, dead = [number], []
+
+    def last(original):
+        def called(*arguments, **options):
+            if dead:
+                raise Killed
+            left[0] -= 1
+            if left[0] == 0:
+                dead.append(True)
+                raise Killed
+            return original(*arguments, **options)
+
+        return called
+
+    def not_when_dead(original):
+        return lambda *arguments, **options: None if dead else original(*arguments, **options)
+
+    if call == "write":
+        monkeypatch.setattr("omkl._files._WriteBehind.write", last(_WriteBehind.write))
+    elif call == "unlink":
+        monkeypatch.setattr("pathlib.Path.unlink", last(Path.unlink))
+        return
+    else:
+        monkeypatch.setattr(os, call, last(getattr(os, call)))
+    monkeypatch.setattr("pathlib.Path.unlink", not_when_dead(Path.unlink))
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    path = tmp_path_factory.mktemp("straight") / "model.npz"
+    classifier().fit(X, Y).save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("call", CALLS)
+def test_killed_at_any_write_sync_or_rename_it_resumes_to_the_same_bytes(call, number, straight, tmp_path, monkeypatch):
+    run, every = tmp_path / "run", {"checkpoint_every": "15 rounds"}
+    with monkeypatch.context() as patch:
+        killing(patch, call, number)
+        with contextlib.suppress(Killed):
+            classifier().fit(X, Y, checkpoint=run, **every)
+    classifier().fit(X, Y, checkpoint=run, resume=True, **every).save(tmp_path / "model.npz")
+    assert (tmp_path / "model.npz").read_bytes() == straight
+    assert {path.suffix for path in run.iterdir()} == {".npz"}
+
+
+@pytest.mark.parametrize("call", CALLS[:-1])
+def test_killed_while_a_model_is_saved_the_one_before_stays(call, straight, tmp_path, monkeypatch):
+    path = tmp_path / "model.npz"
+    path.write_bytes(straight)
+    model = classifier(C=2.0).fit(X, Y)
+    with monkeypatch.context() as patch:
+        killing(patch, call, 1)
+        with contextlib.suppress(Killed):
+            model.save(path)
+    assert path.read_bytes() == straight
+
+
+def test_a_directory_that_vanishes_and_one_that_may_not_be_written(tmp_path):
+    """Training goes on, and one warning says so."""
+    run = tmp_path / "run"
+    model = classifier(callbacks=[lambda trainer, record: shutil.rmtree(run, ignore_errors=True)])
+    with pytest.warns(CheckpointWarning, match="there is no directory") as warned:
+        model.fit(X, Y, checkpoint=run, checkpoint_every="15 rounds")
+    assert len(warned) == 1
+    assert model.n_iter_ == 3
+    with pytest.raises(InputError, match="Checkpoints cannot go to"):
+        classifier().fit(X, Y, checkpoint=tmp_path / "file" if (tmp_path / "file").write_text("") else os.devnull)
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {folder!r})
+import test_faults as own
+own.classifier(epochs=6).fit(own.X, own.Y, checkpoint=sys.argv[1], checkpoint_every=0, resume=True).save(sys.argv[2])
+"""
+
+
+@pytest.mark.soak
+def test_two_hundred_kills(tmp_path):
+    """Real processes, killed at random instants until one comes to its end."""
+    classifier(epochs=6).fit(X, Y).save(tmp_path / "straight.npz")
+    rng, kills = np.random.default_rng(0), 0
+    program = PROGRAM.format(folder=str(Path(__file__).parent))
+    while kills < 200:
+        run, out = tmp_path / f"run{kills}", tmp_path / "resumed.npz"
+        out.unlink(missing_ok=True)
+        while not out.exists():
+            process = subprocess.Popen([sys.executable, "-c", program, str(run), str(out)])
+            before = set(os.listdir(run)) if run.exists() else set()
+            while process.poll() is None and (not run.exists() or set(os.listdir(run)) == before):
+                time.sleep(0.005)
+            time.sleep(float(rng.uniform(0.0, 0.3)))
+            kills += process.poll() is None
+            process.kill()
+            process.wait()
+        assert out.read_bytes() == (tmp_path / "straight.npz").read_bytes()

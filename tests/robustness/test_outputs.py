@@ -262,3 +262,16 @@ def test_no_model_without_a_fit():
     fitted = omkl.OnlineMKLClassifier(["linear"], epochs=1).fit(np.eye(4), [0, 1, 0, 1])
     with pytest.raises(OutputFileError, match="nosuch/x cannot be written: there is no directory nosuch"):
         fitted.save("nosuch/x")
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_labeler_refuses_what_holds_no_tokens(command, rows, tmp_path, capsys):
+    words, model = tmp_path / "words.txt", str(tmp_path / "labeler.npz")
+    words.write_text("D\tw=the\nN\tw=dog\n\n")
+    train = ["train", "labeler", str(words), "-o", model, "--epochs", "1", "--quiet"]
+    assert main(train) == 0
+    assert main([command, model, str(rows / "rows.svm")]) == 2
+    assert "No token in" in capsys.readouterr().err
+    for folds in ("1-99999999999", "x", "-"):
+        with pytest.raises(SystemExit):
+            main([*train, "--folds", folds])
