@@ -39,8 +39,7 @@ _REASONS = {
         "Each of 200 thousand lines is put together anew: its first cells, a number, a relation, its last cells."
     ),
     ("test_reading.py::test_a_treebank_of_sentences_made_in_python",): (
-        "Two million Python strings are looked at one by one, a quarter of a microsecond each; the floor reads their "
-        "bytes as if they lay in one piece."
+        "Python strings are looked at one by one; the floor reads their bytes as if they lay in one piece."
     ),
     ("test_startup.py::test_startup",): (
         "Importing numpy and tqdm is half of what a help text waits for, our own commands and argparse are the rest."
@@ -49,7 +48,7 @@ _REASONS = {
         "Three kernels of one product: an exponential and a square of each of its numbers, and copies to the cache."
     ),
     ("test_streams.py::test_stream",): (
-        "The floor copies bytes. Text becomes numbers, 10 to 20 ns each; rows of a table with strings become dicts; "
+        "The floor copies bytes. Text becomes numbers one by one; rows of a table with strings become dicts; "
         "what is compressed is decompressed; and what is shuffled is copied once more, row by row."
     ),
     ("test_prediction.py::test_predicting_one_row",): (
@@ -57,24 +56,22 @@ _REASONS = {
         "predict rows together where there are several."
     ),
     ("test_prediction.py::test_learning_one_row",): (
-        "A round is some twenty calls from Python, with checks of the row and its label before them, whatever the "
-        "arithmetic."
+        "A round is many calls from Python, with checks of the row and its label before them, whatever the arithmetic."
     ),
     ("test_prediction.py::test_loading",): (
-        "The features of a tagger, 66 thousand strings, become Python strings and dicts, of which 40 of 60 ms are "
-        "made; a parser's tables are filled from the cells that were kept of them. The floor reads the file's "
-        "bytes."
+        "The features of a tagger become Python strings and dicts, which is most of the time; a parser's tables are "
+        "filled from the cells that were kept of them. The floor reads the file's bytes."
     ),
     ("test_online.py::test_explicit_groups",): (
-        "A round is some twenty calls from Python, whatever a row holds: of 60 us, the loops over its 100 non-zeros"
-        " take 7. scikit-learn's SGD is one compiled loop over all rows, of one loss and without groups."
+        "A round is many calls from Python, whatever a row holds; scikit-learn's SGD is one compiled loop over all "
+        "rows, of one loss and without groups."
     ),
     ("test_online.py::test_budget",): (
         "A round scores a row, and where the budget is full finds the support vector that matters least. To "
         "project, it takes that one out of a factor of 1000 x 1000 numbers for each kernel and the new one in, 8 MB"
         " each, and solves with it. The floor has the kernel values of one row alone."
     ),
-    ("test_online.py::test_random_features",): ("A round is some twenty calls from Python, whatever the kernel."),
+    ("test_online.py::test_random_features",): ("A round is many calls from Python, whatever the kernel."),
     ("test_online.py::test_potentials_and_step",): (
         "Potentials, a step and the average each go over the weights, and two calls from Python."
     ),
@@ -108,7 +105,8 @@ _REASONS = {
     ): (
         "Passes over all kernels (`full passes`): one for a certificate of the start, and one after each working set."
         " And Newton steps, a tenth of a pass each with 3000 kernels of 200 samples; few kernels make a pass cheap "
-        "and steps dear. Larger first working sets take longer, and dropping kernels from them saves 0 to 5%."
+        "and steps dear. Larger first working sets mostly took longer; dropping kernels from them gained a few per "
+        "cent at most, and sometimes lost."
     ),
     (
         "test_design.py::test_lasso",
