@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_linnerud
 from sklearn.linear_model import LogisticRegression, MultiTaskElasticNet, MultiTaskLasso
 from sklearn.preprocessing import StandardScaler
@@ -99,3 +102,25 @@ def test_two_classes_are_the_logistic_loss_and_other_losses_are_refused(iris):
         SparseLogisticRegression(multiclass="all").fit(X, y)
     with pytest.raises(InputError, match="positive"):
         GroupLasso(positive=True).fit(*load_linnerud(return_X_y=True))
+
+
+@pytest.mark.parametrize("kind", ["operator", "CSR", "float32 in Fortran order"])
+def test_every_kind_of_design_gives_the_same_models(outputs, kind):
+    X, Y = outputs
+    convert = {"operator": aslinearoperator, "CSR": csr_array, "float32 in Fortran order": single_precision}[kind]
+    weights = np.ones(10)
+    weights[3] = 0.0
+    options = {"groups": np.arange(30) // 3, "group_weights": weights, "tol": 1e-7}
+    for model, y in (
+        (GroupLasso(0.2, **options), Y),
+        (GroupLasso(0.2, regularizer="sparse-group", positive=True, **options), Y[:, 0]),
+        (GroupLasso(0.2, loss="poisson", **options), np.abs(np.round(Y[:, 0]))),
+        (SparseLogisticRegression(0.05, multiclass="multinomial", **options), Y.argmax(axis=1)),
+        (SparseLogisticRegressionCV([0.1, 0.05], multiclass="multinomial", cv=2, **options), Y.argmax(axis=1)),
+    ):
+        reference = clone(model).fit(X, y).coef_
+        assert_allclose(clone(model).fit(convert(X), y).coef_, reference, atol=2e-3)
+
+
+def single_precision(X):
+    return np.asfortranarray(X, dtype=np.float32)

@@ -31,6 +31,16 @@ def sweep_mixed_dense(
                 bounds[first:last] = _store(np.dot(weighted, block.T), gram)
             else:
                 bounds[first:last] = (weighted * block).sum()
+        if last - first == 1:
+            move, gain = _solve_single(
+                np.dot(block[0], rho), bounds[first], threshold * (norm_weights[g] + l1_weights[g]), ridge, positive,
+                w[first],
+            )  # fmt: skip
+            if gain > 0.0:
+                gained += gain
+                w[first] += move
+                _follow_single(block[0], move, curvature, rho)
+            continue
         correlations = np.dot(block, rho)
         moves, gain = _solve_block(
             correlations, gram, bounds[first], threshold * norm_weights[g], threshold * l1_weights[g], ridge, positive,
@@ -104,6 +114,27 @@ def _store(found, gram):
         return found[0, 0]
     gram.reshape(found.shape)[:, :] = found
     return np.linalg.eigvalsh(found)[-1]
+
+
+@njit(cache=True, nogil=True)
+def _solve_single(correlation, value, threshold, ridge, positive, before):
+    """How a single coefficient moves to its minimum, and at least the decrease."""
+    if value <= 0.0:
+        return 0.0, 0.0
+    target = correlation + value * before
+    after = 0.0
+    if target > threshold:
+        after = (target - threshold) / (value + ridge)
+    elif target < -threshold and not positive:
+        after = (target + threshold) / (value + ridge)
+    return after - before, 0.5 * (value + ridge) * (after - before) ** 2
+
+
+@njit(cache=True, nogil=True)
+def _follow_single(column, move, curvature, rho):
+    """Let the residual follow a single coefficient."""
+    for i in range(len(rho)):
+        rho[i] -= move * curvature[i] * column[i]
 
 
 @njit(cache=True, nogil=True)

@@ -83,12 +83,7 @@ def sweep_sparse(
         basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
         if not is_known[g]:
             is_known[g] = True
-            if last - first <= LARGEST_BASIS:
-                _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
-            else:
-                values[:] = 0.0
-                for entry in range(ends[first], ends[last]):
-                    values += curvature[rows[entry]] * data[entry] ** 2
+            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
         changes = np.zeros(last - first)
         for k in range(first, last):
             for entry in range(ends[k], ends[k + 1]):
@@ -101,6 +96,17 @@ def sweep_sparse(
                 for entry in range(ends[k], ends[k + 1]):
                     rho[rows[entry]] -= changes[k - first] * curvature[rows[entry]] * data[entry]
     return gained
+
+
+@njit(cache=True, nogil=True)
+def _decompose_sparse(data, rows, ends, first, last, curvature, basis, values):
+    """The same for columns of a CSC matrix."""
+    if last - first <= LARGEST_BASIS:
+        _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
+    else:
+        values[:] = 0.0
+        for entry in range(ends[first], ends[last]):
+            values += curvature[rows[entry]] * data[entry] ** 2
 
 
 @njit(cache=True, nogil=True)
@@ -122,10 +128,7 @@ def _sparse_gram(data, rows, ends, first, last, curvature):
 @njit(cache=True, nogil=True)
 def _start_vector(size):
     """A vector that is unlikely to be orthogonal to anything."""
-    vector = np.empty(size)
-    for k in range(size):
-        vector[k] = 1.0 + (7919 * k % 101) / 101.0
-    return vector
+    return 1.0 + (7919 * np.arange(size) % 101) / 101.0
 
 
 @njit(cache=True, nogil=True)
@@ -320,7 +323,10 @@ def sweep_outputs_dense(
             gained += gain
             w[first:last] += moves
             changes = np.dot(moves.T.copy(), block)
-            for i in range(len(curvature)):
+            for k in range(len(rho) if len(shares) == 0 else 0):
+                for i in range(len(curvature)):
+                    rho[k, i] -= curvature[i] * changes[k, i]
+            for i in range(len(curvature) if len(shares) else 0):
                 _follow(rho, i, changes, i, 1.0, curvature, shares, weights, damping)
     return gained
 
@@ -337,12 +343,7 @@ def sweep_outputs_sparse(
         basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
         if not is_known[g]:
             is_known[g] = True
-            if last - first <= LARGEST_BASIS:
-                _decompose(_sparse_gram(data, rows, ends, first, last, curvature), basis, values)
-            else:
-                values[:] = 0.0
-                for entry in range(ends[first], ends[last]):
-                    values += curvature[rows[entry]] * data[entry] ** 2
+            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
         moves = np.zeros((last - first, len(rho)))
         for j in range(first, last):
             for entry in range(ends[j], ends[j + 1]):
@@ -352,10 +353,9 @@ def sweep_outputs_sparse(
         if gain > 0.0:
             gained += gain
             w[first:last] += moves
-            changes = moves.T
             for j in range(first, last):
                 for entry in range(ends[j], ends[j + 1]):
-                    _follow(rho, rows[entry], changes, j - first, data[entry], curvature, shares, weights, damping)
+                    _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
     return gained
 
 
