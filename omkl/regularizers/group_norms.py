@@ -175,7 +175,8 @@ class LqNorm(Regularizer):
             return as_vector(dual_norms) ** (self._r - 1.0)
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
-        with np.errstate(over="ignore"):
+        # inf at 0 where q > 2
+        with np.errstate(over="ignore", divide="ignore"):
             return (self._r - 1.0) * as_vector(dual_norms) ** (self._r - 2.0)
 
     def norm_bound(self, value: float, n_groups: int) -> float:
