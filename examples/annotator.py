@@ -9,20 +9,21 @@ are scored as the CoNLL 2018 shared task scores (gold words): with the gold tags
 alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install 'omkl[peers]'``), of version 1, and takes half an
 hour for the smallest treebank.
 
-Measured on one core of a busy machine, in per cent (of Danish the dev file trains; the annotator of English looks at
-all arcs, ``parser=omkl.DependencyParser()``):
+Measured on one core of a busy machine, in per cent (of Danish the dev file trains):
 
 ==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
 treebank    program, input     UPOS  XPOS  UFeats  Lemmas  UAS   LAS   training s  words/s
 ==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
-English     omkl, words        95.4  94.6  95.8    97.0    84.2  81.3  839         10 k
+English     omkl, words        95.4  94.6  95.8    97.0    84.1  81.2  570         10 k
 English     omkl, gold tags                                87.6  85.8  275         11 k
 Vietnamese  omkl, words        89.0  87.1  100.0   99.5    67.7  56.8  65          12 k
 Vietnamese  UDPipe, words      87.8  86.5  100.0   98.2    65.3  53.9  1637        2.6 k
 Vietnamese  omkl, gold tags                                75.2  66.1  21          25 k
 Vietnamese  UDPipe, gold tags                              70.9  61.3
 Danish      omkl, words        92.3  100   90.8    92.5    72.0  66.9  46          8.7 k
+Danish      UDPipe, words      90.0  100   88.3    89.8    68.4  62.5  1109        2.6 k
 Danish      omkl, gold tags                                80.2  76.5  12          20 k
+Danish      UDPipe, gold tags                              78.3  74.4
 ==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.__main__ import merged
+from tests.benchmarks.__main__ import merged, one_row_a_line
 from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, gather, product, stream
 from tests.benchmarks.reasons import REASONS
 from tests.benchmarks.tables import growth, page, table
@@ -131,13 +131,17 @@ def test_reasons_are_of_rows_that_there_are():
 
 def test_pieces_are_one_page(tmp_path):
     """Of a row that was measured twice, the last one counts; what was measured, where and with what is said."""
-    about = {"machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {"numpy": "2.0"}}
+    about = {
+        "machine": "a machine", "date": "2026-01-01", "commit": "0123456789ab", "peers": {"numpy": "2.0"}, "load": 1.5,
+        "cores": 2,
+    }  # fmt: skip
     pieces = [[a_row("a.py::test_x", 9.0), a_row("a.py::test_y")], [a_row("a.py::test_x", 4.0), a_row("b.py::test_z")]]
     for j, rows in enumerate(pieces):
         (tmp_path / f"{j}.json").write_text(json.dumps({**about, "benchmarks": rows}))
     found = merged([str(tmp_path / "0.json"), str(tmp_path / "1.json")])
     text = page(found)
     assert len(found["benchmarks"]) == 3
+    assert json.loads(one_row_a_line(found)) == found
     assert "| x | 1 s | 250 ms stream | 4 |" in text
     assert "## B\n" in text
     assert all(word in text for word in ("a machine", "2026-01-01", "0123456789", "numpy 2.0"))

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ class _Text:
 
     def __init__(self, path: PathLike, delimiter: str, header: bool) -> None:
         self.path, self.delimiter, self._header = path, delimiter, header
-        self._pieces = pieces(without_mark(chunks(path))[0], PIECE, after_last_row, path)
+        self._pieces = pieces(_with_line_ends(without_mark(chunks(path))[0]), PIECE, after_last_row, path)
         self.start = next(self._pieces, b"")
         try:
             cells, end = first_row(self.start, delimiter)
@@ -144,6 +145,13 @@ class _Text:
     def pieces(self) -> Iterator[bytes]:
         yield self.start
         yield from self._pieces
+
+
+def _with_line_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same text; where its lines end in a carriage return alone, they end in a newline."""
+    first = next((chunk for chunk in chunks if chunk), b"")
+    chunks = chain([first], chunks)
+    return (chunk.replace(b"\r", b"\n") for chunk in chunks) if b"\r" in first and b"\n" not in first else chunks
 
 
 def _schema(text: _Text, categorical: Sequence[str]) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from omkl.data import _jit_svmlight as jit
-from omkl.data.file_streams import Skipped, StreamFormat, stream_files
+from omkl.data.file_streams import N_REASONS, Skipped, StreamFormat, stream_files
 from omkl.data.files import PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block, take
 from omkl.data.streams import BLOCK_SIZE, Stream
@@ -106,22 +105,30 @@ def _parse(text, first_index, n_features, path, n_before, skipped):
     n, n_values, _, n_bad, n_slow = jit.parse(
         data, first_index, n_features, labels, pointers, indices, values, bad, slow
     )
-    for line, wrong, place in bad[:n_bad].tolist():
+    for line, wrong, place in bad[: min(n_bad, N_REASONS)].tolist():
         skipped.refuse(f"{path}, line {n_before + line}: {_explain(text, wrong, place, n_features)}")
-    infinite = {}
-    for place, begin, end in slow[:n_slow].tolist():
-        target, place = (values, place) if place >= 0 else (labels, -1 - place)
-        target[place] = float(text[begin:end])
-        if not isfinite(target[place]):
-            row = int(np.searchsorted(pointers[: n + 1], place, side="right")) - 1 if target is values else place
-            infinite[row] = begin
-    for begin in infinite.values():
+    skipped.note(max(0, n_bad - N_REASONS), [])
+    infinite = _read_slow(text, slow[:n_slow], labels, values, pointers[: n + 1])
+    skipped.note(max(0, len(infinite) - N_REASONS), [])
+    for begin in list(infinite.values())[:N_REASONS]:
         line = n_before + text.count(b"\n", 0, begin) + 1
         skipped.refuse(f"{path}, line {line}: {_token(text, begin)} is too large for a float.")
     X = sparse.csr_array((values[:n_values], indices[:n_values], pointers[: n + 1]), (n, n_features))
     X.has_canonical_format = True
     block = Block(X, labels[:n])
     return take(block, np.delete(np.arange(n), list(infinite))) if infinite else block, n_lines
+
+
+def _read_slow(text, slow, labels, values, pointers):
+    """Read the numbers that were left to a slower method; where each row with one beyond the floats has it."""
+    places, begins = slow[:, 0], slow[:, 1]
+    numbers = np.array([float(text[begin:end]) for _, begin, end in slow.tolist()])
+    is_value, is_infinite = places >= 0, ~np.isfinite(numbers)
+    values[places[is_value]] = numbers[is_value]
+    labels[-1 - places[~is_value]] = numbers[~is_value]
+    rows = np.where(is_value, np.searchsorted(pointers, places, side="right") - 1, -1 - places)[is_infinite]
+    rows, first = np.unique(rows, return_index=True)
+    return dict(zip(rows.tolist(), begins[is_infinite][first].tolist()))
 
 
 def _explain(text, wrong, place, n_features):

@@ -30,6 +30,13 @@ def merged(files: list[str]) -> dict:
     return {**runs[-1], "benchmarks": list(rows.values())}
 
 
+def one_row_a_line(found: dict) -> str:
+    """JSON of which a change of one row is a change of one line."""
+    rows = ",\n".join(json.dumps(row) for row in found["benchmarks"])
+    about = json.dumps({name: value for name, value in found.items() if name != "benchmarks"})
+    return f'{about[:-1]}, "benchmarks": [\n{rows}\n]}}\n'
+
+
 def main() -> int:
     """Run pytest on this folder, and print what it has found."""
     parser = argparse.ArgumentParser(
@@ -47,7 +54,7 @@ def main() -> int:
             parser.error("table needs the file that --json wrote")
         found = merged(arguments.files)
         if arguments.json:
-            Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")
+            Path(arguments.json).write_text(one_row_a_line(found))
         if arguments.o:
             Path(arguments.o).write_text(page(found))
         else:

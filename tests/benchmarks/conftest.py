@@ -1,5 +1,6 @@
 """The fixture that all benchmarks measure with, sizes that a quick run leaves out, and what the JSON file holds."""
 
+import os
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
@@ -54,4 +55,6 @@ def pytest_benchmark_update_json(config, benchmarks, output_json):
     date, commit = output_json["datetime"][:10], output_json["commit_info"]["id"]
     brand = machine.get("cpu", {}).get("brand_raw") or machine["machine"]
     output_json.clear()
-    output_json |= {"machine": brand, "date": date, "commit": commit, "peers": versions(), "benchmarks": rows}
+    busy = {"load": round(os.getloadavg()[1], 1), "cores": os.cpu_count()}  # of five minutes, by all programs
+    about = {"machine": brand, "date": date, "commit": commit, "peers": versions(), **busy}
+    output_json |= {**about, "benchmarks": rows}

@@ -118,7 +118,8 @@ def page(found: dict[str, Any]) -> str:
         "# Benchmarks",
         "<!-- made by `python -m tests.benchmarks table docs/benchmarks.json -o docs/benchmarks.md`: do not edit -->",
         f"Every hot path beside its floor and its peers, by `python -m tests.benchmarks`. {summary(rows)}",
-        f"Measured on {found['date']} at commit {found['commit'][:10]}, on one core of {machine}. "
+        f"Measured on {found['date']} at commit {found['commit'][:10]}, on one core of {machine}, "
+        f"whose {found['cores']} cores were asked for by {found['load']} programs at a time. "
         "Times are CPU seconds of a call, the least of several rounds, unless they are *wall*. A floor is what the "
         "machine cannot do without, measured in turn with the hot path: so many bytes read, a matrix product, numbers "
         "fetched at random; the *multiple* is how many floors it takes. MB is by how much memory grew at most during a "

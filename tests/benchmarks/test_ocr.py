@@ -101,7 +101,7 @@ def test_kernel_scoring(measure, fold):
     test = test_images[:250]
     X = np.concatenate(test).astype(np.float32)
     bank = next(b for b in labeler.predictor_.banks if hasattr(b, "_coefficients"))
-    support, coefficients = bank._supports["x"], bank._coefficients
+    support, coefficients = bank._supports["x"].X, bank._coefficients
 
     def products():
         inner = X @ support.T

@@ -170,7 +170,7 @@ def test_potentials_and_step(measure, n_labels, loss):
     measure(rounds, floor=Floor("product", lambda: [np.dot(weights, row, out) for row in features]))
 
 
-@pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(4000, marks=pytest.mark.large)])
+@pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(2000, marks=pytest.mark.large)])
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("kind", ["whole", "fourier", "nystrom"])
 def test_factors(measure, n_samples, loss, kind):
@@ -183,7 +183,7 @@ def test_factors(measure, n_samples, loss, kind):
     widths = np.geomspace(0.5, 30, 10).round(2)
     kernels = [f"gaussian:sigma2={width}{settings.format(n_samples // 32 * 2)}" for width in widths]
     model = MKLClassifier(kernels, loss=loss, C=1.0, verbose=False)
-    once = n_samples >= 4000
+    once = n_samples >= 2000
     if once:
         model.fit(X[:300], y[:300])
     measure(lambda: model.fit(X[train], y[train]), size=n_samples, once=once)

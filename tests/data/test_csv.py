@@ -110,6 +110,14 @@ def test_what_stands_for_a_missing_number_is_a_string_like_others_among_strings(
     assert_array_equal(X[:, 0], [*(np.nan if k % 2 else k for k in range(300)), 1, np.nan])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("last", [True, False])
+def test_lines_end_in_any_of_three_ways(tmp_path, end, last):
+    text = end.join(["", "x,s", *(f"{k},a" for k in range(50_000)), "7,b"]) + (end if last else "")
+    X, _ = whole(stream_csv(write(tmp_path / "a.csv.gz", text)))
+    assert [*({"x": float(k), "s": "a"} for k in range(50_000)), {"x": 7.0, "s": "b"}] == X
+
+
 def test_infinite_numbers_are_refused_where_they_are(tmp_path):
     path = write(tmp_path / "a.csv", "x,y\n1,0\n1e999,0\n-inf,0\n3,0\n")
     with pytest.raises(DataFileError, match=r"row 3: the number in column 'x' is infinite"):

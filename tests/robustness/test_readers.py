@@ -24,7 +24,7 @@ from .reader_files import reader_of, small_files
 
 FILES = dict(small_files())
 #: Files that a process reads, and files for each reader.
-AT_A_TIME, FEW, MANY = 50, 100, int(os.environ.get("OMKL_SOAK", 2000))
+AT_A_TIME, FEW, MANY = 60, 60, int(os.environ.get("OMKL_SOAK", 2000))
 #: A seed that is not in the test fails somewhere else.
 SEED = int(os.environ.get("OMKL_SEED", 0))
 
