@@ -18,7 +18,7 @@ from omkl.estimators.learned import LearnedGroups
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
 from omkl.estimators.undoing import as_it_was
-from omkl.exceptions import InputError
+from omkl.exceptions import InputError, NotFittedError
 from omkl.losses import StructuredLoss, is_partial
 from omkl.online import (
     ArraySource,
@@ -349,7 +349,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         if meanwhile is not None and meanwhile[0] != get_ident():
             return meanwhile[1]
         if "model_" not in attributes:
-            raise AttributeError(f"This {type(self).__name__} has no model_ before it is fitted.")
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
         return attributes["model_"]
 
     @model_.setter

@@ -135,8 +135,13 @@ class _UnionOfGroups(Regularizer):
             return math.inf
         return dual_norm_of_unions(dual_norms, Unions(self._starts, self._members, self._ordered_weights))
 
+    def _thresholds(self, step: float) -> np.ndarray:
+        # one that overflows leaves nothing of its union
+        with np.errstate(over="ignore"):
+            return step * self._ordered_weights
+
     def _exact_prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        norms, thresholds = self._checked(norms), step * self._ordered_weights
+        norms, thresholds = self._checked(norms), self._thresholds(step)
         shrunk, settled = prox_overlapping(norms, self._starts, self._members, thresholds, SETTLED, SWEEPS)
         return shrunk if settled else prox_of_unions(norms, Unions(self._starts, self._members, thresholds))
 
@@ -171,7 +176,7 @@ class OverlappingGroups(_UnionOfGroups):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         if self.exact:
             return self._exact_prox(norms, step)
-        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
+        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, self._thresholds(step))
 
 
 class TreeGroups(_UnionOfGroups):
@@ -217,7 +222,7 @@ class TreeGroups(_UnionOfGroups):
         super()._prepare()
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
+        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, self._thresholds(step))
 
     def _gauge(self, dual_norms: ArrayLike) -> float:
         # the prox is exact, and 0 inside the dual ball only

@@ -259,6 +259,14 @@ def test_a_terminated_command_leaves_no_file(rows, tmp_path, monkeypatch, capsys
 def test_no_model_without_a_fit():
     with pytest.raises(NotFittedError, match="call fit first"):
         omkl.OnlineMKLClassifier().save("nowhere/x")
+    for call in (
+        lambda: omkl.OnlineMKLClassifier().top_features(), lambda: omkl.DependencyParser().prune(1),
+        lambda: omkl.SequenceLabeler().score([["a"]], [["D"]]), lambda: omkl.SequenceLabeler().memory_usage(),
+        lambda: omkl.SequenceLabeler().calibrate([["a"]], [["D"]]),
+    ):  # fmt: skip
+        with pytest.raises(NotFittedError, match="call fit first"):
+            call()
+    assert not hasattr(omkl.SequenceLabeler(), "model_")
     fitted = omkl.OnlineMKLClassifier(["linear"], epochs=1).fit(np.eye(4), [0, 1, 0, 1])
     with pytest.raises(OutputFileError, match="nosuch/x cannot be written: there is no directory nosuch"):
         fitted.save("nosuch/x")

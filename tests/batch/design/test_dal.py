@@ -303,7 +303,7 @@ def test_a_callback_ends_the_search_and_a_start_goes_on():
     ("settings", "message"),
     [
         ({"regularizer": L1(), "groups": ColumnGroups([[0, 1], [2, 3]], 4)}, "leave out groups"),
-        ({"regularizer": SparseGroup()}, "penalizes single columns"),
+        ({"regularizer": SparseGroup(0.5, [[0, 1], [2, 3]])}, "penalizes single columns"),
         ({"alpha": 0.0}, "alpha must be a finite number > 0"),
         ({"y": np.zeros(3)}, "4 rows, but y has shape"),
         ({"loss": Logistic(), "y": np.ones(4)}, "one class only"),
