@@ -27,8 +27,9 @@ dask = pytest.importorskip("dask")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client():
+    """Workers for one attack each: Dask does not always put another one in the place of one that is killed."""
     with local_client(2) as client:
         yield client
 
@@ -47,18 +48,11 @@ def assert_same_model(found, expected):
         assert_array_equal(found.model_.trainer.state()[name], array, err_msg=name, strict=True)
 
 
-def pids(client):
-    """Those of the two workers, when the scheduler has seen one go that was killed, and another one come."""
-    while len(found := client.run(os.getpid, on_error="ignore")) < 2:
-        time.sleep(0.1)
-    return sorted(found.values())
-
-
 @contextmanager
 def attacked(client, attack, seed):
     """While the context lasts, ``attack(pid)`` a worker of the client once, at a random instant."""
     rng = random.Random(seed)
-    victim, delay = rng.choice(pids(client)), rng.uniform(0.0, 2.0)
+    victim, delay = rng.choice(sorted(client.run(os.getpid).values())), rng.uniform(0.0, 2.0)
     timer = threading.Timer(delay, attack, [victim])
     timer.start()
     try:
