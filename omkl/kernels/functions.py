@@ -23,6 +23,8 @@ from omkl.kernels.inputs import Pair, Vectors, count_columns, median_distance, t
 
 #: What stands for a kernel: an object, a short string, or a function of two arrays.
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
+#: Of polynomials: each degree is a product of matrices' entries, and few numbers have a power so high.
+LARGEST_DEGREE = 1000
 
 
 @dataclass(eq=False, repr=False)
@@ -58,7 +60,7 @@ class Polynomial(Kernel):
 
     Parameters
     ----------
-    degree : int >= 1
+    degree : int from 1 to 1000
     coef0 : float >= 0
         The constant c, which mixes in the lower degrees.
     gamma : float > 0
@@ -75,10 +77,10 @@ class Polynomial(Kernel):
 
     def _prepare(self) -> None:
         degree, coef0, gamma = self.degree, self.coef0, self.gamma
-        if not (degree >= 1 and degree == int(degree) and coef0 >= 0 and gamma > 0):
+        if not (1 <= degree <= LARGEST_DEGREE and degree == int(degree) and coef0 >= 0 and gamma > 0):
             raise InputError(
-                f"Polynomial needs an integer degree >= 1, coef0 >= 0 and gamma > 0, not {degree!r}, {coef0!r} and "
-                f"{gamma!r}."
+                f"Polynomial needs an integer degree from 1 to {LARGEST_DEGREE}, coef0 >= 0 and gamma > 0, not "
+                f"{degree!r}, {coef0!r} and {gamma!r}."
             )
         self.degree, self.coef0, self.gamma = int(degree), float(coef0), float(gamma)
 

@@ -211,7 +211,7 @@ def test_sequences_may_be_sparse_matrices(rng):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "b1", "chi2"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("power", [-150, -20, 7, 150])
+@pytest.mark.parametrize("power", [-145, -20, 7, 145])
 def test_widths_from_data_know_no_units(kernel, dtype, power, rng):
     X = rng.random((50, 3)).astype(np.float32).astype(np.float64)
     gram = as_kernel(kernel).fit(X)(X)

@@ -174,7 +174,7 @@ def test_bad_lexicons_are_refused(lexicons, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dog\t1\ncat\n", r"c.tsv, line 2: a lexicon has a word, a tab and its value in each line, not 'cat\\n'"),
+        ("dog\t1\ncat\n", r"c.tsv, line 2: a lexicon has a word, a tab and its value in each line, not 'cat'"),
         ("0110\tdog\t17\n", "line 1: a lexicon has"),
         ("dog\t\n", "line 1: a lexicon has"),
         ("dog\t1\ncat\t2\ndog\t2\n", "line 1 gives 'dog' the value '1', and another one later"),
