@@ -127,22 +127,24 @@ def moved(client: Client, worker: str, move: Coroutine[Any, Any, Answer]) -> Ans
 def local_client(n_workers: int) -> Iterator[Client]:
     """A Dask client of worker processes on this machine, with one thread each; they end with the context.
 
-    They listen on the loopback address alone, and let nobody in who has not the certificate that is made for this
-    context: whoever reaches a worker of Dask has it run what they send.
+    They listen on the loopback address alone, let nobody in who has not the certificate that is made for this context
+    (whoever reaches a worker of Dask has it run what they send), and serve no web page that tells what they do.
 
     Raises
     ------
     omkl.exceptions.MissingDependencyError
-        If Dask is not installed.
+        If Dask is not installed, or the library cryptography, which makes the certificate.
     omkl.exceptions.InputError
         If ``n_workers`` is less than one.
     """
     if n_workers < 1:
         raise InputError(f"workers must be a whole number > 0, not {n_workers}.")
     _require_dask()
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,

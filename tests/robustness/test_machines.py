@@ -79,8 +79,9 @@ def test_nobody_else_is_let_in(client):
     assert {address.rpartition(":")[0] for address in addresses} == {"tls://127.0.0.1"}
     server = client.cluster.scheduler.http_server
     assert server.address == "127.0.0.1"
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/status")
+    for page in "status", "info/main/workers.html", "metrics":
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/{page}")
     with pytest.raises(DistributionError, match="cannot be reached"), running_client(addresses[0]):
         pass
     own = client.security
