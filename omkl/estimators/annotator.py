@@ -14,6 +14,7 @@ from tqdm import tqdm
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl.data import Treebank
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.explaining_trees import ExplainsParts
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
@@ -42,7 +43,7 @@ OF_WORDS = {
 }  # fmt: skip
 
 
-class Annotator(SavedEstimator):
+class Annotator(ExplainsParts, SavedEstimator):
     """Tags, morphology, lemmas and dependency trees for sentences of words.
 
     A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); what is left of XPOS and FEATS is

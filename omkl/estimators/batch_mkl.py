@@ -18,6 +18,7 @@ from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.explaining_batch import ExplainsKernels
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -36,7 +37,7 @@ from omkl.regularizers import Regularizer
 PRECOMPUTED = "precomputed"
 
 
-class BatchMKL(TransformerMixin, CertifiedEstimator):
+class BatchMKL(ExplainsKernels, TransformerMixin, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     #: Threads that predict.
