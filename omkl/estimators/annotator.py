@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from tqdm import tqdm
 
 from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._progress import progress_bar
 from omkl.data import Treebank
 from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.fitted import check_is_fitted
@@ -141,7 +142,7 @@ class Annotator(SavedEstimator):
         with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
         columns = tuple(name for name in COLUMNS if name in parts)
         tagger, crossed = None, treebank
-        with tqdm(total=self.folds + 2, delay=1, leave=False, disable=None if self.verbose else True) as bar:
+        with progress_bar(self.verbose, total=self.folds + 2, unit=" models") as bar:
             if len(columns) > 1 or (columns and "trees" in parts):
                 crossed = self._cross_fitted(partial(make_tagger, columns), treebank, seed, bar)
             if columns:

@@ -73,7 +73,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
     n_jobs : int or None
         Threads that predict, each some of the rows; None is one, -1 one for each core. The bits do not depend on it.
     verbose : bool
-        Show a progress bar, if it takes longer than a second and standard error is a terminal.
+        Show a progress bar, if it takes longer than a second; where standard error is no terminal, a line every half
+        minute.
 
     Attributes
     ----------
