@@ -30,6 +30,10 @@ def progress_bar(shown: bool, **options: Any) -> tqdm:
 class _Lines(tqdm):
     """Whole lines, without what moves a cursor."""
 
+    def clear(self, nolock: bool = False) -> None:
+        """Nothing is to be cleared for what others write."""
+
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        if msg is None:
+        """Write a line, if it is time; what others write asks for one as well."""
+        if msg is None and self._time() - self.last_print_t >= self.mininterval:
             print(str(self).strip(), file=sys.stderr, flush=True)

@@ -196,7 +196,7 @@ def test_records_that_cannot_be_read_are_left_out_where_asked(tmp_path, capsys):
 
 
 def test_a_line_now_and_then_where_there_is_no_terminal(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("omkl._progress.PAUSE", 0.0)
+    monkeypatch.setattr("omkl._progress.PAUSE", 1e-9)
     train = ["train", "classifier", files["r.svm"], "-o", str(tmp_path / "m.npz"), "--epochs", "3"]
     assert main(train) == 0
     lines = capsys.readouterr().err.splitlines()
