@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from tqdm import tqdm
 
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl._progress import progress_bar
