@@ -6,7 +6,7 @@ from typing import Any
 
 from omkl import data
 from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_options, input_file, load_model, read_sequences, report
+from omkl.cli.common import OUTPUT, ROWS, add_options, check_options, input_file, load_model, read_sequences, report
 from omkl.cli.predictions import FORMS, Progress, form_of, json_line, sentence_writer
 from omkl.exceptions import InputError
 
@@ -119,6 +119,7 @@ def _sentences(path):
 
 def _label(labeler, arguments, form):
     if form == "conllu":
+        check_options(arguments, "annotations", "--to conllu")
         _tag(labeler, arguments)
         return
     X, _ = read_sequences(arguments.input, arguments)
