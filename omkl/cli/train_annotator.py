@@ -7,6 +7,7 @@ from typing import Any
 from omkl import data, estimators
 from omkl.cli.common import OUTPUT, add_options, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
+from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
 from omkl.cli.train_parser import add_tree_options, untrained_parser
 from omkl.exceptions import InputError
@@ -50,13 +51,21 @@ def run(arguments: Namespace) -> None:
     dev = data.read_treebank(arguments.dev, **{**reading, "trees": "given"}) if arguments.dev else None
     if arguments.likely is None and arguments.keep is None:  # which goes with a parser alone
         arguments.likely = 0.99
+    interruption = Interruption()
     annotator = estimators.Annotator(
         arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
         parser=untrained_parser(arguments, C=arguments.C, epochs=arguments.epochs),
-        folds=arguments.folds, verbose=not arguments.quiet, random_state=arguments.random_state,
+        folds=arguments.folds, callbacks=[interruption], verbose=not arguments.quiet,
+        random_state=arguments.random_state,
     )  # fmt: skip
     started = time.perf_counter()
-    annotator.fit(treebank)
+    try:
+        with interruption.listening():
+            annotator.fit(treebank)
+    except InputError:
+        if interruption.happened:  # before there was a part to keep
+            raise KeyboardInterrupt from None
+        raise
     seconds = time.perf_counter() - started
     save_model(annotator, arguments)
     if dev is not None:
@@ -68,7 +77,7 @@ def run(arguments: Namespace) -> None:
     weights = annotator.kernel_weights_
     metrics = {
         "sentences": len(treebank), "words": treebank.n_words, "parts": annotator.parts_, "seconds": seconds,
-        "kernel_weights": weights,
+        "interrupted": interruption.happened, "kernel_weights": weights,
     }  # fmt: skip
     lines = [
         f"Learned {', '.join(annotator.parts_)} from {len(treebank)} sentences, {treebank.n_words} words, in "
@@ -80,4 +89,6 @@ def run(arguments: Namespace) -> None:
     if dev is not None:
         found, metrics["dev"] = annotation_scores(annotator, dev, arguments.dev)
         lines += ["", *found]
+    if interruption.happened:
+        lines.append(f"Interrupted: the model so far is saved, which annotates {', '.join(annotator.parts_)}.")
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
