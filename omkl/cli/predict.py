@@ -6,7 +6,7 @@ from typing import Any
 
 from omkl import data
 from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, load_model, report
+from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, check_options, load_model, report
 from omkl.cli.inputs import read_sequences
 from omkl.cli.predictions import FORMS, Progress, form_of, json_line, sentence_writer
 from omkl.exceptions import InputError
@@ -126,6 +126,7 @@ def _sentences(path):
 
 def _label(labeler, arguments, form):
     if form == "conllu":
+        check_options(arguments, "annotations", "--to conllu")
         _tag(labeler, arguments)
         return
     X, _ = read_sequences(arguments.input, arguments)
