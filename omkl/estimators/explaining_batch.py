@@ -88,7 +88,7 @@ class ExplainsKernels:
     _source: Any
     _weights: list[np.ndarray]
 
-    def explain(self, x: Any, *, label: Any = None, against: Any = None, n: int = 20) -> Explanation:
+    def explain(self, x: Any, *, label: Any = None, against: Any = None, target: int = 0, n: int = 20) -> Explanation:
         """Why a sample gets its class, and not the next best; or what its number is the sum of.
 
         Outputs are sums over kernels, and over the support vectors among the training samples, or, of a linear kernel
@@ -99,7 +99,10 @@ class ExplainsKernels:
         x : array of shape (d,), or what :meth:`predict` takes with one sample
         label, against : class, optional
             The class to explain, the predicted one by default, and the one to compare it with, by default the best of
-            the others. With ``multiclass="ovo"`` the margin is that of the model of these two. Not of a regressor.
+            the others. With ``multiclass="ovo"`` the margin is that of the model of these two. Not of a regressor, nor
+            where a sample may have several labels.
+        target : int
+            Which of several targets of a regressor, or of several labels that a sample has or has not, from 0.
         n : int > 0
             How many of the strongest support vectors and columns to tell. Support vectors are numbered from 0 as the
             training samples, those of weight 0 left out.
@@ -122,7 +125,7 @@ class ExplainsKernels:
         [(_, parts)] = source.blocks(X, active)
         rows = [np.asarray(part)[0] if not sparse.issparse(part) else part.toarray()[0] for part in parts]
         outputs = np.array([row @ weights for row, weights in zip(rows, self._weights)])
-        compared = self._compared(outputs.sum(axis=0) + intercepts, label, against)
+        compared = self._compared(outputs.sum(axis=0) + intercepts, label, against, target)
         groups, names, owners, added = {}, list[str](), list[str](), [np.zeros(0)]
         for m, row, weights in zip(active.tolist(), rows, self._weights):
             group, values = source.names[m], row * (weights @ compared.weights)
@@ -137,13 +140,23 @@ class ExplainsKernels:
             output, other, summary, margin, groups, strongest_columns(owners, names, np.concatenate(added), n)
         )
 
-    def _compared(self, outputs: np.ndarray, label: Any, against: Any) -> Compared:
+    def _compared(self, outputs: np.ndarray, label: Any, against: Any, target: int) -> Compared:
         """What outputs (P,) of a sample are explained."""
-        if not isinstance(self, ClassifierMixin):
-            if label is not None or against is not None:
-                raise InputError("A regressor has no classes: leave out label= and against=.")
-            return Compared(np.ones(1), float(outputs[0]), None, "prediction")
         own: Any = self
+        if not isinstance(self, ClassifierMixin):
+            _refuse_classes(label, against)
+            weights = _one_of(target, len(outputs))
+            return Compared(weights, float(weights @ outputs), None, "prediction")
+        if own.multilabel_:
+            _refuse_classes(label, against)
+            if target in own.constant_labels_:
+                raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
+            varying = [k for k in own.classes_.tolist() if k not in own.constant_labels_]
+            weights = _one_of(varying.index(target) if target in varying else len(outputs), len(outputs), target)
+            there = bool(weights @ outputs > 0)
+            return Compared(
+                weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}"
+            )
         pairs = own.multiclass == "ovo"
         scores = own._scores_of(outputs[None])[0] if len(own.classes_) > 2 else outputs
         return compared_classes(own.classes_, scores, len(outputs), pairs, label, against)
@@ -159,6 +172,19 @@ class ExplainsKernels:
         if not isinstance(kernel, Linear) or len(chosen) != size:
             return None
         return [name_of_column(self, j) for j in chosen.tolist()]
+
+
+def _refuse_classes(label: Any, against: Any) -> None:
+    if label is not None or against is not None:
+        raise InputError("There are no classes to choose from, but targets: leave out label= and against=.")
+
+
+def _one_of(target: Any, n_targets: int, given: Any = None) -> np.ndarray:
+    """1 for a target, 0 for all others; raises where there is none, which the user has ``given`` so."""
+    if not isinstance(target, (int, np.integer)) or not 0 <= target < n_targets:
+        given = target if given is None else given
+        raise InputError(f"target={given!r} is none of the {n_targets} targets, counted from 0.")
+    return np.eye(n_targets)[target]
 
 
 def name_of_column(estimator: Any, j: int) -> str:
@@ -230,12 +256,9 @@ class ExplainsColumns:
         own: Any = self
         if isinstance(self, ClassifierMixin):
             return compared_classes(own.classes_, outputs, len(outputs), False, label, against)
-        if label is not None or against is not None:
-            raise InputError("A regressor has no classes: leave out label= and against=.")
-        if not isinstance(target, (int, np.integer)) or not 0 <= target < len(outputs):
-            raise InputError(f"target={target!r} is none of the {len(outputs)} targets, counted from 0.")
-        mean = float(own._resolve_loss().mean(outputs[target]))
-        return Compared(np.eye(len(outputs))[target], mean, None, "prediction")
+        _refuse_classes(label, against)
+        weights = _one_of(target, len(outputs))
+        return Compared(weights, float(own._resolve_loss().mean(weights @ outputs)), None, "prediction")
 
     def _groups_of(self, columns: np.ndarray, n_columns: int) -> list[str]:
         """The name of the group of each of some columns."""

@@ -135,7 +135,8 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         Called after every epoch as ``callback(trainer, record)``; a true value stops training. Where one has them, so
         are ``on_round(trainer, step)`` and others, see :class:`~omkl.online.TrainingLoop`.
     verbose : bool
-        Show a progress bar when training takes longer than a second, on a terminal.
+        Show a progress bar when training takes longer than a second; where standard error is no terminal, a line every
+        half minute.
     random_state : int, Generator, RandomState or None
         The same seed gives the same model, bit for bit.
 

@@ -31,7 +31,7 @@ from omkl.online.schedules import (
 )
 from omkl.online.selection import left_out_groups
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
+from omkl.online.training_loop import ArraySource, TrainingLoop, check_callbacks, hooks, serial_pass
 
 __all__ = [
     "METHODS",
@@ -69,9 +69,11 @@ __all__ = [
     "TrainingProgress",
     "UniformAverage",
     "below",
+    "check_callbacks",
     "condensed_state",
     "contributions",
     "group_report",
+    "hooks",
     "in_threads",
     "left_out_groups",
     "lipschitz_constant",

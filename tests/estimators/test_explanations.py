@@ -269,6 +269,22 @@ def test_certified_kernels_of_two_classes_matrices_and_numbers(tmp_path):
         regressor.explain(X3[0], label=1)
 
 
+def test_certified_kernels_of_several_targets_and_labels():
+    several = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, :2] + 1)
+    assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])
+    with pytest.warns(UserWarning, match="labels are those of all"):
+        labels = omkl.MKLClassifier(["linear", "gaussian"]).fit(
+            X3, np.column_stack([X3[:, 0] > 0, np.ones(90), X3[:, 1] > 0]).astype(int)
+        )
+    score = labels.decision_function(X3[:1])[0, 2]
+    why = labels.explain(X3[0], target=2)
+    assert why.output == (score > 0)
+    assert_sums(why, abs(score))
+    for target, message in ((1, "All training samples"), (3, "target=3 is none")):
+        with pytest.raises(InputError, match=message):
+            labels.explain(X3[0], target=target)
+
+
 @pytest.mark.parametrize("groups", [None, [[0, 1], [2, 3]], ["a", "b", "a", "b"]], ids=str)
 def test_sparse_linear_models(groups):
     for options in ({}, {"multiclass": "multinomial"}):

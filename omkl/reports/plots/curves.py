@@ -10,44 +10,6 @@ from omkl._files import PathLike
 from omkl.exceptions import MissingDependencyError
 
 
-def plot_group_weights(
-    history: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "Group weights along the epochs"
-) -> Any:
-    """Draw how the weight of each group changes with the epochs (Martins et al. 2011, Figure 1, bottom left).
-
-    Parameters
-    ----------
-    history : list of dict
-        ``history_`` of an estimator.
-    path : path-like, optional
-        Save the figure here, in the format of the suffix.
-    title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    omkl.exceptions.MissingDependencyError
-        If matplotlib is not installed.
-    """
-    figure, axes = _figure()
-    epochs = [record["epoch"] for record in history]
-    columns = [key for key in history[-1] if key.startswith("weight:")]
-    for key in columns:
-        weights = [record.get(key, 0.0) for record in history]
-        axes.plot(epochs, weights, marker="o", markersize=3, label=key.removeprefix("weight:"))
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("weight")
-    axes.set_ylim(bottom=0.0)
-    axes.set_title(title)
-    if len(columns) <= 25:
-        axes.legend(fontsize="small", frameon=False)
-    figure.tight_layout()
-    return _saved(figure, path)
-
-
 def plot_accuracies(rows: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "Accuracy") -> Any:
     """Draw named accuracies as bars with error bars, beside reference values.
 
