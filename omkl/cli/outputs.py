@@ -5,10 +5,10 @@ from argparse import Namespace
 from typing import Any
 
 from omkl._files import check_output, is_same_file
+from omkl.cli.inputs import READ
 from omkl.exceptions import InputError, OutputFileError
 
-#: Options that name files to read, and files to write.
-READ = ("train", "dev", "model", "input", "gold", "data", "retrain", "templates", "target")
+#: Options that name files to write.
 WRITTEN = {"output": "-o", "json": "--json"}
 
 
@@ -24,7 +24,9 @@ def check_files(arguments: Namespace) -> None:
     """
     outputs = {option: getattr(arguments, name, None) for name, option in WRITTEN.items()}
     outputs = {option: path for option, path in outputs.items() if path is not None}
-    inputs = [getattr(arguments, name, None) for name in READ] + [path for _, path in getattr(arguments, "lexicon", ())]
+    inputs = [getattr(arguments, name, None) for name in (*READ, "target")] + [
+        path for _, path in getattr(arguments, "lexicon", ())
+    ]
     if "-" in outputs.values():
         arguments.quiet = True
     for option, path in outputs.items():

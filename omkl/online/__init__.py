@@ -13,6 +13,7 @@ from omkl.online.callbacks import (
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.condensing import condensed_state
+from omkl.online.contributions import Contributions, Piece, contributions
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.group_report import group_report
 from omkl.online.hedge_trainer import IntervalHedge, KernelHedge
@@ -39,6 +40,7 @@ __all__ = [
     "Checkpointer",
     "Checkpoints",
     "Constant",
+    "Contributions",
     "DecayedAverage",
     "DistanceOverGradients",
     "EarlyStopping",
@@ -55,6 +57,7 @@ __all__ = [
     "OnlineModel",
     "OnlineSettings",
     "OnlineTrainer",
+    "Piece",
     "PolynomialAverage",
     "Predictor",
     "ProgressBar",
@@ -68,6 +71,7 @@ __all__ = [
     "below",
     "check_callbacks",
     "condensed_state",
+    "contributions",
     "group_report",
     "hooks",
     "in_threads",

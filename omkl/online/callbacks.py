@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from omkl._progress import progress_bar
 from omkl.exceptions import MissingDependencyError
 from omkl.losses import is_partial
 
@@ -315,7 +315,8 @@ class EarlyStopping:
 
 
 class ProgressBar:
-    """Callback: a bar over the examples of all epochs, after a second, where standard error is a terminal.
+    """Callback: a bar over the examples of all epochs, after a second, where standard error is a terminal; elsewhere a
+    line every half minute.
 
     Parameters
     ----------
@@ -351,7 +352,7 @@ class ProgressBar:
         done = sum(record["examples"] for record in self._progress.history[: self._progress.epoch - 1])
         done += self._progress.examples + more
         if self._bar is None:
-            self._bar = tqdm(total=self._total, initial=done, unit=" examples", delay=1, leave=False, disable=None)
+            self._bar = progress_bar(True, total=self._total, initial=done, unit=" examples")
         if shown:
             self._bar.set_postfix(shown, refresh=False)
         self._bar.update(done - self._bar.n)
