@@ -15,6 +15,7 @@ from omkl._progress import progress_bar
 from omkl.data import Treebank
 from omkl.estimators.cross_fitting import Stopping, cross_fitted
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.explaining_trees import ExplainsParts
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
@@ -43,7 +44,7 @@ OF_WORDS = {
 }  # fmt: skip
 
 
-class Annotator(SavedEstimator):
+class Annotator(ExplainsParts, SavedEstimator):
     """Tags, morphology, lemmas and dependency trees for sentences of words.
 
     A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); what is left of XPOS and FEATS is

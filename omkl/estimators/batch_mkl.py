@@ -19,6 +19,7 @@ from omkl.batch import Expansion, Solution, Solver
 from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.combined_kernels import CombinedKernel
+from omkl.estimators.explaining_batch import ExplainsKernels
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -37,7 +38,7 @@ from omkl.regularizers import Regularizer
 PRECOMPUTED = "precomputed"
 
 
-class BatchMKL(CombinedKernel, CertifiedEstimator):
+class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     #: Threads that predict.

@@ -221,12 +221,15 @@ training samples; kernels that are not active may be None
         outputs = self._outputs(X)
         if self.multilabel_:
             return self._scores_of_labels(outputs)
-        K = len(self.classes_)
-        if K == 2:
+        if len(self.classes_) == 2:
             return outputs[:, 0]
+        return self._scores_of(outputs)
+
+    def _scores_of(self, outputs: np.ndarray) -> np.ndarray:
+        """Scores (n, K) of more than two classes, from the outputs of their problems."""
         if self.multiclass != "ovo":
             return outputs
-        return _ovr_decision_function(outputs > 0, outputs, K)
+        return _ovr_decision_function(outputs > 0, outputs, len(self.classes_))
 
     def _is_probabilistic(self):
         return super()._is_probabilistic() and self.multiclass != "ovo"

@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl.data import read_crfsuite_model
 from omkl.estimators.calibration import chain_temperature
+from omkl.estimators.explaining import ExplainsSequences
 from omkl.estimators.foreign import adopted_crfsuite
 from omkl.estimators.inputs import read_labeled
 from omkl.estimators.labelings import PredictsLabels
@@ -17,7 +18,7 @@ from omkl.groups import TransitionBank, TrigramBank
 from omkl.online import Hedge
 
 
-class SequenceLabeler(PredictsLabels):
+class SequenceLabeler(ExplainsSequences, PredictsLabels):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is

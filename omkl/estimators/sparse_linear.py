@@ -28,6 +28,7 @@ from omkl.batch import (
 )
 from omkl.batch.core.solver import ordered
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.explaining_batch import ExplainsColumns
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, has_columns
 from omkl.estimators.progress import GapProgress
@@ -56,7 +57,7 @@ class Samples:
         return Samples(self.design.rows(kept), [target[kept] for target in self.targets], weights, offsets)
 
 
-class SparseLinear(CertifiedEstimator):
+class SparseLinear(ExplainsColumns, CertifiedEstimator):
     """What the two estimators share: a design and targets in, certified coefficients out."""
 
     _tradeoff = "alpha"

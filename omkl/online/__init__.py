@@ -13,6 +13,7 @@ from omkl.online.callbacks import (
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.condensing import condensed_state
+from omkl.online.contributions import Contributions, Piece, contributions
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
 from omkl.online.early_stopping import EarlyStopping
 from omkl.online.group_report import group_report
@@ -42,6 +43,7 @@ __all__ = [
     "Checkpointer",
     "Checkpoints",
     "Constant",
+    "Contributions",
     "DecayedAverage",
     "DistanceOverGradients",
     "EarlyStopping",
@@ -59,6 +61,7 @@ __all__ = [
     "OnlineModel",
     "OnlineSettings",
     "OnlineTrainer",
+    "Piece",
     "PolynomialAverage",
     "Predictor",
     "ProgressBar",
@@ -72,6 +75,7 @@ __all__ = [
     "below",
     "check_callbacks",
     "condensed_state",
+    "contributions",
     "group_report",
     "hooks",
     "in_threads",
