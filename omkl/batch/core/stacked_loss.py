@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from omkl.batch.core.problem import WeightedLoss
-from omkl.batch.core.unpenalized import FLAT, HALVINGS, MOST_STEPS, PartlyFreeLoss, Unpenalized
+from omkl.batch.core.unpenalized import PartlyFreeLoss, Unpenalized, minimize
 from omkl.losses import Logistic, PointwiseLoss
 
 #: By how much rounding may move probabilities out of the simplex.
@@ -144,22 +144,8 @@ class MultinomialLoss(WeightedLoss):
         return self.dual_point(outputs + self.best_intercept(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        """What is not regularized, (K m,), at its best for these scores: Newton steps with a line search."""
-        values, value = np.zeros(len(outputs)), self.value(outputs)
-        for _ in range(MOST_STEPS):
-            rho = self.dual_point(outputs + values)
-            direction = self.hessian(rho).best_values(rho)
-            if direction @ rho <= FLAT * abs(value):
-                return values + direction
-            for _ in range(HALVINGS):
-                moved = self.value(outputs + values + direction)
-                if moved < value:
-                    break
-                direction *= 0.5
-            else:
-                break
-            values, value = values + direction, moved
-        return values
+        """What is not regularized, (K m,), at its best for these scores."""
+        return minimize(self, outputs, lambda rho: self.hessian(rho).best_values(rho))
 
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
         values = self.best_intercept(np.zeros(len(self.y)))
