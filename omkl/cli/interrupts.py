@@ -40,22 +40,39 @@ class Interruption:
 
     happened = False
     _before: Any = None
+    _depth = 0
 
     def __deepcopy__(self, memo: Any) -> "Interruption":
         return self  # also of estimators that are cloned
 
-    def on_start(self, trainer: Any, source: Any) -> None:
-        """Listen; what goes before, as reading, Ctrl-C ends at once."""
-        if not self.happened:
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """A context in which Ctrl-C is noted between trainings as well."""
+        self.on_start(None, None)
+        try:
+            yield
+        finally:
+            self.on_end(None)
+
+    def on_start(self, trainer: Any, source: Any) -> bool:
+        """Listen; what goes before, as reading, Ctrl-C ends at once. Returns whether it has come already."""
+        self._depth += 1
+        if self._depth == 1 and not self.happened:
             with suppress(ValueError):  # not in the main thread, which gets signals
                 self._before = signal.signal(signal.SIGINT, self._note)
+        return self.happened
 
     def _note(self, *_: Any) -> None:
         self.happened = True
-        self.on_end(None)
+        self._leave()
 
     def on_end(self, trainer: Any) -> None:
         """Leave Ctrl-C to whom it was left before."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._leave()
+
+    def _leave(self) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None

@@ -5,8 +5,9 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data, estimators
-from omkl.cli.common import OUTPUT, add_options, bar_chart, report
+from omkl.cli.common import OUTPUT, add_command, add_options, add_strength, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
+from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
 from omkl.cli.train_parser import add_tree_options, untrained_parser
 from omkl.exceptions import InputError
@@ -17,29 +18,30 @@ MOST_GROUPS = 5
 
 def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
-    parser = kinds.add_parser(
+    parser = add_command(
+        kinds,
         "annotator",
-        help="tags, morphology, lemmas and trees for plain words, from one treebank",
+        summary="tags, morphology, lemmas and trees for plain words, from one treebank",
         description="Train an annotator on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed: from "
         "words it makes the tags, features, lemmas and trees that the treebank has.",
+        examples="""
+            omkl train annotator train.conllu -o annotator.npz --dev dev.conllu
+            omkl train annotator train.conllu -o tagger.npz --parts upos lemmas
+            xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
+        """,
     )
-    parser.add_argument("train", help="treebank to train on")
-    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
-    parser.add_argument(
-        "--dev", metavar="FILE", help="treebank to report the accuracy on, from words alone, and to calibrate by"
-    )
+    add_options(parser, "train", "--output", "--dev")
     parser.add_argument(
         "--parts", nargs="+", metavar="PART",
         help="learn only these of upos, xpos, feats, lemmas and trees (default: all that the treebank has)",
     )  # fmt: skip
     parser.add_argument(
-        "--folds", type=int, default=4, metavar="N",
+        "--tagging-folds", type=int, default=4, metavar="N",
         help="parts of the treebank, each tagged by a model of the others to learn trees from (default 4)",
     )  # fmt: skip
-    parser.add_argument("--epochs", type=int, default=10, help="passes over the data, of each part (default 10)")
-    parser.add_argument("--C", type=float, default=10.0, help="weight of the losses, of each part (default 10)")
+    add_strength(parser, epochs=10, C=10.0)
     add_tree_options(parser)
-    add_options(parser, "--random-state", "--on-error", *OUTPUT)
+    add_options(parser, "--random-state", "--on-error", "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -50,13 +52,21 @@ def run(arguments: Namespace) -> None:
     dev = data.read_treebank(arguments.dev, **{**reading, "trees": "given"}) if arguments.dev else None
     if arguments.likely is None and arguments.keep is None:  # which goes with a parser alone
         arguments.likely = 0.99
+    interruption = Interruption()
     annotator = estimators.Annotator(
         arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
         parser=untrained_parser(arguments, C=arguments.C, epochs=arguments.epochs),
-        folds=arguments.folds, verbose=not arguments.quiet, random_state=arguments.random_state,
+        folds=arguments.tagging_folds, callbacks=[interruption], verbose=not arguments.quiet,
+        random_state=arguments.random_state, n_jobs=arguments.jobs,
     )  # fmt: skip
     started = time.perf_counter()
-    annotator.fit(treebank)
+    try:
+        with interruption.listening():
+            annotator.fit(treebank)
+    except InputError:
+        if interruption.happened:  # before there was a part to keep
+            raise KeyboardInterrupt from None
+        raise
     seconds = time.perf_counter() - started
     save_model(annotator, arguments)
     if dev is not None:
@@ -68,7 +78,7 @@ def run(arguments: Namespace) -> None:
     weights = annotator.kernel_weights_
     metrics = {
         "sentences": len(treebank), "words": treebank.n_words, "parts": annotator.parts_, "seconds": seconds,
-        "kernel_weights": weights,
+        "interrupted": interruption.happened, "kernel_weights": weights,
     }  # fmt: skip
     lines = [
         f"Learned {', '.join(annotator.parts_)} from {len(treebank)} sentences, {treebank.n_words} words, in "
@@ -80,4 +90,6 @@ def run(arguments: Namespace) -> None:
     if dev is not None:
         found, metrics["dev"] = annotation_scores(annotator, dev, arguments.dev)
         lines += ["", *found]
+    if interruption.happened:
+        lines.append(f"Interrupted: the model so far is saved, which annotates {', '.join(annotator.parts_)}.")
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)

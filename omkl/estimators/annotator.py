@@ -2,24 +2,26 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
-from tqdm import tqdm
 
 from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._progress import progress_bar
 from omkl.data import Treebank
+from omkl.estimators.cross_fitting import Stopping, cross_fitted
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.explaining_trees import ExplainsParts
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.saving import SavedEstimator, packed_parameters
 from omkl.estimators.sequence import SequenceLabeler
-from omkl.estimators.tagging import COLUMNS, Tagger, strings_of, with_column
+from omkl.estimators.tagging import COLUMNS, StoppedError, Tagger, strings_of
 from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of, treebanks_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.online import below
@@ -42,7 +44,7 @@ OF_WORDS = {
 }  # fmt: skip
 
 
-class Annotator(SavedEstimator):
+class Annotator(ExplainsParts, SavedEstimator):
     """Tags, morphology, lemmas and dependency trees for sentences of words.
 
     A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); what is left of XPOS and FEATS is
@@ -70,6 +72,11 @@ class Annotator(SavedEstimator):
     n_jobs : int or None
         Threads that tag and parse, each some of the sentences; None is one, -1 one for each core. What is written is
         the same, bit for bit.
+    callbacks : list, optional
+        Called as those of :class:`omkl.online.TrainingLoop` while each of the models is trained. One that returns true
+        ends all training, and what was learned is kept: the chain of tags and the parser as they are by then,
+        morphology and lemmas where they were learned to the end; in place of a tagger that lacks parts the one of the
+        last fold, which has learned from the others. ``parts_`` tells which there are.
     verbose : bool
         Show a progress bar.
     random_state : int, RandomState or None
@@ -99,13 +106,14 @@ class Annotator(SavedEstimator):
 
     def __init__(
         self, parts: Any = "auto", *, tagger: Any = None, parser: Any = None, folds: int = 4,
-        n_jobs: int | None = None, verbose: bool = False, random_state: Any = None,
+        n_jobs: int | None = None, callbacks: Any = None, verbose: bool = False, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.parts = parts
         self.tagger = tagger
         self.parser = parser
         self.folds = folds
         self.n_jobs = n_jobs
+        self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
 
@@ -127,13 +135,14 @@ class Annotator(SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or a sentence is not as described, or the treebank lacks a column of a part that was asked
-            for; the annotator stays what it was.
+            If a parameter or a sentence is not as described, the treebank lacks a column of a part that was asked for,
+            or a callback ends training before there is a part to keep; the annotator stays what it was.
         """
         check_flags(self)
         check_number("folds", self.folds, above=1, integer=True)
         check_n_jobs(self.n_jobs)
-        make_tagger, parser, seed = self._settings()
+        stopping = Stopping(self.callbacks)
+        make_tagger, parser, seed = self._settings(stopping)
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
         wants_trees = "partial" if "trees" in asked else False
         treebank = as_treebank(sentences_of(X), trees=wants_trees, single_root=parser.single_root)
@@ -141,22 +150,30 @@ class Annotator(SavedEstimator):
         with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
         columns = tuple(name for name in COLUMNS if name in parts)
         tagger, crossed = None, treebank
-        with tqdm(total=self.folds + 2, delay=1, leave=False, disable=None if self.verbose else True) as bar:
+        with progress_bar(self.verbose, total=self.folds + 2, unit=" models") as bar:
             if len(columns) > 1 or (columns and "trees" in parts):
-                crossed = self._cross_fitted(partial(make_tagger, columns), treebank, seed, bar)
-            if columns:
+                tagger, crossed = cross_fitted(partial(make_tagger, columns), treebank, self.folds, seed, bar, stopping)
+            if columns and not stopping.ended:
                 bar.set_description("tags, morphology and lemmas")
-                tagger = make_tagger(columns)
-                tagger.fit(treebank, None if tagger.tag is None else strings_of(crossed, tagger.tag))
+                found = make_tagger(columns)
+                found.fit(treebank, None if found.tag is None else strings_of(crossed, found.tag))
+                tagger = found if tagger is None or found.columns == columns else tagger
                 bar.update()
-            if with_trees is not None:
+            if with_trees is not None and not stopping.ended:
                 bar.set_description("trees")
-                parser.fit(crossed if with_trees.all() else crossed[with_trees])
+                with suppress(StoppedError):
+                    parser.fit(crossed if with_trees.all() else crossed[with_trees])
                 bar.update()
-        self.tagger_, self.parser_, self.parts_ = tagger, parser if "trees" in parts else None, list(parts)
+        learned = (() if tagger is None else tagger.columns) + (("trees",) if hasattr(parser, "model_") else ())
+        if not learned:
+            raise InputError("A callback ended training before there was a part to keep: end it later.")
+        self.tagger_, self.parser_ = tagger, parser if "trees" in learned else None
+        self.parts_ = [part for part in parts if part in learned]
         return self
 
-    def _settings(self) -> tuple[Callable[[tuple[str, ...]], Tagger], DependencyParser, int]:
+    def _settings(
+        self, stopping: Stopping | None = None
+    ) -> tuple[Callable[[tuple[str, ...]], Tagger], DependencyParser, int]:
         """How to make a tagger of some columns, an untrained parser, and the seed of both."""
         if isinstance(self.parts, str) and self.parts != "auto":
             raise InputError(f'parts must be "auto" or a list of some of {", ".join(PARTS)}, not {self.parts!r}.')
@@ -178,6 +195,9 @@ class Annotator(SavedEstimator):
         while isinstance(seeded, DependencyParser):  # a stacked parser has another one before it
             seeded.set_params(random_state=seed, verbose=self.verbose)
             seeded = seeded.first
+        if stopping is not None:
+            for model in (labeler, parser):
+                model.set_params(callbacks=[*(model.callbacks or ()), stopping])
         return partial(_make_tagger, labeler), parser, seed
 
     def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
@@ -207,26 +227,6 @@ class Annotator(SavedEstimator):
             message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
             warnings.warn(message, DataWarning, stacklevel=3)
         return annotated
-
-    def _cross_fitted(self, make_tagger: Callable[[], Tagger], treebank: Treebank, seed: int, bar: tqdm) -> Treebank:
-        """The treebank with what taggers write that have not seen the sentence."""
-        if len(treebank) < self.folds:
-            raise InputError(f"folds={self.folds}, but there are {len(treebank)} sentences: set fewer folds.")
-        found: dict[str, np.ndarray] = {}
-        sentences = np.repeat(np.arange(len(treebank)), treebank.lengths)
-        folds = KFold(self.folds, shuffle=True, random_state=seed).split(np.arange(len(treebank)))
-        for number, (others, own) in enumerate(folds, 1):
-            bar.set_description(f"fold {number} of {self.folds}")
-            tagger = make_tagger().fit(treebank[others])
-            annotated, words = tagger.annotate(treebank[own]), np.isin(sentences, own)
-            for name in tagger.columns:
-                column = found.setdefault(name, np.empty(treebank.n_words, dtype=object))
-                column[words] = strings_of(annotated, name)
-            del tagger  # before the next one grows
-            bar.update()
-        for name, column in found.items():
-            treebank = with_column(treebank, name, column.tolist())
-        return treebank
 
     # ---- annotation ---------------------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class Annotator(SavedEstimator):
 
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
-        return {**self.get_params(deep=False), **dict.fromkeys(SETTINGS), "random_state": seed}
+        return {**self.get_params(deep=False), **dict.fromkeys((*SETTINGS, "callbacks")), "random_state": seed}
 
     def _describe_prediction(self, packer: Packer) -> dict[str, Any]:
         manifests: dict[str, Any] = {}

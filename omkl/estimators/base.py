@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from threading import get_ident
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from omkl.online import (
     Schedule,
     TrainingLoop,
     TrainingProgress,
+    check_callbacks,
     serial_pass,
     thinned,
 )
@@ -179,8 +179,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
     def _settings(self) -> OnlineSettings:
         """Parameters as objects, checked; raises :class:`~omkl.exceptions.InputError`."""
         check_flags(self)
-        if not isinstance(self.callbacks, (list, tuple, NoneType)):
-            raise InputError(f"callbacks must be a list of callbacks, not {self.callbacks!r}.")
+        check_callbacks(self.callbacks)
         check_n_jobs(getattr(self, "n_jobs", None))
         if getattr(self, "early_stopping", False):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)

@@ -19,6 +19,10 @@ from omkl.persistence import Packer
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
 
 
+class StoppedError(Exception):
+    """Raised where a labeler begins to learn after a callback has ended all training."""
+
+
 class Tagger:
     """Tags by a chain over the words, then morphology given the tag, then lemmas given both.
 
@@ -63,27 +67,45 @@ class Tagger:
 
         A word without a tag is not annotated: the chain learns from the others around it, nothing is learned of its
         morphology. Nor is anything of a lemma that is not there; features that are not there are what words have none
-        of.
+        of. Where a labeler raises :class:`StoppedError`, the columns are those that were learned to the end.
         """
         forms, tags = strings_of(treebank, "forms"), self._tags_of(treebank)
-        if self.chain is not None:
-            gold: list[Any] = [None if tag == MISSING else tag for tag in tags]
-            self.chain.fit({"": (by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets))})
-        if self.morphology is not None:
-            labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
-            features = morphology_features(forms, tags if around is None else around, treebank.offsets)
-            self.morphology.fit({
-                tag: ([[features[i] for i in run] for run in runs], [[labels[i] for i in run] for run in runs])
-                for tag, runs in runs_of(tags, treebank.offsets).items() if tag != MISSING
-            })  # fmt: skip
-        if self.lemmatizer is not None:
-            words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
-            known = [
-                (word, lemma) for word, lemma in zip(words, lemmas)
-                if word[1] != MISSING and (lemma != MISSING or word[0] == MISSING)
-            ]  # fmt: skip
-            self.lemmatizer.fit([word for word, _ in known], [lemma for _, lemma in known])
+        learned: list[str] = []
+        try:
+            if self.chain is not None:
+                gold: list[Any] = [None if tag == MISSING else tag for tag in tags]
+                self.chain.fit({"": (by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets))})
+                learned.append(str(self.tag))
+            if self.morphology is not None:
+                self._fit_morphology(self.morphology, treebank, forms, tags, tags if around is None else around)
+                learned += self.given_tag
+            if self.lemmatizer is not None:
+                self._fit_lemmatizer(self.lemmatizer, treebank, forms, tags)
+        except StoppedError:
+            self.columns = tuple(learned)
+            self.given_tag = tuple(name for name in self.given_tag if name in learned)
+            self.morphology, self.lemmatizer = self.morphology if self.given_tag else None, None
         return self
+
+    def _fit_morphology(
+        self, morphology: ByTag, treebank: Treebank, forms: list[str], tags: list[str], around: list[str]
+    ) -> None:
+        """Learn what the tags of words do not say of them, beside the tags around them."""
+        labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
+        features = morphology_features(forms, around, treebank.offsets)
+        morphology.fit({
+            tag: ([[features[i] for i in run] for run in runs], [[labels[i] for i in run] for run in runs])
+            for tag, runs in runs_of(tags, treebank.offsets).items() if tag != MISSING
+        })  # fmt: skip
+
+    def _fit_lemmatizer(self, lemmatizer: Lemmatizer, treebank: Treebank, forms: list[str], tags: list[str]) -> None:
+        """Learn the lemmas that are there, beside the gold tags and features."""
+        words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
+        known = [
+            (word, lemma) for word, lemma in zip(words, lemmas)
+            if word[1] != MISSING and (lemma != MISSING or word[0] == MISSING)
+        ]  # fmt: skip
+        lemmatizer.fit([word for word, _ in known], [lemma for _, lemma in known])
 
     def annotate(self, treebank: Treebank) -> Treebank:
         """The same sentences with the columns that this tagger writes; what they have in them is not looked at."""

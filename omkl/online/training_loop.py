@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,10 +138,7 @@ class TrainingLoop:
         self.trainer = trainer
         self.source = source
         self.make_pass = make_pass
-        self.callbacks = list(callbacks)
-        for callback in self.callbacks:
-            if not callable(callback) and not any(name.startswith("on_") for name in dir(callback)):
-                raise InputError(f"The callback {callback!r} hears of nothing: give it a method on_epoch or the like.")
+        self.callbacks = check_callbacks(callbacks)
         self.checkpointer = checkpointer
         self.progress = TrainingProgress() if progress is None else progress
         self.concludes = concludes
@@ -252,6 +250,16 @@ def check_finite(trainer: Any) -> None:
             f"Parameters are not finite after round {trainer.round}: training diverged. Choose a smaller eta0, or a "
             "radius."
         )
+
+
+def check_callbacks(callbacks: Any) -> list[Any]:
+    """The callbacks as a list, none for None; an InputError where there is one that hears of nothing."""
+    if not isinstance(callbacks, (list, tuple, NoneType)):
+        raise InputError(f"callbacks must be a list of callbacks, not {callbacks!r}.")
+    for callback in callbacks or ():
+        if not callable(callback) and not any(name.startswith("on_") for name in dir(callback)):
+            raise InputError(f"The callback {callback!r} hears of nothing: give it a method on_epoch or the like.")
+    return list(callbacks or ())
 
 
 def hooks(callbacks: Sequence[Any], name: str) -> list[Callable]:
