@@ -11,6 +11,7 @@ import importlib.util
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+
+from omkl.cli import main
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
@@ -73,12 +76,24 @@ def run_page(page, folder):
 
 
 def run_commands(block, page, environment):
-    lines = [line for line in block.code.splitlines() if line.strip() and not ELSEWHERE.match(line.strip())]
-    run = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)], capture_output=True, text=True, env=environment
-    )
-    assert run.returncode == 0, f"{page}, line {block.line}:\n{run.stderr}"
-    return run.stdout
+    """What commands print, line by line: omkl in this process, to save its start, and others by bash."""
+    printed = io.StringIO()
+    for line in block.code.splitlines():
+        where = f"{page}, line {block.line}: {line}"
+        if not line.strip() or ELSEWHERE.match(line.strip()):
+            continue
+        if alone := re.fullmatch(r"omkl ([^|<>]*)(\| head -(\d+))?", line):
+            own = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+            with contextlib.redirect_stdout(own):
+                assert main(shlex.split(alone[1], comments=True)) == 0, where
+            lines = own.buffer.getvalue().decode().splitlines(keepends=True)
+            printed.write("".join(lines[: int(alone[3]) if alone[3] else None]))
+        else:
+            run = subprocess.run(["bash", "-eu", "-c", line], capture_output=True, text=True, env=environment)
+            assert run.returncode == 0, where + run.stderr
+            assert "omkl: error" not in run.stderr, where + run.stderr
+            printed.write(run.stdout)
+    return printed.getvalue()
 
 
 def same(expected, printed):

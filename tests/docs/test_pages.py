@@ -92,6 +92,12 @@ def test_the_reference_lists_nothing_that_is_not_there():
                 assert hasattr(importlib.import_module(module), last), name
 
 
+def test_every_example_begins_with_a_title():
+    """A line in its docstring, underlined: what the gallery of examples shows."""
+    for example in [*DOCS.parent.glob("examples/*.py"), *DOCS.glob("stories/*.py")]:
+        assert re.match(r'"""\n(.+)\n=+\n', example.read_text(encoding="utf-8")), example
+
+
 def test_every_public_name_has_a_built_page(built):
     inventory = (built / "objects.inv").read_bytes().split(b"\n", 4)[4]
     described = {line.split(" ", 1)[0] for line in zlib.decompress(inventory).decode().splitlines()}
