@@ -229,4 +229,4 @@ def test_permuting_groups_permutes_the_prox(name):
 def test_what_is_left_of_a_lone_norm_may_be_smaller_by_three_hundred_decades():
     """``b / (1 + t w^2)``, where 1 / t is near the smallest float."""
     b, weights, step = np.array([5.8e279, 2e216]), np.array([4.6e10, 2.2e-12]), 7.7e296
-    assert_allclose(WeightedSquaredL21(weights).prox(b, step), [5.8e279 / (step * 4.6e10**2), 0.0], rtol=1e-12)
+    assert_allclose(WeightedSquaredL21(weights).prox(b, step), [5.8e279 / step / 4.6e10**2, 0.0], rtol=1e-12)
