@@ -9,7 +9,7 @@ import pytest
 import omkl
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_cache", "_threads"}
+LEAVES = {"exceptions", "_components", "_cache", "_progress", "_threads"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 #: Each subpackage or module, and those whose public names it may import.
@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "_components": {"exceptions"},
     "_files": {"exceptions"},
     "_cache": set(),
+    "_progress": set(),
     "_threads": set(),
     **dict.fromkeys(GROUND, LEAVES),
     "features": {"exceptions"},

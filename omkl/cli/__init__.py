@@ -6,6 +6,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from omkl.cli.interrupts import Terminated, terminating
 from omkl.exceptions import OmklError
@@ -24,16 +25,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with terminating():
             from omkl.cli.commands import build_parser  # takes a while, and may be interrupted
+            from omkl.cli.inputs import standard_input
             from omkl.cli.outputs import check_files
 
-            arguments = build_parser().parse_args(argv)
+            build_parser().parse_args(argv, arguments)
             if hasattr(sys.stdout, "reconfigure"):  # a terminal may lack letters, and the bars of charts
                 sys.stdout.reconfigure(errors="backslashreplace")
             with warnings.catch_warnings():
-                warnings.simplefilter("once")
-                warnings.showwarning = _show_warning
+                warnings.simplefilter("ignore" if getattr(arguments, "quiet", False) else "once")
+                warnings.showwarning = partial(_show_warning, arguments)
                 check_files(arguments)
-                arguments.run(arguments)
+                with standard_input(arguments):
+                    arguments.run(arguments)
             sys.stdout.flush()
     except (OmklError, OSError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
         return _failed(error, arguments)
@@ -56,7 +59,7 @@ def _failed(error: BaseException, arguments: Namespace) -> int:
         error = OmklError(f"{error.filename or 'standard output'}: {error.strerror or error}.")
     elif isinstance(error, MemoryError):
         error = OmklError("there is not enough memory.")
-    return _say(f"omkl: error: {' '.join(str(error).split())}", 2)
+    return _say(f"omkl: error: {_one_line(arguments, error)}", 2)
 
 
 def _say(line: str, code: int) -> int:
@@ -70,6 +73,12 @@ def _forget_output() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def _show_warning(message, *_):
+def _show_warning(arguments, message, *_):
     """A warning as one line, without the line of code that it comes from."""
-    print(f"omkl: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"omkl: warning: {_one_line(arguments, message)}", file=sys.stderr)
+
+
+def _one_line(arguments: Namespace, message: object) -> str:
+    from omkl.cli.common import without_place
+
+    return without_place(arguments, " ".join(str(message).split()))

@@ -3,20 +3,31 @@
 import argparse
 
 import omkl
-from omkl.cli import demo, evaluate, inspect, predict, prune, train
+from omkl.cli import common, completion, demo, evaluate, inspect, predict, prune, train
 
+EXAMPLES = """\
+examples:
+  omkl demo                                             # see it work, in about a minute
+  omkl train labeler train.conllu -o tagger.npz --dev dev.conllu
+  omkl predict tagger.npz new.txt -o tagged.conllu
+  omkl evaluate tagger.npz test.conllu
+  omkl COMMAND --help                                   # options and examples of a command"""
 SUBCOMMANDS = (demo, train, predict, evaluate, inspect, prune)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser with all subcommands."""
     parser = argparse.ArgumentParser(
-        prog="omkl", description="Online multiple kernel learning for structured prediction."
+        prog="omkl",
+        description="Online multiple kernel learning for structured prediction.",
+        formatter_class=common.Help,
+        epilog=EXAMPLES,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for subcommand in SUBCOMMANDS:
         subcommand.add_parser(subparsers)
+    completion.add_parser(subparsers, parser)
     return parser
 
 

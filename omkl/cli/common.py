@@ -4,17 +4,17 @@ import json
 import os
 import shutil
 import sys
-import tempfile
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+import textwrap
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from omkl import data, estimators
+from omkl import estimators
 from omkl._components import check_n_jobs
 from omkl._files import PathLike, replacing
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import InputError
 
 #: Digits of the number of a fold.
 FOLD_DIGITS = 4
@@ -42,8 +42,16 @@ def _rate(text):
 
 #: Options of several subcommands.
 OPTIONS: dict[str, dict[str, Any]] = {
+    "model": {"help": "a saved model (- for standard input)"},
+    "train": {"help": "file to train on (- for standard input)"},
+    "--output": {"metavar": "MODEL", "required": True, "help": "file to save the model to, .npz (- for standard "
+                 "output)"},
+    "--dev": {"metavar": "FILE", "help": "file to report how good the model is on, and to make probabilities of scores "
+              "by (- for standard input)"},
     "--json": {"metavar": "FILE", "help": "also write the metrics to FILE, as JSON (- for standard output)"},
-    "--quiet": {"action": "store_true", "help": "print nothing, show no progress bar"},
+    "--quiet": {"action": "store_true", "help": "print nothing but errors, show no progress"},
+    "--log": {"metavar": "FILE", "help": "write a row of CSV for every epoch while training (- for standard output)"},
+    "--log-every": {"type": int, "metavar": "N", "help": "with --log: a row for every N examples instead"},
     "--format": {"metavar": "NAME", "help": "format of the data; guessed from the file's name by default"},
     "--target": {"metavar": "WHERE", "help": "where the outputs are: name or place of a column (csv, parquet; the last "
                  "one by default), an array's name (npz), a second file (npy)"},
@@ -51,8 +59,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--folds": {"type": _folds, "metavar": "N[-M][,...]",
                 "help": "only these folds of the OCR data set"},
     "--on-error": {"choices": ("raise", "skip"), "default": "raise",
-                   "help": "what to do with sentences that are no trees: stop (default), or leave them out"},
-    "--jobs": {"type": int, "metavar": "N", "help": "threads that predict; -1 is one for each core (default: one)"},
+                   "help": "what to do with records that cannot be read, and sentences that are no trees: stop "
+                   "(default), or leave them out"},
+    "--jobs": {"type": int, "metavar": "N", "help": "threads; -1 is one for each core (default: one)"},
     "--budget": {"type": int, "metavar": "B", "help": "at most B support vectors for kernels (default: any)"},
     "--early-stopping": {"action": "store_true", "help": "stop when a held-out tenth gets no better"},
     "--stream": {"action": "store_true",
@@ -61,19 +70,27 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--checkpoint-every": {"default": "60s", "metavar": "TIME",
                            "help": '30s, 5m, 2h or "1000 rounds" (default 60s)'},
     "--resume": {"action": "store_true", "help": "go on from the latest checkpoint, where there is one"},
-    "--regularizer": {"default": "mkl", "help": "mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."},
+    "--kernels": {"nargs": "+", "metavar": "K",
+                  "help": "kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, "
+                          "quadratic and gaussian for dense vectors, linear for sparse ones; words need none)"},
+    "--regularizer": {"metavar": "R", "default": "mkl",
+                      "help": "mkl (default), l2, group-lasso, elastic-net, lq:q=1.5, ..."},
     "--weighting": {"choices": ("auto", "out-of-sample", "norms"), "default": "auto",
                     "help": "leave out groups that do not help on examples not yet learned from (out-of-sample), or go "
                             "by their norms alone; auto: out-of-sample where the regularizer selects groups (default)"},
-    "--method": {"default": "fobos", "help": "online method: fobos (default) or rda; a learner for every kernel, "
+    "--method": {"metavar": "M", "default": "fobos",
+                 "help": "online method: fobos (default) or rda; a learner for every kernel, "
                  "combined by Hedge: hedge, omkc (classifiers), raker or adaraker, with settings as in hedge:rate=0.5"},
-    "--eta0": {"type": _rate, "default": "auto",
+    "--eta0": {"type": _rate, "metavar": "RATE", "default": "auto",
                "help": "scale of the learning rate (default auto)"},
-    "--average": {"default": "quadratic", "help": "quadratic (default), uniform or last"},
+    "--average": {"metavar": "A", "default": "quadratic", "help": "quadratic (default), uniform or last"},
     "--random-state": {"type": _seed, "metavar": "N", "help": "seed"},
 }  # fmt: skip
+#: Their short names.
+FLAGS = {"--output": ("-o",)}
 OUTPUT = ("--json", "--quiet")
 ROWS = ("--target", "--no-header")
+LOG = ("--log", "--log-every")
 CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
@@ -82,10 +99,33 @@ UNREAD = {
 }  # fmt: skip
 
 
+class Help(HelpFormatter):
+    """Help whose examples stay as they are written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+def add_command(commands: Any, name: str, *, summary: str, description: str, examples: str) -> ArgumentParser:
+    """Add a command, or a kind of model, and its help.
+
+    Parameters
+    ----------
+    commands
+        What ``add_subparsers`` returns.
+    name, summary, description : str
+        What it is called, and what it does, in a line and in sentences.
+    examples : str
+        Command lines, one a line, and what they do in comments.
+    """
+    examples = "examples:\n" + textwrap.indent(textwrap.dedent(examples).strip("\n"), "  ")
+    return commands.add_parser(name, help=summary, description=description, epilog=examples, formatter_class=Help)
+
+
 def add_options(parser: ArgumentParser, *names: str) -> None:
     """Add some of :data:`OPTIONS`."""
     for name in names:
-        parser.add_argument(name, **OPTIONS[name])
+        parser.add_argument(*FLAGS.get(name, ()), name, **OPTIONS[name])
 
 
 def add_training_options(
@@ -96,19 +136,16 @@ def add_training_options(
 
     ``hedge`` is whether there can be a learner for every group.
     """
-    parser.add_argument("train", help="file to train on")
-    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
-    parser.add_argument("--dev", metavar="FILE", help="file to report the accuracy on, and to calibrate labelers by")
+    add_options(parser, "train", "--output", "--dev")
     names = ", ".join((f"{losses[0]} (default)", *losses[1:-1]))
-    parser.add_argument("--loss", default=losses[0], help=f"{names} or {losses[-1]}")
-    parser.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
+    parser.add_argument("--loss", metavar="L", default=losses[0], help=f"{names} or {losses[-1]}")
     add_options(parser, "--regularizer", "--weighting", "--eta0", "--average", "--random-state")
-    parser.add_argument("--C", type=float, default=C, help=f"weight of the losses, 1/(lambda m) (default {C:g})")
+    add_strength(parser, epochs, C)
     if hedge:
         add_options(parser, "--method")
     else:
         parser.add_argument("--method", choices=("fobos", "rda"), default="fobos", help="online method (default fobos)")
-    add_options(parser, "--stream", *CHECKPOINTS, *OUTPUT)
+    add_options(parser, "--early-stopping", "--stream", "--jobs", *CHECKPOINTS, *LOG, *OUTPUT)
     parser.add_argument(
         "--predict-only", action="store_true", help="save only what predicts: a much smaller file, not to go on from"
     )
@@ -123,6 +160,12 @@ def add_training_options(
         "--scheduler", metavar="URL", help="train in shards, on the workers of this Dask scheduler (tcp://host:8786)"
     )
     parser.add_argument("--shards", type=int, metavar="K", help="number of shards (default: one a worker)")
+
+
+def add_strength(parser: ArgumentParser, epochs: int, C: float) -> None:
+    """How long and how closely to fit; with these defaults."""
+    parser.add_argument("--epochs", type=int, metavar="N", default=epochs, help=f"passes over the data ({epochs})")
+    parser.add_argument("--C", type=float, metavar="C", default=C, help=f"weight of the losses, 1/(lambda m) ({C:g})")
 
 
 def shuffled(stream: Any, arguments: Namespace) -> Any:
@@ -145,7 +188,26 @@ def training_parameters(arguments: Namespace) -> dict[str, Any]:
             "--predict-only is not for models on a --budget, nor for those that Hedge combines: leave it out."
         )
     names = ("loss", "regularizer", "weighting", "C", "epochs", "method", "eta0", "average", "random_state")
-    return {**{name: getattr(arguments, name) for name in names}, "verbose": not arguments.quiet}
+    parameters = {name: getattr(arguments, name) for name in (*names, "early_stopping")}
+    return {**parameters, "n_jobs": arguments.jobs, "verbose": not arguments.quiet}
+
+
+def listeners(arguments: Namespace, *others: Any) -> list[Any]:
+    """Callbacks of training: these, and what ``--log`` asks for.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If it is said how often to log, but not where.
+    """
+    if arguments.log is None:
+        if arguments.log_every is not None:
+            raise InputError(f"--log-every {arguments.log_every} says when --log FILE gets a row: give both.")
+        return list(others)
+    from omkl.online import CSVLog, Every
+
+    log: Any = CSVLog("/dev/stdout" if arguments.log == "-" else arguments.log)
+    return [*others, log if arguments.log_every is None else Every(arguments.log_every, log)]
 
 
 @contextmanager
@@ -195,39 +257,21 @@ def check_options(arguments: Namespace, kind: str, what: str) -> None:
             raise InputError(f"{option} does not go with {what}, which does not read it: leave it out.")
 
 
-@contextmanager
-def input_file(path: str) -> Iterator[str]:
-    """The path of a file to read: of one that holds what standard input gives, for ``-``."""
-    if path != "-":
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "standard input")
-        with open(path, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
+def say(arguments: Namespace, *lines: str) -> None:
+    """Print lines unless ``--quiet`` is given, or standard output is for something else."""
+    if not arguments.quiet:
+        print(*(without_place(arguments, line) for line in lines), sep="\n")
 
 
-def read_sequences(path: str, arguments: Namespace) -> tuple[list, list | None]:
-    """Sequences, and their labels where the file holds some; an error where no token has anything to go by."""
-    X, y = data.read_sequences(path, arguments.format, arguments.folds)
-    if not any(getattr(token, "size", token) for x in X for token in x):
-        raise DataFileError(f"No token in {path} has attributes: it holds no sequences, or choose another --format.")
-    return X, y
-
-
-def labelled_sequences(path: str, arguments: Namespace) -> tuple[list, list]:
-    """Sequences and their labels; an error where the file holds none."""
-    X, y = read_sequences(path, arguments)
-    if y is None:
-        raise DataFileError(f'{path} holds no labels: give every line a "y".')
-    return X, y
+def without_place(arguments: Namespace, text: str) -> str:
+    """A text in which standard input is called so, and not by where a copy of it lies."""
+    place = getattr(arguments, "standard_input", None)
+    return text if place is None else text.replace(place, "standard input")
 
 
 def report(arguments: Namespace, lines: Iterable[str], metrics: dict[str, Any]) -> None:
     """Print lines unless ``--quiet`` is given, and write the metrics where ``--json`` says."""
-    if not arguments.quiet:
-        print(*lines, sep="\n")
+    say(arguments, *lines)
     write_json(arguments.json, metrics)
 
 

@@ -60,8 +60,11 @@ def show(arguments: Namespace, say: Callable[[str], None]) -> tuple[Any, dict[st
         "results": rows, "comparisons": {MKL: list(map(asdict, of_mkl)), best: list(map(asdict, of_best))},
         "verdict": " ".join(verdict), "template_weights": mkl.template_weights_, "history": mkl.history_,
     }  # fmt: skip
-    title = "Template weights along the epochs"
-    return mkl, metrics, partial(omkl.reports.plot_group_weights, mkl.history_, title=title)
+    return mkl, metrics, partial(_draw, mkl.history_)
+
+
+def _draw(history, path):
+    omkl.reports.plot_group_weights(history, title="Weights of the templates").figure.savefig(path, dpi=150)
 
 
 def _train(arguments, train, informative):

@@ -9,13 +9,14 @@ from omkl.cli import rows
 from omkl.cli.common import (
     OUTPUT,
     ROWS,
+    add_command,
     add_options,
     check_options,
-    labelled_sequences,
     load_model,
     report,
     table,
 )
+from omkl.cli.inputs import labelled_sequences
 from omkl.cli.train_parser import attachment_lines
 
 #: Which words of trees count.
@@ -36,15 +37,25 @@ MOST_LABELS = 30
 
 def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "evaluate",
-        help="accuracy of a model on labelled sequences, trees or rows",
+        summary="accuracy of a model on labelled sequences, trees or rows",
         description="Accuracy of a model on labelled sequences or rows, and the mistakes it makes most; R^2 and errors "
         "of a regressor; the scores of the CoNLL 2018 shared task of a parser, or of the annotation of any other "
         "program: omkl evaluate GOLD SYSTEM compares two treebanks with the same words.",
+        examples="""
+            omkl evaluate labeler.npz test.crfsuite --scheme BIO
+            omkl evaluate parser.npz test.conllu --json scores.json
+            omkl evaluate gold.conllu system.conllu             # of any program
+            omkl evaluate classifier.npz test.csv --target species --json -
+        """,
     )
-    parser.add_argument("model", help="a saved model, or a gold treebank")
-    parser.add_argument("gold", help="file of labelled sequences, trees or rows; or the treebank to compare with gold")
+    parser.add_argument("model", help="a saved model, or a gold treebank (- for standard input)")
+    parser.add_argument(
+        "gold",
+        help="file of labelled sequences, trees or rows; or the treebank to compare with gold (- for standard input)",
+    )
     parser.add_argument(
         "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
     )
@@ -57,7 +68,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Evaluate a model."""
-    if data.find_format(arguments.model).holds == "trees":
+    if _is_treebank(arguments):
         lines, metrics = _treebanks(arguments)
     else:
         model, kind = load_model(arguments)
@@ -65,6 +76,14 @@ def run(arguments: Namespace) -> None:
     if metrics.get("confusions"):
         lines += table(metrics["confusions"], ("gold", "predicted", "times"))
     report(arguments, lines, metrics)
+
+
+def _is_treebank(arguments):
+    """Whether the first file is no model: by its name, or by what standard input holds."""
+    if arguments.model != getattr(arguments, "standard_input", None):
+        return data.find_format(arguments.model).holds == "trees"
+    with open(arguments.model, "rb") as file:
+        return not file.read(2).startswith(b"PK")  # a model is an archive
 
 
 def _treebanks(arguments):

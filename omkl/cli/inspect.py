@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from omkl import data, estimators
-from omkl.cli.common import OUTPUT, ROWS, add_options, bar_chart, labelled_sequences, load_model, report, table
+from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, bar_chart, load_model, report, table
+from omkl.cli.inputs import labelled_sequences
 from omkl.cli.rows import naming, open_rows
 from omkl.exceptions import InputError
 
@@ -18,18 +19,25 @@ MEASURABLE = 2.0
 
 def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "inspect",
-        help="what a model has learned",
+        summary="what a model has learned",
         description="Groups of a saved model, what they weigh and cost, and with --data how much each helps on data "
         "that the model has not learned from; its strongest features.",
+        examples="""
+            omkl inspect model.npz --top 20
+            omkl inspect parser.npz --groups 100 --json groups.json
+            omkl inspect labeler.npz --data held-out.crfsuite   # what each group is worth there
+        """,
     )
-    parser.add_argument("model", help="a saved model")
+    add_options(parser, "model")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="list the N strongest features (default 10)")
     parser.add_argument("--group", metavar="NAME", help="only features of this group")
     parser.add_argument("--groups", type=int, default=30, metavar="N", help="list the N heaviest groups (default 30)")
-    parser.add_argument("--data", metavar="FILE", help="measure how much each group helps on this held-out file")
-    add_options(parser, "--format", "--folds", *ROWS, "--on-error", *OUTPUT)
+    parser.add_argument("--data", metavar="FILE", help="measure how much each group helps on this held-out file "
+                        "(- for standard input)")  # fmt: skip
+    add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
 

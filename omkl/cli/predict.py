@@ -6,22 +6,30 @@ from typing import Any
 
 from omkl import data
 from omkl.cli import rows
-from omkl.cli.common import OUTPUT, ROWS, add_options, input_file, load_model, read_sequences, report
+from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, check_options, load_model, report
+from omkl.cli.inputs import read_sequences
 from omkl.cli.predictions import FORMS, Progress, form_of, json_line, sentence_writer
 from omkl.exceptions import InputError
 
 
 def add_parser(subparsers: Any) -> None:
     """Add this subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "predict",
-        help="label the sequences of a file, parse its sentences, or predict for its rows",
+        summary="label the sequences of a file, parse its sentences, or predict for its rows",
         description="Label the sequences of a file: one label a line, an empty line between sequences; or, with --to "
         "conllu, the words of a treebank or of text with their UPOS. A parser writes the treebank with new heads and "
         "relations, an annotator one with all that it has learned, for a treebank or for text with one sentence a "
         "line, words divided by spaces; a classifier or regressor one prediction a line. All write JSON lines as well.",
+        examples="""
+            omkl predict parser.npz new.conllu -o parsed.conllu --confidence
+            echo "No way ." | omkl predict annotator.npz -      # standard input to standard output
+            omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
+            omkl predict classifier.npz new.csv -o labels.txt --jobs -1
+        """,
     )
-    parser.add_argument("model", help="a saved model")
+    add_options(parser, "model")
     parser.add_argument(
         "input",
         help="file of sequences, sentences or rows, - for standard input; outputs in it are not looked at",
@@ -67,8 +75,7 @@ def run(arguments: Namespace) -> None:
     if arguments.confidence and arguments.nbest is not None:
         raise InputError("--nbest has scores instead of probabilities: leave --confidence out.")
     form = form_of(arguments, kind)
-    with input_file(arguments.input) as arguments.input:
-        {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}[kind](model, arguments, form)
+    {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}[kind](model, arguments, form)
 
 
 def _parse(parser, arguments, form):
@@ -119,6 +126,7 @@ def _sentences(path):
 
 def _label(labeler, arguments, form):
     if form == "conllu":
+        check_options(arguments, "annotations", "--to conllu")
         _tag(labeler, arguments)
         return
     X, _ = read_sequences(arguments.input, arguments)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tqdm import tqdm
-
 from omkl import data
+from omkl._progress import progress_bar
 from omkl.cli.common import report
 from omkl.exceptions import InputError
 
@@ -102,8 +101,7 @@ class Progress:
         self._n_words = self._n_sentences = 0
 
     def __enter__(self) -> Progress:
-        quiet = True if self._arguments.quiet else None
-        self._bar = tqdm(unit=" sentences", delay=1, leave=False, disable=quiet)
+        self._bar = progress_bar(not self._arguments.quiet, unit=" sentences")
         self._started = time.perf_counter()
         return self
 

@@ -19,7 +19,9 @@ def open_rows(path: str, arguments: Namespace, model: Any = None, labelled: bool
         raise InputError(f"{path} is read as {next(iter(format.aliases))}, which holds no rows with one output each: "
                          "choose another --format.")  # fmt: skip
     target = _column(arguments.target)
-    options = {"header": False} if arguments.no_header else {}
+    options: dict[str, Any] = {"header": False} if arguments.no_header else {}
+    if getattr(arguments, "on_error", "raise") != "raise":
+        options["on_error"] = arguments.on_error
     if target is None and labelled:
         target = format.default_target
     if model is not None:

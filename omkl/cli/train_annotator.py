@@ -5,7 +5,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data, estimators
-from omkl.cli.common import OUTPUT, add_options, bar_chart, report
+from omkl.cli.common import OUTPUT, add_command, add_options, add_strength, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
@@ -18,29 +18,30 @@ MOST_GROUPS = 5
 
 def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
-    parser = kinds.add_parser(
+    parser = add_command(
+        kinds,
         "annotator",
-        help="tags, morphology, lemmas and trees for plain words, from one treebank",
+        summary="tags, morphology, lemmas and trees for plain words, from one treebank",
         description="Train an annotator on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed: from "
         "words it makes the tags, features, lemmas and trees that the treebank has.",
+        examples="""
+            omkl train annotator train.conllu -o annotator.npz --dev dev.conllu
+            omkl train annotator train.conllu -o tagger.npz --parts upos lemmas
+            xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
+        """,
     )
-    parser.add_argument("train", help="treebank to train on")
-    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help="file to save the model to (.npz)")
-    parser.add_argument(
-        "--dev", metavar="FILE", help="treebank to report the accuracy on, from words alone, and to calibrate by"
-    )
+    add_options(parser, "train", "--output", "--dev")
     parser.add_argument(
         "--parts", nargs="+", metavar="PART",
         help="learn only these of upos, xpos, feats, lemmas and trees (default: all that the treebank has)",
     )  # fmt: skip
     parser.add_argument(
-        "--folds", type=int, default=4, metavar="N",
+        "--tagging-folds", type=int, default=4, metavar="N",
         help="parts of the treebank, each tagged by a model of the others to learn trees from (default 4)",
     )  # fmt: skip
-    parser.add_argument("--epochs", type=int, default=10, help="passes over the data, of each part (default 10)")
-    parser.add_argument("--C", type=float, default=10.0, help="weight of the losses, of each part (default 10)")
+    add_strength(parser, epochs=10, C=10.0)
     add_tree_options(parser)
-    add_options(parser, "--random-state", "--on-error", *OUTPUT)
+    add_options(parser, "--random-state", "--on-error", "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -55,8 +56,8 @@ def run(arguments: Namespace) -> None:
     annotator = estimators.Annotator(
         arguments.parts or "auto", tagger=estimators.SequenceLabeler(epochs=arguments.epochs, C=arguments.C),
         parser=untrained_parser(arguments, C=arguments.C, epochs=arguments.epochs),
-        folds=arguments.folds, callbacks=[interruption], verbose=not arguments.quiet,
-        random_state=arguments.random_state,
+        folds=arguments.tagging_folds, callbacks=[interruption], verbose=not arguments.quiet,
+        random_state=arguments.random_state, n_jobs=arguments.jobs,
     )  # fmt: skip
     started = time.perf_counter()
     try:

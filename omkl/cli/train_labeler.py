@@ -6,15 +6,17 @@ from typing import Any
 
 from omkl import data, estimators
 from omkl.cli.common import (
+    add_command,
     add_options,
     add_training_options,
     bar_chart,
     fit_options,
-    labelled_sequences,
+    listeners,
     report,
     shuffled,
     training_parameters,
 )  # fmt: skip
+from omkl.cli.inputs import labelled_sequences
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
 from omkl.exceptions import DataFileError, InputError
@@ -22,24 +24,30 @@ from omkl.exceptions import DataFileError, InputError
 
 def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
-    parser = kinds.add_parser(
+    parser = add_command(
+        kinds,
         "labeler",
-        help="a sequence labeler: a label for every token",
+        summary="a sequence labeler: a label for every token",
         description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
         "JSON lines, the OCR data set; plain or compressed.",
+        examples="""
+            omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
+            omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
+            omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
+            omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
+        """,
     )
-    add_options(parser, "--format", "--folds")
-    parser.add_argument(
-        "--kernels", nargs="+", metavar="K",
-        help="kernels such as linear, quadratic, gaussian:sigma2=5 (for vectors; tokens of strings need none)",
-    )  # fmt: skip
+    add_options(parser, "--format", "--folds", "--kernels")
     add_training_options(parser, epochs=20)
-    parser.add_argument("--transitions", choices=("free", "regularized", "none"), default="free")
+    parser.add_argument(
+        "--transitions", choices=("free", "regularized", "none"), default="free",
+        help="scores of neighbouring labels: not regularized (default), one more group, or none",
+    )  # fmt: skip
     parser.add_argument(
         "--allowed-transitions", metavar="SCHEME", help="labels mark chunks, as BIO or BIOES, and predictions must too"
     )
     parser.add_argument("--order", type=int, choices=(1, 2), default=1, help="2 scores trigrams of labels as well")
-    add_options(parser, "--early-stopping", "--budget")
+    add_options(parser, "--budget", "--on-error")
     parser.set_defaults(run=run)
 
 
@@ -50,7 +58,7 @@ def run(arguments: Namespace) -> None:
     labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
         allowed_transitions=arguments.allowed_transitions, order=arguments.order,
-        early_stopping=arguments.early_stopping, budget=arguments.budget, callbacks=[interruption],
+        budget=arguments.budget, callbacks=listeners(arguments, interruption),
         **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
@@ -96,7 +104,7 @@ def _fit_stream(labeler, arguments, options):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
     if arguments.folds:
         raise InputError("--folds chooses among sequences that are read at once: leave it or --stream out.")
-    stream = data.stream_sequences(arguments.train, arguments.format)
+    stream = data.stream_sequences(arguments.train, arguments.format, on_error=arguments.on_error)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():
         labels.update(dict.fromkeys(label for sequence in y or () for label in sequence if label is not None))

@@ -3,17 +3,21 @@
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from functools import partial
 from typing import Any
 
 from tqdm import tqdm
 
 from omkl import data, estimators
 from omkl.cli.common import (
+    add_command,
     add_options,
     add_training_options,
     bar_chart,
     fit_options,
+    listeners,
     peak_memory,
+    say,
     shuffled,
     training_parameters,
     write_json,
@@ -25,11 +29,18 @@ from omkl.exceptions import DataFileError
 
 def add_parser(kinds: Any) -> None:
     """Add this kind of model."""
-    parser = kinds.add_parser(
+    parser = add_command(
+        kinds,
         "parser",
-        help="a dependency parser that learns which feature templates it needs",
+        summary="a dependency parser that learns which feature templates it needs",
         description="Train a dependency parser on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed. "
         "Ctrl-C ends training, and saves what there is.",
+        examples="""
+            omkl train parser train.conllu -o parser.npz --dev dev.conllu
+            omkl train parser train.conllu -o fast.npz --likely 0.99 --keep auto
+            omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
+            omkl train parser train.conllu -o parser.npz --checkpoint state --resume
+        """,
     )
     add_training_options(parser, epochs=10, hedge=False, C=10.0)
     add_tree_options(parser)
@@ -96,16 +107,16 @@ def _lexicon(text):
 
 def run(arguments: Namespace) -> None:
     """Train and save a parser."""
-    say = (lambda *_: None) if arguments.quiet else print
+    tell = partial(say, arguments)
     single_root = not arguments.multi_root
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
     reading["trees"] = "partial"
     n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
     dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
-    say(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
+    tell(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     interruption = Interruption()
     parser = untrained_parser(
-        arguments, callbacks=[_Report(say, n_sentences), interruption],
+        arguments, callbacks=listeners(arguments, _Report(tell, n_sentences), interruption),
         n_examples=n_sentences if arguments.stream else None,
         **training_parameters(arguments),
     )  # fmt: skip
@@ -128,16 +139,16 @@ def run(arguments: Namespace) -> None:
         "template_weights": parser.template_weights_,
         "history": parser.history_,
     }
-    say(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million weights in "
+    tell(f"Trained for {parser.n_iter_} epochs in {seconds:.1f} s: {metrics['features'] / 1e6:.2f} million weights in "
         f"{metrics['active_templates']} of {metrics['templates']} templates, {metrics['collision_rate']:.0%} of the "
         "features share one.")  # fmt: skip
     best = [(name, parser.template_weights_[name]) for name in parser.ranking()[:10]]
     if best[0][1] > best[-1][1]:  # a ridge weighs them all the same
-        say("\n".join(bar_chart(dict(best))))
+        tell("\n".join(bar_chart(dict(best))))
     if dev is not None:
         metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
-        say("\n".join(attachment_lines(metrics["dev"], arguments.dev)))
-    say("\n".join([*interruption.lines(parser, arguments.checkpoint), f"Saved to {arguments.output}."]))
+        tell("\n".join(attachment_lines(metrics["dev"], arguments.dev)))
+    tell("\n".join([*interruption.lines(parser, arguments.checkpoint), f"Saved to {arguments.output}."]))
     write_json(arguments.json, metrics)
 
 

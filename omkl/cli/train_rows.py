@@ -8,10 +8,12 @@ from typing import Any
 from omkl import estimators
 from omkl.cli.common import (
     ROWS,
+    add_command,
     add_options,
     add_training_options,
     bar_chart,
     fit_options,
+    listeners,
     report,
     shuffled,
     training_parameters,
@@ -25,24 +27,25 @@ KINDS = {
     "classifier": ("one label for a row", ("hinge", "crf", "perceptron")),
     "regressor": ("one number for a row", ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")),
 }
+EXAMPLES = """
+    omkl train {kind} train.csv --target outcome -o model.npz --dev dev.csv
+    omkl train {kind} train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
+    omkl train {kind} 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
+"""
 
 
 def add_parser(kinds: Any) -> None:
     """Add these kinds of models."""
     for kind, (what, losses) in KINDS.items():
-        parser = kinds.add_parser(
-            kind, help=f"a {kind}: {what}",
+        parser = add_command(
+            kinds, kind, summary=f"a {kind}: {what}",
             description=f"Train a {kind} on rows of numbers, or of numbers and strings. Formats: svmlight, CSV, "
             "Parquet, npz and npy; plain or compressed.",
+            examples=EXAMPLES.format(kind=kind),
         )  # fmt: skip
-        add_options(parser, "--format", *ROWS)
-        parser.add_argument(
-            "--kernels", nargs="+", metavar="K",
-            help="kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10 (default: linear, quadratic and "
-            "gaussian for dense rows, linear for sparse ones)",
-        )  # fmt: skip
+        add_options(parser, "--format", *ROWS, "--kernels")
         add_training_options(parser, epochs=20, losses=losses)
-        add_options(parser, "--budget", "--early-stopping")
+        add_options(parser, "--budget", "--on-error")
         parser.set_defaults(run=partial(run, is_classifier=kind == "classifier"))
 
 
@@ -51,8 +54,8 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
     cls = estimators.OnlineMKLClassifier if is_classifier else estimators.OnlineMKLRegressor
     interruption = Interruption()
     model = cls(
-        arguments.kernels, early_stopping=arguments.early_stopping, budget=arguments.budget,
-        callbacks=[interruption], **training_parameters(arguments),
+        arguments.kernels, budget=arguments.budget,
+        callbacks=listeners(arguments, interruption), **training_parameters(arguments),
     )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()

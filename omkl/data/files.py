@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 from omkl._files import replacing
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
@@ -43,6 +44,8 @@ def find(relative: str, how_to_get: str) -> Path:
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 #: What names a file.
 PathLike = str | os.PathLike
+#: How the name of a directory says that a value is missing.
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 #: Bytes that are read at a time.
 CHUNK = 1 << 18
 #: A text without a line end, or whatever else it is cut at, in so many bytes is none.
@@ -131,8 +134,9 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
     Parameters
     ----------
     path : path-like or list of path-like
-        A directory stands for the files in it but for those whose names begin with ``.`` or ``_``, and a pattern
-        (``data/part-*.csv``) for those that fit; both in the order of their names.
+        A directory stands for the files in it, and in directories below it whose names are like ``year=2024``, but for
+        those whose names begin with ``.`` or ``_``, and a pattern (``data/part-*.csv``) for those that fit; both in the
+        order of their names.
 
     Returns
     -------
@@ -151,7 +155,7 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
 
 def _expanded(path):
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
+        files = list(_files_below(path))
         if not files:
             raise DataFileError(f"There is no file in the directory {path}.")
         return files
@@ -161,6 +165,24 @@ def _expanded(path):
     if not matches:
         raise DataFileError(f"There is no file {path}.")
     return matches
+
+
+def _files_below(directory):
+    """The files in a directory, and in those below it that say what is in them: ``year=2024``."""
+    for path in sorted(directory.iterdir()):
+        if path.name[0] not in "._":
+            if path.is_file():
+                yield path
+            elif "=" in path.name and path.is_dir():
+                yield from _files_below(path)
+
+
+def partition(path: Path, given: PathLike | Sequence[PathLike]) -> dict[str, str | None]:
+    """What the directories between a file and the one that was ``given`` say: ``{"year": "2024"}`` of ``year=2024``."""
+    tops = [Path(top) for top in ([given] if isinstance(given, (str, os.PathLike)) else given)]
+    top = next((top for top in tops if top in path.parents), path.parent)
+    pairs = (part.split("=", 1) for part in path.relative_to(top).parent.parts if "=" in part)
+    return {unquote(name): None if value == HIVE_NULL else unquote(value) for name, value in pairs}
 
 
 def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:

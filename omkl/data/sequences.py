@@ -29,7 +29,7 @@ def guess_format(path: PathLike) -> str:
 
 
 def read_sequences(
-    path: PathLike, format: str | None = None, folds: Sequence[int] | None = None,
+    path: PathLike, format: str | None = None, folds: Sequence[int] | None = None, *, on_error: str = "raise",
 ) -> tuple[list, list | None]:  # fmt: skip
     """Read labelled sequences.
 
@@ -48,6 +48,8 @@ def read_sequences(
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data``, and CRFsuite otherwise.
     folds : list of int, optional
         Only these folds of the OCR data set.
+    on_error : {"raise", "skip"}
+        What to do with sequences that are wrong, as :func:`stream_sequences` has it.
 
     Returns
     -------
@@ -60,7 +62,10 @@ def read_sequences(
     if format == "ocr":
         words = read_ocr(path)
         return (words.images, words.letters) if folds is None else words.of_folds(folds)
-    sequences = list(_reader(format)(path, Skipped(on_error="raise")))
+    if on_error == "skip":
+        whole = stream_sequences(path, format, on_error=on_error).read()
+        return list(whole.X), whole.y
+    sequences = list(_reader(format)(path, Skipped(on_error=on_error)))
     if not sequences:
         raise DataFileError(f"{path} holds no sequence.")
     X, y = map(list, zip(*sequences))

@@ -4,6 +4,7 @@ from .cross_validation import MKLClassifierCV, MKLRegressorCV
 from .design import GroupLasso, SparseLogisticRegression
 from .design_cv import GroupLassoCV, SparseLogisticRegressionCV
 from .evaluation import evaluate_treebanks
+from .explanations import Explanation
 from .label_evaluation import evaluate_labels
 from .loading import load
 from .mkl import MKLClassifier, MKLRegressor
@@ -15,6 +16,7 @@ from .structured import StructuredPredictor
 __all__ = [
     "Annotator",
     "DependencyParser",
+    "Explanation",
     "GroupLasso",
     "GroupLassoCV",
     "MKLClassifier",

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from tqdm import tqdm
 
 from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._progress import progress_bar
 from omkl.data import Treebank
 from omkl.estimators.cross_fitting import Stopping, cross_fitted
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.explaining_trees import ExplainsParts
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
@@ -43,7 +44,7 @@ OF_WORDS = {
 }  # fmt: skip
 
 
-class Annotator(SavedEstimator):
+class Annotator(ExplainsParts, SavedEstimator):
     """Tags, morphology, lemmas and dependency trees for sentences of words.
 
     A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); what is left of XPOS and FEATS is
@@ -149,7 +150,7 @@ class Annotator(SavedEstimator):
         with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
         columns = tuple(name for name in COLUMNS if name in parts)
         tagger, crossed = None, treebank
-        with tqdm(total=self.folds + 2, delay=1, leave=False, disable=None if self.verbose else True) as bar:
+        with progress_bar(self.verbose, total=self.folds + 2, unit=" models") as bar:
             if len(columns) > 1 or (columns and "trees" in parts):
                 tagger, crossed = cross_fitted(partial(make_tagger, columns), treebank, self.folds, seed, bar, stopping)
             if columns and not stopping.ended:

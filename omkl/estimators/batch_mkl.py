@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
 from omkl.data.rows import are_few_rows
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.combined_kernels import CombinedKernel
+from omkl.estimators.explaining_batch import ExplainsKernels
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
@@ -26,7 +28,7 @@ from omkl.estimators.kernel_sources import (
     default_kernels,
     unpack_source,
 )
-from omkl.estimators.outputs import check_sample_weight
+from omkl.estimators.outputs import check_sample_weight, has_columns
 from omkl.estimators.progress import GapProgress
 from omkl.estimators.stored_kernels import StoredKernels, in_precision, of_each_output, target_columns
 from omkl.exceptions import InputError
@@ -36,7 +38,7 @@ from omkl.regularizers import Regularizer
 PRECOMPUTED = "precomputed"
 
 
-class BatchMKL(TransformerMixin, CertifiedEstimator):
+class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
     """What the batch estimators share: kernels and targets in, certified expansions out."""
 
     #: Threads that predict.
@@ -66,6 +68,8 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
         "unscaled_kernel_weights_",
         "kernel_representations_",
         "left_out_",
+        "multilabel_",
+        "constant_labels_",
     )
 
     def __sklearn_tags__(self):
@@ -99,13 +103,18 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, np.ndarray, np.ndarray]:
         """Where Gram matrices come from, targets and weights: of the samples whose weight is not 0."""
+        several = has_columns(y)
         if self._precomputed:
-            y = column_or_1d(y, warn=True)
+            y = check_array(y, accept_sparse="csr", dtype=None) if several else column_or_1d(y, warn=True)
+            y = y.toarray() if sparse.issparse(y) else y
             weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
             source = GivenMatrices(X, len(y), None if weights.all() else np.flatnonzero(weights))
         else:
             numeric = isinstance(self, RegressorMixin)
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C", y_numeric=numeric)
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=np.float64, order="C", y_numeric=numeric, multi_output=several
+            )
+            y = y.toarray() if sparse.issparse(y) else y
             weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
             X = X if weights.all() else X[weights > 0]
             names = getattr(self, "feature_names_in_", None)
@@ -207,8 +216,8 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
     def _predicts_alike(self, targets: list, outputs: list[np.ndarray]) -> bool:
         """Whether training samples of different targets all get one class, or a number within 1% of their range."""
         if not isinstance(self, ClassifierMixin):
-            return 0.0 < np.ptp(outputs[0]) <= 0.01 * np.ptp(targets[0][1])
-        if len(outputs) > 1 and targets[0][0] is None:
+            return all(0.0 < np.ptp(own) <= 0.01 * np.ptp(y) for own, (_, y) in zip(outputs, targets))
+        if len(outputs) > 1 and targets[0][0] is None and not getattr(self, "multilabel_", False):
             return len(set(np.argmax(outputs, axis=0).tolist())) == 1
         return all(len(set((values > 0).tolist())) == 1 for values in outputs)
 
@@ -240,56 +249,6 @@ class BatchMKL(TransformerMixin, CertifiedEstimator):
 
         in_threads(add, self._source.blocks(X, self._active), self.n_jobs)
         return outputs
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The combined Gram matrix of samples against the training samples, (n, N).
-
-        It is the sum of all kernels times their ``kernel_weights_``: a precomputed kernel for other estimators.
-
-        Parameters
-        ----------
-        X : array of shape (n, d), or with ``kernels="precomputed"`` matrices (n, N)
-        """
-        X = self._checked(X)
-        weights = np.array(list(self.kernel_weights_.values()))
-        active = np.flatnonzero(weights)
-        total = np.zeros((self._source.n_rows(X), self._source.n_samples))
-        for block, parts in self._source.blocks(X, active):
-            for m, part in zip(active, parts):
-                values = part if m not in self._source.ranks else part @ self._source.training_features(m).T
-                total[block] += weights[m] * values
-        return total
-
-    def as_kernel(self) -> Callable[[ArrayLike, ArrayLike], np.ndarray]:
-        """The learned kernel as a function of two arrays (n, d) and (m, d): (n, m), as ``SVC(kernel=...)`` takes.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If kernels were given as matrices: then there is no function; see :meth:`transform`.
-        """
-        check_is_fitted(self)
-        if not isinstance(self._source, ArrayKernels):
-            raise InputError('A kernel learned from matrices is no function of samples: use "transform".')
-        weights, source = np.array(list(self.kernel_weights_.values())), self._source
-        active, width = np.flatnonzero(weights), self.n_features_in_
-        names = list(getattr(self, "feature_names_in_", []))
-
-        def checked(given: Any) -> np.ndarray:
-            columns = [str(name) for name in getattr(given, "columns", names)]
-            array = np.ascontiguousarray(given, dtype=np.float64)
-            if array.ndim != 2 or array.shape[1] != width or (names and columns != names):
-                raise InputError(f"The kernel is one of rows of {width} numbers, in the order of the training samples.")
-            return array
-
-        def kernel(X: ArrayLike, Y: ArrayLike) -> np.ndarray:
-            X, Y = checked(X), checked(Y)
-            total = np.zeros((len(X), len(Y)))
-            for m, values in zip(active, source.values(X, Y, active)):
-                total += weights[m] * values
-            return total
-
-        return kernel
 
     def _coefficients(self, m: int) -> np.ndarray:
         """Dual coefficients of one kernel in all models: (N, P)."""

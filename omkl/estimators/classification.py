@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.encoding import is_pairwise, takes_sparse
+from omkl.estimators.explaining import ExplainsClasses
 from omkl.estimators.inputs import TokenData, checked_classes, read_rows, row_potentials
 from omkl.estimators.outputs import ClassOutputs
 from omkl.estimators.sources import TrainingBlock, blocks_of
@@ -19,7 +20,7 @@ from omkl.estimators.token_codec import TokenCodec
 from omkl.online import Hedge
 
 
-class OnlineMKLClassifier(ScoringClassifier, OnlineEstimator):
+class OnlineMKLClassifier(ExplainsClasses, ScoringClassifier, OnlineEstimator):
     """Classifier whose combination of kernels is learned online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a

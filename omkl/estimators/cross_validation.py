@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -14,6 +15,7 @@ from omkl.batch import Solution
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.kernel_paths import KernelPaths, path_values
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
+from omkl.estimators.outputs import has_columns
 from omkl.estimators.stored_kernels import StoredKernels, in_precision, informative, of_each_output, target_columns
 
 #: Parameters of cross-validation, which the estimator of a single C does not have.
@@ -98,8 +100,8 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
     def _search(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any, client: Any) -> None:
         self._resolve()
         source, kept_y, weights = self._read(X, y, sample_weight)
-        given = np.asarray(y).ravel()
-        folds = self._folds(given, sample_weight, groups)
+        given = np.asarray(y.todense() if sparse.issparse(y) else y)
+        folds = self._folds(given if has_columns(given) else given.ravel(), sample_weight, groups)
         targets, own = self._targets(kept_y, weights)
         if not isinstance(self, ClassifierMixin):
             kept_y = targets[0][1]
@@ -136,9 +138,9 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
         train: np.ndarray, test: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Outputs (n_Cs, n_test, P) for samples held out, which kernels are active in them, and duality gaps."""
-        classifies = isinstance(self, ClassifierMixin)
+        classifies, of_classes = isinstance(self, ClassifierMixin), isinstance(self, ClassifierMixin) and y.ndim == 1
         own = weights[train]
-        if classifies and len(set(y[train].tolist())) > 1:
+        if of_classes and len(set(y[train].tolist())) > 1:
             own = self._at(1.0)._targets(y[train], own)[1]
         local = kernels.on(train, kernels.n_threads(self.n_jobs))
         columns = target_columns(targets, len(y))[train]
@@ -146,7 +148,9 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
         outputs = np.empty((len(Cs), len(test), columns.shape[1]))
         active, gaps = np.zeros((len(Cs), kernels.stack.n_kernels), dtype=bool), np.zeros(len(Cs))
         if targets[0][1].ndim == 2:
-            present, own_target = informative(columns)
+            present, own_target = np.arange(columns.shape[1]), columns
+            if classifies:
+                present, own_target = informative(columns, of_classes)
             for p in np.setdiff1d(np.arange(columns.shape[1]), present):
                 outputs[:, :, p] = _constant(columns[:, p], True)
             for c, point in enumerate(local.path(own_target, own, Cs) if len(present) else ()):

@@ -62,7 +62,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     warm_start : bool
         Start from the coefficients of the previous fit.
     verbose : bool
-        Show a progress bar, if it takes longer than a second and standard error is a terminal.
+        Show a progress bar, if it takes longer than a second; where standard error is no terminal, a line every half
+        minute.
 
     Attributes
     ----------

@@ -12,8 +12,8 @@ from omkl._components import check_n_jobs
 from omkl.batch import regularization_path
 from omkl.estimators.design import GroupLasso, Groups, SparseLogisticRegression
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
-from omkl.estimators.outputs import check_sample_weight
-from omkl.estimators.sparse_linear import Samples, SparseLinear, has_columns, n_outputs_of, predictions_of, rows_of
+from omkl.estimators.outputs import check_sample_weight, has_columns
+from omkl.estimators.sparse_linear import Samples, SparseLinear, n_outputs_of, predictions_of, rows_of
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 

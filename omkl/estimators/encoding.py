@@ -1,7 +1,8 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -238,20 +239,13 @@ class Encoder:
             return np.array(self.vocabulary.groups[first - len(groups) :], dtype=np.int32) + np.int32(len(counts))
         return np.concatenate([groups[first:], self.explicit_groups(len(groups))])
 
-    def feature_names(self) -> Callable[[int], str]:
-        """A function from the id of an explicit feature to its name."""
-        counts = [self.feature_count(name) for name in self.explicit]
-        starts = np.cumsum([0, *counts]).tolist()
-        strings = self.vocabulary.names() if self.vocabulary is not None else []
-
-        def name(i):
-            if i >= starts[-1]:
-                key, value = strings[i - starts[-1]]
-                return key if value is None else f"{key}={value}"
-            k = int(np.searchsorted(starts, i, side="right")) - 1
-            return f"{self.explicit[k]}[{i - starts[k]}]"
-
-        return name
+    def names_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """What explicit features are called, by id: ``key=value``, or ``kernel[column]``."""
+        starts = np.cumsum([0, *(self.feature_count(name) or 0 for name in self.explicit)]).tolist()
+        wanted = set(ids)
+        owners = {i: bisect_right(starts, i) - 1 for i in wanted if i < starts[-1]}
+        names = {i: f"{self.explicit[k]}[{i - starts[k]}]" for i, k in owners.items()}
+        return names if self.vocabulary is None else names | self.vocabulary.names_of(wanted - names.keys())
 
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on

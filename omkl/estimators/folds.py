@@ -86,7 +86,9 @@ class FoldedSearch(SavedEstimator):
     ) -> np.ndarray:
         """A score for each of a fold's outputs (n_values, n_test, P), from a model :class:`OfOutputs`."""
         if isinstance(self, ClassifierMixin):
-            model.classes_ = self.classes_
+            for name in ("classes_", "multilabel_", "constant_labels_"):
+                if hasattr(self, name):
+                    setattr(model, name, getattr(self, name))
         try:
             scores = [scorer(model, own, y, **options) for own in outputs]
         except (AttributeError, ValueError) as error:

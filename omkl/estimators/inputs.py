@@ -27,6 +27,7 @@ from omkl.data.rows import (
     is_frame,
     n_rows,
     read_frame,
+    times_as_days,
 )
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
@@ -81,7 +82,7 @@ def read_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: there are no labels y. "
             "Give them, or, in a stream, pairs (x, y)."
         )
-    X, y = _checked_rows(estimator, block.X, first, block.y)
+    X, y = checked_rows(estimator, block.X, first, block.y)
     y, names = check_targets(y), getattr(estimator, "feature_names_in_", None)
     weights = check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
@@ -107,7 +108,7 @@ def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     stream = as_stream(X)
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
-    X = _checked_rows(estimator, X, reset=False)
+    X = checked_rows(estimator, X, reset=False)
     model, n = estimator.model_, n_rows(X)
 
     def scored(part: Any) -> np.ndarray:
@@ -122,7 +123,7 @@ def row_potentials(estimator: Any, X: Any) -> np.ndarray:
     return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
 
 
-def _checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
+def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     """Rows as a list of dicts, or as scikit-learn checks arrays; names of columns are kept (``reset``) or compared.
 
     Returns X, or the pair of X and ``y`` where that is given.
@@ -167,7 +168,7 @@ def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
 
     Names of data frames of numbers are left to scikit-learn, which keeps and compares them as it checks arrays.
     """
-    if not is_frame(X):
+    if not is_frame(X := times_as_days(X)):
         return X
     learned_dicts = not reset and not hasattr(estimator, "n_features_in_")
     rows = read_frame(X, True if learned_dicts else None)

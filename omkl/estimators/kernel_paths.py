@@ -83,7 +83,7 @@ class KernelPaths(BatchMKL):
         self._warn_of_choice(kept, stacklevel=4)
         for points in zip(*paths):
             model = self._at(points[0].value)
-            for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            for name in ("classes_", "multilabel_", "constant_labels_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]

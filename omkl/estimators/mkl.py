@@ -10,14 +10,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import _ovr_decision_function
 
 from omkl.batch import Solver
-from omkl.estimators.classes import BatchClassifier, finite_targets
+from omkl.estimators.classes import finite_targets
 from omkl.estimators.kernel_paths import KernelPaths
+from omkl.estimators.multilabel import MultilabelClassifier
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
 
-class MKLClassifier(BatchClassifier, KernelPaths):
+class MKLClassifier(MultilabelClassifier, KernelPaths):
     r"""Classifier whose combination of kernels is learned with it, and certified by a duality gap.
 
     .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
@@ -50,7 +51,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         How more than two classes are told apart. "shared" learns a function for each, against the rest, in one problem,
         with one weight a kernel for all of them: :math:`\|f_m\|` above is the root of the sum of the classes' squared
         norms. "ovr" learns the same functions one after the other, each with kernel weights of its own, and "ovo" one
-        for each pair. "auto" is "shared" where the solver can, as "spicy" and "one-step" do, else "ovr".
+        for each pair. Samples with several labels at once have a function for each label, "shared" or "ovr". "auto" is
+        "shared" where the solver can, as "spicy" and "one-step" do, else "ovr".
     class_weight : None, "balanced" or dict
         Weights of the classes' losses, as in scikit-learn: "balanced" gives every class the same sum of weights.
     dtype : {"auto", "float32", "float64"}
@@ -73,11 +75,16 @@ class MKLClassifier(BatchClassifier, KernelPaths):
     n_jobs : int or None
         Threads that predict, each some of the rows; None is one, -1 one for each core. The bits do not depend on it.
     verbose : bool
-        Show a progress bar, if it takes longer than a second and standard error is a terminal.
+        Show a progress bar, if it takes longer than a second; where standard error is no terminal, a line every half
+        minute.
 
     Attributes
     ----------
-    classes_ : array of shape (K,)
+    classes_ : array of shape (K,), or the numbers of the L columns of indicators
+    multilabel_ : bool
+        Whether targets were indicators of labels.
+    constant_labels_ : dict of int to bool
+        Labels that all samples have, or none: nothing is learned of them, and they are predicted so.
     kernel_weights_ : dict of str to float
         Weight of each kernel, in [0, 1], summing to one (all 0 if no kernel is active); of several problems, their
         mean.
@@ -140,7 +147,8 @@ class MKLClassifier(BatchClassifier, KernelPaths):
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
 list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices`
-        y : array of shape (N,)
+        y : array of shape (N,), or indicators (N, L) of 0 and 1
+            Classes, or the labels that each sample has: L of them, any number at once.
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the samples' losses; those of weight 0 are left out.
         client : dask.distributed.Client, optional
@@ -183,21 +191,27 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
 
         The one of all classes together has a column for each.
         """
+        if y.ndim == 2:
+            return self._each_or_shared(self._learn_labels(y)), weights
+        self.multilabel_, self.constant_labels_ = False, {}
         codes = self._learn_classes(y)
         weights = np.asarray(self._times_class_weights(codes, weights))
         if self.multiclass != "ovo" or len(self.classes_) == 2:
-            each = self._one_vs_rest(codes)
-            if self.multiclass != "ovr" and len(each) > 1 and self._resolve()[2].several_outputs:
-                return [(None, np.column_stack(each))], weights
-            return [(None, targets) for targets in each], weights
+            return self._each_or_shared(np.column_stack(self._one_vs_rest(codes))), weights
         pairs = []
         for a, b in combinations(range(len(self.classes_)), 2):
             rows = np.flatnonzero((codes == a) | (codes == b))
             pairs.append((rows, np.where(codes[rows] == b, 1.0, -1.0)))
         return pairs, weights
 
+    def _each_or_shared(self, columns: np.ndarray) -> list:
+        """One problem of all columns of targets (N, P) where kernel weights are shared, else one for each."""
+        if self.multiclass != "ovr" and columns.shape[1] > 1 and self._resolve()[2].several_outputs:
+            return [(None, columns)]
+        return [(None, targets) for targets in np.ascontiguousarray(columns.T)]
+
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
+        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more; (n, L) of L labels.
 
         Parameters
         ----------
@@ -205,12 +219,17 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
 training samples; kernels that are not active may be None
         """
         outputs = self._outputs(X)
-        K = len(self.classes_)
-        if K == 2:
+        if self.multilabel_:
+            return self._scores_of_labels(outputs)
+        if len(self.classes_) == 2:
             return outputs[:, 0]
+        return self._scores_of(outputs)
+
+    def _scores_of(self, outputs: np.ndarray) -> np.ndarray:
+        """Scores (n, K) of more than two classes, from the outputs of their problems."""
         if self.multiclass != "ovo":
             return outputs
-        return _ovr_decision_function(outputs > 0, outputs, K)
+        return _ovr_decision_function(outputs > 0, outputs, len(self.classes_))
 
     def _is_probabilistic(self):
         return super()._is_probabilistic() and self.multiclass != "ovo"
@@ -230,7 +249,7 @@ class MKLRegressor(RegressorMixin, KernelPaths):
     ----------
     kernel_weights_, kernel_representations_, left_out_, dual_gap_, n_iter_, dual_coef_, intercept_, n_active_, \
 dual_variables_, history_
-        As for :class:`MKLClassifier`, of one problem.
+        As for :class:`MKLClassifier`, of one problem; (K, M, N) and (K,) for K outputs.
 
     Examples
     --------
@@ -262,7 +281,8 @@ dual_variables_, history_
         ----------
         X : array of shape (N, d), or with ``kernels="precomputed"`` Gram matrices (N, N): a dict with their names, a \
 list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices`
-        y : array of shape (N,)
+        y : array of shape (N,), or (N, K) for K outputs
+            Outputs share their kernels: each has a function, and all have the same kernel weights.
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the samples' losses; those of weight 0 are left out.
         client : dask.distributed.Client, optional
@@ -287,11 +307,20 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
 
     def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
         y = finite_targets(y)
+        if y.ndim == 2:
+            shared = self._resolve()[2].several_outputs
+            return [(None, y)] if shared else [(None, column) for column in np.ascontiguousarray(y.T)], weights
         # where the loss is flat around the target other constants are as good
         if len(y) > 1 and np.ptp(y) == 0.0 and self.fit_intercept and not self._resolve()[0].has_kink:
             warnings.warn(f"y is constant ({y[0]:g}): the model is that constant.", UserWarning, stacklevel=3)
         return [(None, y)], weights
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted target of each sample, (n,)."""
-        return self._outputs(X)[:, 0]
+        """Predicted target of each sample, (n,), or (n, K) for K outputs."""
+        outputs = self._outputs(X)
+        return outputs if outputs.shape[1] > 1 else outputs[:, 0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from omkl.estimators.constraints import check_transitions
 from omkl.exceptions import InputError
@@ -152,6 +153,15 @@ class Targets:
 def is_missing(label: Any) -> bool:
     """Whether something stands for no label: None, a nan of any kind, pandas' NA and NaT."""
     return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
+
+
+def has_columns(y: Any) -> bool:
+    """Whether targets have several columns; what is no array has none."""
+    try:
+        shape = y.shape if sparse.issparse(y) else np.asarray(y).shape
+    except ValueError:
+        return False
+    return len(shape) == 2 and shape[1] > 1
 
 
 def flat_labels(y: Any, lengths: np.ndarray, what: str = "y") -> list:

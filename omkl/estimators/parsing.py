@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from omkl.data import Stream, Treebank
 from omkl.estimators.evaluation import evaluate_blocks
+from omkl.estimators.explaining_trees import ExplainsTrees
 from omkl.estimators.parses import PredictsTrees
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.template_pruning import check_keep, kept_templates
@@ -27,7 +28,7 @@ from omkl.online import OnlineModel
 from omkl.persistence import Unpacker
 
 
-class DependencyParser(PredictsTrees):
+class DependencyParser(ExplainsTrees, PredictsTrees):
     r"""Arc-factored dependency parser that learns which feature templates it needs.
 
     Each template is a group of hashed features; online proximal steps (Algorithm 1 of Martins et al. 2011) or dual

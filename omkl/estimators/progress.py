@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tqdm import tqdm
+from omkl._progress import progress_bar
 
 
 class GapProgress:
@@ -11,14 +11,15 @@ class GapProgress:
     Parameters
     ----------
     verbose : bool
-        Show it, if the search takes longer than a second and standard error is a terminal.
+        Show it, if the search takes longer than a second; where standard error is no terminal, a line every half
+        minute.
     active : str
         What the active parts of the model are called.
     """
 
     def __init__(self, verbose: bool, active: str) -> None:
         self.active = active
-        self.bar = tqdm(unit=" iterations", delay=1, leave=False, disable=None if verbose else True)
+        self.bar = progress_bar(verbose, unit=" iterations")
 
     def __call__(self, record: dict[str, Any]) -> None:
         self.bar.update()

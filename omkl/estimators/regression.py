@@ -12,6 +12,7 @@ from omkl._components import resolve
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.classes import finite_targets
 from omkl.estimators.encoding import is_pairwise, takes_sparse
+from omkl.estimators.explaining import ExplainsNumbers
 from omkl.estimators.inputs import TokenData, read_rows, row_potentials
 from omkl.estimators.outputs import NumberOutputs
 from omkl.estimators.sources import TrainingBlock, blocks_of
@@ -21,7 +22,7 @@ from omkl.losses import PointwiseLoss
 from omkl.online import Hedge, Predictor
 
 
-class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
+class OnlineMKLRegressor(ExplainsNumbers, RegressorMixin, OnlineEstimator):
     r"""Regression whose combination of kernels is learned online.
 
     .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)

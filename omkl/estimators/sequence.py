@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl.data import read_crfsuite_model
 from omkl.estimators.calibration import chain_temperature
+from omkl.estimators.explaining import ExplainsSequences
 from omkl.estimators.foreign import adopted_crfsuite
 from omkl.estimators.inputs import read_labeled
 from omkl.estimators.labelings import PredictsLabels
@@ -17,7 +18,7 @@ from omkl.groups import TransitionBank, TrigramBank
 from omkl.online import Hedge
 
 
-class SequenceLabeler(PredictsLabels):
+class SequenceLabeler(ExplainsSequences, PredictsLabels):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, ``y`` a list of sequences of labels, any hashable. A sequence of n tokens is
@@ -134,7 +135,8 @@ class SequenceLabeler(PredictsLabels):
         Called after every epoch as ``callback(trainer, record)``; a true value stops training. Where one has them, so
         are ``on_round(trainer, step)`` and others, see :class:`~omkl.online.TrainingLoop`.
     verbose : bool
-        Show a progress bar when training takes longer than a second, on a terminal.
+        Show a progress bar when training takes longer than a second; where standard error is no terminal, a line every
+        half minute.
     random_state : int, Generator, RandomState or None
         The same seed gives the same model, bit for bit.
 

@@ -28,8 +28,9 @@ from omkl.batch import (
 )
 from omkl.batch.core.solver import ordered
 from omkl.estimators.certified import CertifiedEstimator
+from omkl.estimators.explaining_batch import ExplainsColumns
 from omkl.estimators.fitted import check_is_fitted
-from omkl.estimators.outputs import check_sample_weight
+from omkl.estimators.outputs import check_sample_weight, has_columns
 from omkl.estimators.progress import GapProgress
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
@@ -64,7 +65,7 @@ class Samples:
         )
 
 
-class SparseLinear(CertifiedEstimator):
+class SparseLinear(ExplainsColumns, CertifiedEstimator):
     """What the two estimators share: a design and targets in, certified coefficients out."""
 
     _tradeoff = "alpha"
@@ -291,15 +292,6 @@ def rows_of(solution: Solution, n_columns: int) -> tuple[np.ndarray, np.ndarray]
     """Coefficients (K, n) and intercepts (K,) of a problem's outputs."""
     intercepts = np.atleast_1d(solution.model.intercept)
     return solution.model.dense(n_columns * len(intercepts)).reshape(n_columns, -1).T, intercepts
-
-
-def has_columns(y: ArrayLike) -> bool:
-    """Whether targets have several columns; what is no array has none."""
-    try:
-        shape = np.asarray(y).shape
-    except ValueError:
-        return False
-    return len(shape) == 2 and shape[1] > 1
 
 
 def n_outputs_of(target: np.ndarray) -> int:

@@ -122,7 +122,8 @@ def chosen_on_halves(
             part = None if rows is None else np.flatnonzero(np.isin(half, rows))
             samples = half if part is None else half[part]
             own = target[samples if rows is None else np.searchsorted(rows, samples)]
-            own = informative(own)[1] if own.ndim == 2 else own
+            if own.ndim == 2 and kernels.loss.classifies:
+                own = informative(own, bool(((own > 0).sum(axis=1) == 1).all()))[1]
             if kernels.loss.classifies and len(set(own.ravel().tolist())) < 2:
                 continue
             solution = local.on(part).solve(own, weights[samples], C, start=starts[p])

@@ -169,13 +169,13 @@ def of_each_output(targets: list, solutions: list[Solution]) -> tuple[list, list
     return [(None, column) for column in columns], each_output(solutions[0], len(columns))
 
 
-def informative(target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of a target of several classes (n, K) that these samples can tell apart, and the target of those.
+def informative(target: np.ndarray, of_classes: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of a target of several classes, or labels, (n, K) that these samples can tell apart, and their target.
 
-    A class that is missing, and one that is alone, have none; two are one problem, whose target is (n,).
+    A class that is missing, and one that is alone, have none; two classes are one problem, whose target is (n,).
     """
     present = np.flatnonzero(np.ptp(target, axis=0) > 0)
-    return present, target[:, present[-1]] if len(present) == 2 else target[:, present]
+    return present, target[:, present[-1]] if of_classes and len(present) == 2 else target[:, present]
 
 
 def in_precision(estimator: Any, source: Any, client: Any, work: Callable[[StoredKernels], Result]) -> Result:

@@ -9,6 +9,7 @@ import numpy as np
 
 import omkl.groups
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.explaining import ExplainsOutputs
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of, fingerprint
 from omkl.exceptions import InputError, ModelFileError
@@ -16,7 +17,7 @@ from omkl.online import Example, OnlineTrainer, Predictor
 from omkl.persistence import Packer, Unpacker
 
 
-class StructuredPredictor(OnlineEstimator):
+class StructuredPredictor(ExplainsOutputs, OnlineEstimator):
     """A structured predictor for outputs of any kind, whose combination of groups is learned online.
 
     An input is whatever the groups take, and has a length: potentials are made by ``structure.zeros(len(x))``. An

@@ -271,10 +271,10 @@ class TokenCodec:
             table = np.where((bank.groups == bank.names.index(group))[:, None], table, 0.0)
         order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
         rows, columns = np.unravel_index(order, table.shape)
-        names = self.encoder.feature_names()
+        names = self.encoder.names_of(rows.tolist())
         columns_of = self.known.columns(table.shape[1])
         return [
-            {"feature": names(i), "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
+            {"feature": names[i], "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
             for i, j in zip(rows.tolist(), columns.tolist())
             if table[i, j] != 0.0
         ]

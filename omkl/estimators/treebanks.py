@@ -259,14 +259,23 @@ def strongest_features(
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``n`` strongest features of each template, as ``{template: [(feature, weight), ...]}``."""
     arrays = examples.tokens, examples.heads, examples.offsets
-    trees = None if examples.guide is None else TreeFields(examples.guide.trees)
-    seen = partial(_value_at, bank.templates.lexicons, treebank, trees)
+    name = feature_namer(bank.templates, treebank, None if examples.guide is None else examples.guide.trees)
+
+    def named(template: Template, sentence: int, modifier: int, between: int) -> str:
+        head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
+        return name(template, sentence, head, modifier, between)
+
     return {
-        template.name: [
-            (_feature(template, treebank, seen, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)
-        ]
+        template.name: [(named(template, *place), weight) for weight, *place in bank.strongest(k, n, *arrays)]
         for k, template in enumerate(bank.templates)
-    }  # fmt: skip
+    }
+
+
+def feature_namer(templates: TemplateSet, treebank: Treebank, trees: Treebank | None) -> Callable[..., str]:
+    """A function of a template, a sentence, its head, its modifier and a token between them, None for any, that says
+    what the template sees there, also in the ``trees`` of a first parser."""
+    fields = None if trees is None else TreeFields(trees)
+    return partial(_feature, partial(_value_at, templates.lexicons, treebank, fields))
 
 
 def _value_at(
@@ -290,10 +299,9 @@ def _value_at(
 
 
 def _feature(
-    template: Template, treebank: Treebank, seen_in: Callable, sentence: int, modifier: int, between: int
+    seen_in: Callable, template: Template, sentence: int, head: int, modifier: int, between: int | None = None
 ) -> str:
     """What a template sees in an arc: ``h.form=dog m-1.upos=DET right 2``."""
-    head = int(treebank.heads[treebank.offsets[sentence] + modifier - 1])
     seen = partial(seen_in, sentence)
     parts = [f"h{o:+}.{f}={seen(f, head + o)}" if o else f"h.{f}={seen(f, head)}" for o, f in template.head]
     parts += [
@@ -302,7 +310,8 @@ def _feature(
     if template.between == KINSHIP:
         parts.append(f"{KINSHIP}={seen(KINSHIP, modifier, head)}")
     elif template.between:
-        parts.append(f"between.{template.between}={seen(template.between, between)}")
+        value = "" if between is None else f"={seen(template.between, between)}"
+        parts.append(f"between.{template.between}{value}")
     if template.variant != "arc":
         parts.append("left" if modifier < head else "right")
     if template.variant == "distance":

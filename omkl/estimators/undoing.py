@@ -7,12 +7,13 @@ from threading import get_ident
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from omkl.online import OnlineModel
 
 #: Bytes of a model that are copied before anything is learned, and more of them for every example: to copy so many
 #: takes about as long as to learn from it.
-COPIED, COPIED_AN_EXAMPLE = 2**24, 2**17
+COPIED, COPIED_AN_EXAMPLE = 2**20, 2**17
 #: Numbers up to this size move no parameter beyond what can be represented.
 HARMLESS = 1e100
 
@@ -68,6 +69,8 @@ def _is_harmless(X: Any) -> bool:
             return False
         if isinstance(X, np.ndarray):
             return bool(np.abs(X).max() < HARMLESS)
+        if issparse(X) and X.format == "csr":
+            return bool(np.abs(X.data).max(initial=0.0) < HARMLESS)
         return type(X[0]) is dict and all(type(v) is str or abs(v) < HARMLESS for v in X[0].values())
     except (TypeError, ValueError, KeyError, IndexError):  # whatever else there may be
         return False
@@ -78,8 +81,8 @@ def _copied(model: OnlineModel, n_examples: float) -> OnlineModel | None:
     if sum(getattr(bank, "nbytes", 0) for bank in model.trainer.banks) > COPIED + COPIED_AN_EXAMPLE * n_examples:
         return None
     # what the user gave stays the user's, and what is only derived is derived again
-    apart = [model.given, getattr(model.trainer, "_predictor", None)]
-    memo: dict[int, Any] = {id(apart[0]): apart[0], id(apart[1]): None}
+    shared, derived = [model.given, model.settings], getattr(model.trainer, "_predictor", None)
+    memo: dict[int, Any] = {id(part): part for part in shared} | {id(derived): None}
     try:
         return deepcopy(model, memo)
     except Exception:  # parts of the user's own may be of any kind

@@ -10,7 +10,7 @@ ages then count alike, in whatever units they are.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any
 
@@ -145,6 +145,16 @@ class Vocabulary:
             for value, i in ids.items():
                 names[i - self.first_id] = (key, value)
         return names
+
+    def names_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """``key=value`` of some features, or the key of a number, by id; one pass over the values of each key."""
+        wanted, found = set(ids), dict[int, str]()
+        for group in {self.groups[i - self.first_id] for i in wanted}:
+            key = self.keys[group]
+            for value, i in self.ids[key].items():
+                if i in wanted:
+                    found[i] = key if value is NUMBER else f"{key}={value}"
+        return found
 
     def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Every value as UTF-8 in the order of ids, or of the ids in the mask ``kept``, and its key, as arrays."""

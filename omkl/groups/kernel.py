@@ -1,6 +1,6 @@
 """Kernel groups as dual expansions over a growing support: streams, and prediction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -309,6 +309,8 @@ class FrozenExpansion(FrozenGroups):
         self._kernels = [kernels[k] for k in self._alive]
         self._views = [views[k] for k in self._alive]
         kept = [(kernel, view) for kernel, view in zip(kernels, views) if view in supports]
+        #: Which of the support vectors are left.
+        self.support_indices = np.flatnonzero(used)
         self._supports = {view: Reference(kernel.as_support(supports[view])[used]) for kernel, view in kept}
         self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=dtype)
 
@@ -329,6 +331,15 @@ class FrozenExpansion(FrozenGroups):
         kernels, views = [self._kernels[i] for i in used], [self._views[i] for i in used]
         coefficients = self._coefficients if len(used) == len(self._alive) else self._coefficients[used]
         expand(kernels, views, x, self._supports, coefficients, [potentials.unary] * len(used))
+
+    def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray]]:
+        """For each kernel its name, and what each support vector adds to ``<theta_k, g_k>`` for a gradient: (S,)."""
+        moving = np.flatnonzero(gradient.unary.any(axis=1))
+        for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
+            support = self._supports[view]
+            block = np.ascontiguousarray(x.tokens.views[view][x.low + moving], dtype=support.X.dtype)
+            values = kernel.between(Pair(block, support))
+            yield self.names[k], np.einsum("sj,sj->s", values.T @ gradient.unary[moving], A)
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""

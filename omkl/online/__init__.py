@@ -3,7 +3,7 @@
 from omkl._threads import in_threads
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import (
-    EarlyStopping,
+    Every,
     ProgressBar,
     ProgressiveValidation,
     TrainingProgress,
@@ -13,10 +13,13 @@ from omkl.online.callbacks import (
 )
 from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.condensing import condensed_state
+from omkl.online.contributions import Contributions, Piece, contributions
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
+from omkl.online.early_stopping import EarlyStopping
 from omkl.online.group_report import group_report
 from omkl.online.hedge_trainer import IntervalHedge, KernelHedge
 from omkl.online.hedging import Hedge, HedgePredictor, HedgeWeights
+from omkl.online.logs import CSVLog
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.rounds import METHODS, Example, Step, below
 from omkl.online.schedules import (
@@ -36,12 +39,15 @@ __all__ = [
     "METHODS",
     "ArraySource",
     "Average",
+    "CSVLog",
     "Checkpointer",
     "Checkpoints",
     "Constant",
+    "Contributions",
     "DecayedAverage",
     "DistanceOverGradients",
     "EarlyStopping",
+    "Every",
     "Example",
     "Hedge",
     "HedgePredictor",
@@ -55,6 +61,7 @@ __all__ = [
     "OnlineModel",
     "OnlineSettings",
     "OnlineTrainer",
+    "Piece",
     "PolynomialAverage",
     "Predictor",
     "ProgressBar",
@@ -68,6 +75,7 @@ __all__ = [
     "below",
     "check_callbacks",
     "condensed_state",
+    "contributions",
     "group_report",
     "hooks",
     "in_threads",

@@ -41,13 +41,15 @@ class Checkpoints:
     Raises
     ------
     omkl.exceptions.InputError
-        If the directory cannot be made, or another run has it.
+        If the directory has no name, cannot be made, or another run has it.
     """
 
     _lock: int | None = None
 
     def __init__(self, directory: str | PathLike, every: str | float = "60s") -> None:
         self._seconds, self._rounds = _interval(every)
+        if not os.fspath(directory):
+            raise InputError("checkpoint must name a directory, and is empty.")
         self.directory = Path(directory)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -185,7 +185,8 @@ class HedgePredictor(Predictor):
         self.structure = structure
         self.experts = [(float(weight), expert) for weight, expert in zip(weights, experts) if weight > 0.0]
         self.banks = [bank for _, expert in self.experts for bank in expert.banks]
-        self._vote = vote
+        #: Whether decoded labels are combined, instead of potentials.
+        self.votes = vote
 
     @property
     def parts(self) -> list[tuple[float, Predictor]]:
@@ -194,7 +195,7 @@ class HedgePredictor(Predictor):
     def potentials(self, x: Any) -> Any:
         """Potentials of one input, or of a block of tokens."""
         weights, experts = zip(*self.experts)
-        return combination(self.structure, [expert.potentials(x) for expert in experts], weights, self._vote, len(x))
+        return combination(self.structure, [expert.potentials(x) for expert in experts], weights, self.votes, len(x))
 
 
 def combination(structure: Any, potentials: Sequence[Any], weights: Iterable[float], vote: bool, size: int) -> Any:
@@ -202,12 +203,13 @@ def combination(structure: Any, potentials: Sequence[Any], weights: Iterable[flo
     1 and -1 where a single potential tells two labels apart."""
     total = structure.zeros(size)
     for weight, own in zip(weights, potentials):
-        for array, part in zip(total, _votes(own) if vote else own):
+        for array, part in zip(total, votes(own) if vote else own):
             array += weight * part
     return total
 
 
-def _votes(potentials: Any) -> Any:
+def votes(potentials: Any) -> Any:
+    """Potentials that are 1 for the label which is decoded, or 1 and -1 where a single one tells two labels apart."""
     unary = potentials.unary
     if unary.shape[1] == 1:
         return type(potentials)(np.where(unary > 0.0, 1.0, -1.0))

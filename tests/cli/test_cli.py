@@ -204,7 +204,7 @@ def test_charts_and_tables_line_up():
     assert len({len(line) for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))}) == 1
 
 
-def test_a_labeler_tags_treebanks_and_text(tmp_path):
+def test_a_labeler_tags_treebanks_and_text(tmp_path, capsys):
     """What it writes is CoNLL-U again: its labels are UPOS, and all else is as it was."""
     train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
     lines = ["# sent_id = 1", *(f"{i}\t{w}\t_\t{t}\t_\t_\t{i - 1}\tx\t_\tA=b" for i, (w, t) in enumerate(
@@ -242,3 +242,6 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path):
     assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [
         ["the", "_", "DET"], ["dog", "_", "NOUN"]
     ]  # fmt: skip
+    for options in (["--format", "crfsuite"], ["--folds", "0"]):
+        assert main(["predict", model, str(text), "--to", "conllu", *options]) == 2
+        assert f"{options[0]} does not go with --to conllu" in capsys.readouterr().err

@@ -248,7 +248,7 @@ def test_warnings_are_one_line(tmp_path, capsys):
     path = tmp_path / "bad.conllu"
     path.write_text("1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n1\ta\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
     (tmp_path / "t.txt").write_text("m.upos\n")
-    command = ["train", "parser", str(path), "-o", str(tmp_path / "m.npz"), "--on-error", "skip", "--quiet"]
+    command = ["train", "parser", str(path), "-o", str(tmp_path / "m.npz"), "--on-error", "skip"]
     assert main([*command, "--templates", str(tmp_path / "t.txt"), "--epochs", "1"]) == 0
     warning = capsys.readouterr().err
     assert warning.startswith("omkl: warning: 1 sentence was skipped, the first at")

@@ -256,6 +256,11 @@ def test_other_intervals_are_refused(every, tmp_path):
         Checkpoints(tmp_path, every)
 
 
+def test_a_directory_without_a_name_is_refused():
+    with pytest.raises(InputError, match="checkpoint must name a directory"):
+        Checkpoints("")
+
+
 @pytest.mark.parametrize("labeled", [False, True])
 def test_runs_in_shards_resume_between_epochs(labeled, tmp_path):
     treebank = synthetic_treebank(40, random_state=0)

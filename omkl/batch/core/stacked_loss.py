@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from omkl.batch.core.problem import WeightedLoss
-from omkl.batch.core.unpenalized import FLAT, HALVINGS, MOST_STEPS, PartlyFreeLoss, Unpenalized
+from omkl.batch.core.unpenalized import PartlyFreeLoss, Unpenalized, minimize
 from omkl.losses import Logistic, PointwiseLoss
 
 #: By how much rounding may move probabilities out of the simplex.
@@ -42,9 +42,13 @@ class StackedLoss(WeightedLoss):
         self.parts = [
             WeightedLoss(loss, *own) if free is None else PartlyFreeLoss(loss, *own, free) for own in parts
         ]  # fmt: skip
+        self._is_free_of_bounds = free is None and all(np.isinf(ends).all() for ends in self.domain())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         own = rho.reshape(len(self.parts), -1)
+        if self._is_free_of_bounds:
+            weights = self.weights.reshape(own.shape)
+            return (own - weights * (own.sum(axis=1) / weights.sum(axis=1))[:, None]).ravel()
         return np.concatenate([part.balanced(values) for part, values in zip(self.parts, own)])
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
@@ -140,22 +144,8 @@ class MultinomialLoss(WeightedLoss):
         return self.dual_point(outputs + self.best_intercept(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        """What is not regularized, (K m,), at its best for these scores: Newton steps with a line search."""
-        values, value = np.zeros(len(outputs)), self.value(outputs)
-        for _ in range(MOST_STEPS):
-            rho = self.dual_point(outputs + values)
-            direction = self.hessian(rho).best_values(rho)
-            if direction @ rho <= FLAT * abs(value):
-                return values + direction
-            for _ in range(HALVINGS):
-                moved = self.value(outputs + values + direction)
-                if moved < value:
-                    break
-                direction *= 0.5
-            else:
-                break
-            values, value = values + direction, moved
-        return values
+        """What is not regularized, (K m,), at its best for these scores."""
+        return minimize(self, outputs, lambda rho: self.hessian(rho).best_values(rho))
 
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
         values = self.best_intercept(np.zeros(len(self.y)))

@@ -1,5 +1,7 @@
 r"""Losses as functions of what is penalized, minimised over all that is not: an intercept, and columns of a design."""
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import qr
 
@@ -46,6 +48,34 @@ class Unpenalized:
         return rho - weighted @ np.linalg.lstsq(self.basis.T @ weighted, self.basis.T @ rho, rcond=None)[0]
 
 
+def minimize(loss: WeightedLoss, outputs: np.ndarray, direction: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What is best added to predictions, (m,), by Newton steps with a line search.
+
+    Parameters
+    ----------
+    loss : WeightedLoss
+    outputs : array of shape (m,)
+        The predictions.
+    direction : callable
+        The Newton step at a dual point.
+    """
+    values, value = np.zeros(len(outputs)), loss.value(outputs)
+    for _ in range(MOST_STEPS):
+        rho = loss.dual_point(outputs + values)
+        step = direction(rho)
+        if step @ rho <= FLAT * abs(value):
+            return values + step
+        for _ in range(HALVINGS):
+            moved = loss.value(outputs + values + step)
+            if moved < value:
+                break
+            step = 0.5 * step
+        else:
+            break
+        values, value = values + step, moved
+    return values
+
+
 class PartlyFreeLoss(WeightedLoss):
     r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho = 0`.
 
@@ -67,25 +97,13 @@ class PartlyFreeLoss(WeightedLoss):
         self.free = free
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        """The values U c, (m,), that minimise the loss of predictions plus them: Newton steps with a line search."""
-        basis, values = self.free.basis, np.zeros(len(outputs))
-        value = self.value(outputs)
-        for _ in range(MOST_STEPS):
-            rho = self.dual_point(outputs + values)
-            slope = basis.T @ rho
-            direction = basis @ np.linalg.solve(basis.T @ (self._curved(rho)[:, None] * basis), slope)
-            if direction @ rho <= FLAT * abs(value):
-                values = values + direction
-                break
-            for _ in range(HALVINGS):
-                moved = self.value(outputs + values + direction)
-                if moved < value:
-                    break
-                direction *= 0.5
-            else:
-                break
-            values, value = values + direction, moved
-        return values
+        """The values U c, (m,), that minimise the loss of predictions plus them."""
+        basis = self.free.basis
+
+        def direction(rho: np.ndarray) -> np.ndarray:
+            return basis @ np.linalg.solve(basis.T @ (self._curved(rho)[:, None] * basis), basis.T @ rho)
+
+        return minimize(self, outputs, direction)
 
     def _curved(self, rho: np.ndarray) -> np.ndarray:
         """Second derivatives of the losses, none of them nearly 0."""

@@ -74,7 +74,7 @@ class ColumnGroups:
         self, groups: Any, n_columns: int, weights: ArrayLike | None = None, *, l1: float = 0.0, positive: bool = False
     ) -> None:
         self.n_columns = n_columns
-        labels = _labels(groups, n_columns)
+        labels = column_labels(groups, n_columns)
         if labels is None:
             self.order, self.blocks = None, Blocks(np.ones(n_columns, dtype=np.int64))
         else:
@@ -156,8 +156,8 @@ class ColumnGroups:
         return np.unique(np.searchsorted(self.blocks.starts, indices, side="right") - 1)
 
 
-def _labels(groups: Any, n_columns: int) -> np.ndarray | None:
-    """Each column's group as 0, 1, ... or None."""
+def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
+    """Each column's group as 0, 1, ..., in the order of the sorted labels or of the lists; None for one a column."""
     if groups is None:
         return None
     if isinstance(groups, dict):

@@ -1,0 +1,352 @@
+"""Parts of an explanation sum to the margin, which is the difference of the scores that the model itself gives."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import omkl
+from omkl.data import Sentence
+from omkl.exceptions import InputError, NotFittedError
+from omkl.features import token_features
+from omkl.groups import ExplicitBank, Features, Tokens
+from omkl.kernels import GramMatrices
+from omkl.online import Hedge
+from omkl.structures import Multiclass
+
+RNG = np.random.default_rng(3)
+X3 = RNG.normal(size=(90, 4))
+Y3 = np.array(["low", "mid", "top"])[np.digitize(X3[:, 0] + 0.5 * X3[:, 1] ** 2, [-0.3, 0.8])]
+WORDS = [["the", "old", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "saw", "a", "dog"], ["dogs", "bark"]]
+TAGS = [["D", "A", "N", "V"], ["D", "N", "V"], ["D", "N", "V", "D", "N"], ["N", "V"]]
+
+
+def assert_sums(why, margin=None):
+    scale = 1e-6 * (1 + sum(map(abs, why.groups.values())))
+    assert abs(sum(why.groups.values()) - why.margin) <= scale
+    if margin is not None:
+        assert abs(why.margin - margin) <= scale
+
+
+def of_groups(why, group):
+    return sum(record["adds"] for record in why.features if record["group"] == group)
+
+
+KERNELS = {"lin": "linear", "gauss": "gaussian", "quad": "quadratic"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss": "crf", "average": None},
+        {"cost": 1.0 - np.eye(3)},
+        {"budget": 20},
+        {"kernels": {"few": "gaussian:features=40", "lin": "linear"}},
+        {"method": "hedge"},
+        {"method": "omkc"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_class_against_the_next_best(options, classes):
+    if classes == 2 and "cost" in options:
+        pytest.skip("costs are for three classes")
+    y = Y3 if classes == 3 else np.where(Y3 == "low", "low", "high")
+    model = omkl.OnlineMKLClassifier(**{"kernels": KERNELS, "epochs": 3, "random_state": 0, **options}).fit(X3, y)
+    scores = model.decision_function(X3[:5])
+    for x, score, predicted in zip(X3[:5], scores, model.predict(X3[:5])):
+        why = model.explain(x, n=10**6)
+        assert why.output == predicted
+        assert why.against != predicted
+        best = np.sort(np.atleast_1d(score))
+        assert_sums(why, abs(score) if classes == 2 else best[-1] - best[-2])
+        for group in {record["group"] for record in why.features}:
+            np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+    again = model.explain(X3[0], label="low", against="low")
+    assert again.margin == sum(again.groups.values()) == 0.0
+
+
+def test_support_vectors_are_those_of_the_model():
+    model = omkl.OnlineMKLClassifier({"g": "gaussian"}, epochs=2, random_state=0).fit(X3, Y3)
+    why = model.explain(X3[0], label="top", against="low", n=10**6)
+    index = int(why.features[0]["feature"].split()[2])
+    support, A = model.support_vectors_["g"][index], model.dual_coef_["g"][index]
+    kernel = model.model_.codec.encoder.kernels["g"]
+    low, top = (model.classes_.tolist().index(name) for name in ("low", "top"))
+    np.testing.assert_allclose(why.features[0]["adds"], kernel(X3[:1], support[None])[0, 0] * (A[top] - A[low]))
+
+
+@pytest.mark.parametrize("method", ["adaraker", Hedge(0.3, "mistakes", vote=True, restarts=1)], ids=str)
+def test_hedge_of_learners_on_intervals(method):
+    model = omkl.OnlineMKLClassifier(
+        {"a": "gaussian:features=20", "b": "linear"}, method=method, eta0=0.1, schedule="constant", average=None,
+        epochs=1, random_state=0,
+    )  # fmt: skip
+    model.fit(X3, Y3)
+    scores = np.sort(model.decision_function(X3[:1])[0])
+    assert_sums(model.explain(X3[0]), scores[-1] - scores[-2])
+
+
+def test_dicts_and_what_features_are_called():
+    rows = [{"colour": c, "size": s} for c, s in zip(["red", "blue"] * 20, np.linspace(-2, 2, 40).tolist())]
+    model = omkl.OnlineMKLClassifier(random_state=0).fit(rows, ["r", "b"] * 20)
+    why = model.explain({"colour": "red", "size": 1.0, "unknown": "x"})
+    assert_sums(why, abs(model.decision_function([{"colour": "red", "size": 1.0}])[0]))
+    assert why.features[0]["feature"] == "colour=red"
+    names = {record["feature"] for record in why.features}
+    assert names <= {record["feature"] for record in model.top_features(100)} <= {"colour=red", "colour=blue", "size"}
+
+
+def test_a_number_is_the_sum_of_its_parts():
+    y = 100 + X3[:, 0] - X3[:, 1] ** 2
+    model = omkl.OnlineMKLRegressor(KERNELS, epochs=3, random_state=0).fit(X3, y)
+    why = model.explain(X3[7])
+    assert_sums(why, model.predict(X3[7:8])[0])
+    assert why.groups["level"] == model.level_
+    assert why.against is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss": "crf", "transitions": "regularized"},
+        {"transitions": None},
+        {"transitions_by_position": True},
+        {"order": 2},
+        {"allowed_transitions": {"D": ["A", "N"], None: ["D", "N"]}},
+    ],
+    ids=str,
+)
+def test_labels_against_the_next_best_labelling(options):
+    model = omkl.SequenceLabeler(epochs=5, random_state=0, **options).fit(WORDS, TAGS)
+    for words in [*WORDS, ["the", "unseen", "cat", "barks"]]:
+        why = model.explain(words, n=10**6)
+        assert why.output.tolist() == model.predict([words])[0].tolist()
+        if options.get("order", 1) == 1:
+            best, second = model.predict_nbest([words], 2)[0]
+            assert why.against.tolist() == second.labels.tolist()
+            assert_sums(why, best.score - second.score)
+        assert_sums(why)
+        for group in {record["group"] for record in why.features}:
+            np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+
+
+def test_the_best_labelling_with_another_label_at_a_token():
+    model = omkl.SequenceLabeler(epochs=5, random_state=0).fit(WORDS, TAGS)
+    ranked = model.predict_nbest(WORDS[:1], 256)[0]
+    for token in range(4):
+        why = model.explain(WORDS[0], token=token)
+        other = next(own for own in ranked if own.labels[token] != ranked[0].labels[token])
+        assert why.against.tolist() == other.labels.tolist()
+        assert_sums(why, ranked[0].score - other.score)
+        assert f"token {token} '{WORDS[0][token]}'" in why.summary
+    given = model.explain(WORDS[0], labels=["N"] * 4, against=TAGS[0])
+    scores = {tuple(own.labels): own.score for own in ranked}
+    assert_sums(given, scores[("N",) * 4] - scores[tuple(TAGS[0])])
+
+
+def test_second_order_is_compared_with_the_best_of_all_other_labellings():
+    model = omkl.SequenceLabeler(epochs=3, order=2, random_state=0).fit(WORDS, TAGS)
+    structure, predictor = model.predictor_.structure, model.predictor_
+    x = model.model_.codec.encoder.encode(token_features(WORDS[1]), np.array([0, 3]))
+    potentials = predictor.potentials(x.everything())
+    scores = {codes: structure.score(potentials, codes) for codes in np.ndindex(4, 4, 4)}
+    ranked = sorted(scores.values(), reverse=True)
+    assert_sums(model.explain(WORDS[1]), ranked[0] - ranked[1])
+
+
+TREES = [
+    Sentence(forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]),
+    Sentence(forms=["the", "old", "dog", "saw", "cats"], upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
+             heads=[3, 3, 4, 0, 4], deprels=["det", "amod", "nsubj", "root", "obj"]),
+    Sentence(forms=["cats", "saw", "the", "dog"], upos=["NOUN", "VERB", "DET", "NOUN"], heads=[2, 0, 4, 2],
+             deprels=["nsubj", "root", "det", "obj"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"loss": "crf", "projective": True}, {"first": "small"}, {"first": "small", "likely": 0.9}, {"exact": True}],
+    ids=str,
+)
+def test_a_tree_against_the_next_best(options):
+    templates = "small" if "first" not in options else ["h.form m.form", "m.upos", "h.upos m.upos direction"]
+    parser = omkl.DependencyParser(templates, epochs=3, memory=10, folds=3, random_state=0, **options).fit(TREES)
+    best, second = parser.predict_nbest(TREES[1:2], 2)[0]
+    why = parser.explain(TREES[1], n=10**6)
+    assert why.output.tolist() == parser.predict(TREES[1:2])[0].tolist()
+    assert why.against.tolist() == second.heads.tolist()
+    assert_sums(why, best.score - second.score)
+    for group in {record["group"] for record in why.features}:
+        np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-6)
+    ranked = parser.predict_nbest(TREES[1:2], 10**4)[0]
+    other = next(own for own in ranked if own.heads[2] != best.heads[2])
+    assert_sums(parser.explain(TREES[1], word=3), best.score - other.score)
+
+
+def test_features_of_arcs_are_what_templates_see():
+    parser = omkl.DependencyParser(["h.form m.form", "m.upos direction"], epochs=3, memory=10, random_state=0).fit(
+        TREES
+    )
+    names = {record["feature"] for record in parser.explain(TREES[0]).features}
+    assert names <= {
+        "h.form=bark m.form=dogs", "h.form=ROOT m.form=bark", "h.form=ROOT m.form=dogs", "h.form=dogs m.form=bark",
+        "m.upos=NOUN left", "m.upos=NOUN right", "m.upos=VERB left", "m.upos=VERB right",
+    }  # fmt: skip
+    assert "rather than" in str(parser.explain(TREES[0]))
+
+
+def test_parts_of_an_annotator():
+    annotator = omkl.Annotator(["upos", "trees"], folds=2, random_state=0,
+                               parser=omkl.DependencyParser("small", memory=10, epochs=2)).fit(TREES)  # fmt: skip
+    assert_sums(annotator.explain(["dogs", "saw", "cats"]))
+    tags = annotator.explain(["dogs", "saw", "cats"], "upos", token=0)
+    assert tags.output.tolist() == annotator.annotate([["dogs", "saw", "cats"]])[0].upos
+    assert_sums(tags)
+    with pytest.raises(InputError, match="trees and upos, not 'lemmas'"):
+        annotator.explain(["dogs"], "lemmas")
+
+
+class NoSecondBest(Multiclass):
+    """A structure without ``decode_best``."""
+
+
+def test_a_structure_of_ones_own():
+    ids = RNG.integers(0, 6, size=(40, 3)).astype(np.int32)
+    X = [Tokens(np.array([0, 1]), Features(np.array([0, 3]), row, np.ones(3))).everything() for row in ids]
+    y = (ids[:, 0] // 2).tolist()
+    banks = [ExplicitBank(["low", "high"], [0, 0, 0, 1, 1, 1], 3, averaging=True)]
+    model = omkl.StructuredPredictor(NoSecondBest(3), banks, epochs=5, random_state=0).fit(X, y)
+    for x in X[:5]:
+        scores = model.predictor_.potentials(x).unary[0]
+        why = model.explain(x, n=100)
+        assert why.output == scores.argmax()
+        assert_sums(why, np.sort(scores)[-1] - np.sort(scores)[-2])
+        assert_sums(model.explain(x, output=0, against=2), scores[0] - scores[2])
+
+
+@pytest.mark.parametrize("multiclass", ["shared", "ovr", "ovo"])
+@pytest.mark.parametrize("kernels", [None, {"lin": "linear", "g": "gaussian"}, ["gaussian:features=30"]], ids=str)
+def test_certified_kernels(multiclass, kernels):
+    model = omkl.MKLClassifier(kernels, C=1.0, multiclass=multiclass).fit(X3, Y3)
+    scores = model.decision_function(X3[:4])
+    for x, score, predicted in zip(X3[:4], scores, model.predict(X3[:4])):
+        why = model.explain(x, n=10**6)
+        assert why.output == predicted
+        second = model.classes_[np.argsort(score)[-2]]
+        assert why.against == second
+        assert_sums(why, None if multiclass == "ovo" else np.sort(score)[-1] - np.sort(score)[-2])
+        for group in {record["group"] for record in why.features}:
+            np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+
+
+def test_one_against_one_is_the_model_of_the_pair():
+    model = omkl.MKLClassifier({"g": "gaussian"}, multiclass="ovo").fit(X3, Y3)
+    outputs = model._outputs(X3[:1])[0]  # low-mid, low-top, mid-top
+    assert_sums(model.explain(X3[0], label="top", against="low"), outputs[1])
+    assert_sums(model.explain(X3[0], label="low", against="top"), -outputs[1])
+
+
+def test_certified_kernels_of_two_classes_matrices_and_numbers(tmp_path):
+    y = np.where(Y3 == "low", 0, 1)
+    model = omkl.MKLClassifier({"lin": "linear", "g": "gaussian"}).fit(X3, y)
+    score = model.decision_function(X3[:1])[0]
+    assert_sums(model.explain(X3[0]), abs(score))
+    assert_sums(model.explain(X3[0], label=1), score)
+    grams = {"a": X3 @ X3.T, "b": (X3 @ X3.T + 1) ** 2}
+    given = omkl.MKLClassifier("precomputed").fit(grams, y)
+    row = {name: gram[:1] for name, gram in grams.items()}
+    assert_sums(given.explain(row), abs(given.decision_function(row)[0]))
+    assert_sums(given.explain(GramMatrices(row)), abs(given.decision_function(row)[0]))
+    regressor = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, 0] + 5)
+    regressor.save(tmp_path / "model.npz")
+    for own in (regressor, omkl.load(tmp_path / "model.npz")):
+        why = own.explain(X3[0])
+        assert_sums(why, regressor.predict(X3[:1])[0])
+        assert "intercept" in why.groups
+    with pytest.raises(InputError, match="no classes"):
+        regressor.explain(X3[0], label=1)
+
+
+def test_certified_kernels_of_several_targets_and_labels():
+    several = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, :2] + 1)
+    assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])
+    with pytest.warns(UserWarning, match="labels are those of all"):
+        labels = omkl.MKLClassifier(["linear", "gaussian"]).fit(
+            X3, np.column_stack([X3[:, 0] > 0, np.ones(90), X3[:, 1] > 0]).astype(int)
+        )
+    score = labels.decision_function(X3[:1])[0, 2]
+    why = labels.explain(X3[0], target=2)
+    assert why.output == (score > 0)
+    assert_sums(why, abs(score))
+    for target, message in ((1, "All training samples"), (3, "target=3 is none")):
+        with pytest.raises(InputError, match=message):
+            labels.explain(X3[0], target=target)
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 1], [2, 3]], ["a", "b", "a", "b"]], ids=str)
+def test_sparse_linear_models(groups):
+    for options in ({}, {"multiclass": "multinomial"}):
+        model = omkl.SparseLogisticRegression(0.01, groups=groups, **options).fit(X3, Y3)
+        scores = np.sort(model.decision_function(X3[:1])[0])
+        why = model.explain(X3[0])
+        assert why.output == model.predict(X3[:1])[0]
+        assert_sums(why, scores[-1] - scores[-2])
+        assert_sums(model.explain(sparse.csr_array(X3[:1])), scores[-1] - scores[-2])
+    binary = omkl.SparseLogisticRegression(0.01, groups=groups).fit(X3, Y3 == "low")
+    assert_sums(binary.explain(X3[1], label=True), binary.decision_function(X3[1:2])[0])
+    counts = omkl.GroupLasso(0.01, groups=groups, loss="poisson").fit(X3, RNG.poisson(np.exp(0.5 * X3[:, 0])))
+    why = counts.explain(X3[2], offset=0.7)
+    assert why.groups["offset"] == 0.7
+    np.testing.assert_allclose(np.exp(why.margin), counts.predict(X3[2:3], offset=[0.7])[0])
+    assert_sums(why)
+    several = omkl.GroupLasso(0.01, groups=groups).fit(X3, X3[:, :2] + 1)
+    assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])
+    names = {None: {"column 0", "intercept"}, 2: {"group 0", "intercept"}, 4: {"a", "intercept"}}
+    assert names[None if groups is None else len(groups)] <= several.explain(X3[0], target=0).groups.keys()
+
+
+def test_columns_of_data_frames_have_their_names():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X3, columns=list("wxyz"))
+    model = omkl.GroupLasso(0.01).fit(frame, X3[:, 0])
+    assert model.explain(frame.iloc[0]).features[0]["feature"] == "w"
+    online = omkl.OnlineMKLClassifier({"one": "linear:on=w"}, random_state=0).fit(frame, Y3)
+    why = online.explain(frame.iloc[0])
+    assert_sums(why)
+    table = why.to_frame()
+    assert table.columns.tolist() == ["group", "feature", "token", "adds"]
+    np.testing.assert_allclose(table["adds"][table["feature"].isna()].sum(), why.margin)
+
+
+def test_text_and_picture():
+    model = omkl.OnlineMKLClassifier([f"gaussian:sigma2={s}" for s in range(1, 15)], random_state=0).fit(X3, Y3)
+    why = model.explain(X3[0], n=3)
+    text = str(why)
+    assert "others" in text
+    assert text.splitlines()[0].startswith(why.summary)
+    assert sum("support vector" in line for line in text.splitlines()) == 3
+    axes = why.plot()
+    drawn = [bar.get_width() for bar in axes.patches]
+    np.testing.assert_allclose(sum(drawn), why.margin)
+    assert len(why.plot(features=True).patches) == 3
+
+
+def test_refusals():
+    model = omkl.OnlineMKLClassifier(random_state=0)
+    with pytest.raises(NotFittedError):
+        model.explain(X3[0])
+    model.fit(X3, Y3)
+    with pytest.raises(InputError, match="one row, but there are 2"):
+        model.explain(X3[:2])
+    with pytest.raises(InputError, match="'no' is not one of the model's 3"):
+        model.explain(X3[0], label="no")
+    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit([["a"]], [["X"]])
+    with pytest.raises(InputError, match="no other labelling"):
+        labeler.explain(["a"])
+    with pytest.raises(InputError, match="none of the 1 tokens"):
+        labeler.explain(["a"], token=1)
+    lasso = omkl.GroupLasso(0.1).fit(X3, X3[:, 0])
+    with pytest.raises(InputError, match="target=1 is none of the 1"):
+        lasso.explain(X3[0], target=1)
