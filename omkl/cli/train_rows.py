@@ -13,6 +13,7 @@ from omkl.cli.common import (
     add_training_options,
     bar_chart,
     fit_options,
+    listeners,
     report,
     shuffled,
     training_parameters,
@@ -54,7 +55,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
     interruption = Interruption()
     model = cls(
         arguments.kernels, budget=arguments.budget,
-        callbacks=[interruption], **training_parameters(arguments),
+        callbacks=listeners(arguments, interruption), **training_parameters(arguments),
     )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()

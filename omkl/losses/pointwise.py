@@ -237,6 +237,9 @@ class Squared(PointwiseLoss):
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -np.inf), np.full(len(y), np.inf)
 
+    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
+        return float(weights @ (y - z) / weights.sum())
+
 
 class EpsilonInsensitive(PointwiseLoss):
     r""":math:`\max(0, |y - z| - \varepsilon)`, the loss of support vector regression.
