@@ -1,23 +1,41 @@
 from . import plots
 from .plots import (
     plot_accuracies,
+    plot_calibration,
+    plot_confusion,
     plot_curves,
+    plot_gap,
     plot_group_weights,
+    plot_history,
+    plot_mistakes,
     plot_panels,
     plot_path,
+    plot_pruning,
+    plot_search,
     plot_weights,
+    plot_word,
     to_svg,
 )
+from .pruning import pruning_curve
 from .trees import draw_tree
 
 __all__ = [
     "draw_tree",
     "plot_accuracies",
+    "plot_calibration",
+    "plot_confusion",
     "plot_curves",
+    "plot_gap",
     "plot_group_weights",
+    "plot_history",
+    "plot_mistakes",
     "plot_panels",
     "plot_path",
+    "plot_pruning",
+    "plot_search",
     "plot_weights",
+    "plot_word",
     "plots",
+    "pruning_curve",
     "to_svg",
 ]

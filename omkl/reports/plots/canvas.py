@@ -10,11 +10,14 @@ from omkl.exceptions import MissingDependencyError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-#: Blue, vermilion, green, purple and ochre, which people who are blind to some colours tell apart, and which stand out
-#: from white as from near black by a contrast of 3 to 1 at least.
-COLOURS = ("#0072B2", "#D55E00", "#0B8F6A", "#B5579B", "#8A6D00")
+#: Blue, red, green, orange and purple, as far from each other and from grey as can be, for people who are blind to some
+#: colours as well; each stands out from white as from near black by a contrast of 3 to 1.
+COLOURS = ("#0063D6", "#B92B1F", "#0CA95E", "#CF7F00", "#995BA1")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
+#: How many curves look different.
+STYLES = len(COLOURS) * len(DASHES)
 GREY = "#808080"
 #: Inches of the figures that are made here, where nothing else is asked for.
 WIDTH = 5.6
@@ -38,16 +41,27 @@ def axes_for(ax: Axes | None, width: float | None = None, height: float | None =
     """
     if ax is not None:
         return ax
+    width = WIDTH if width is None else width
+    return figure_for(width, 0.62 * width if height is None else height).subplots()
+
+
+def figure_for(width: float, height: float) -> Figure:
+    """A new figure of so many inches, which arranges what is in it.
+
+    Raises
+    ------
+    omkl.exceptions.MissingDependencyError
+        If matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependencyError("Figures need matplotlib: install it with 'pip install omkl[plot]'.") from None
-    width = WIDTH if width is None else width
-    return Figure(figsize=(width, 0.62 * width if height is None else height), layout="constrained").subplots()
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def style(kind: int) -> dict[str, Any]:
-    """Colour and dashes of the curve of this number, from 0; there are fifteen."""
+    """Colour and dashes of the curve of this number, from 0."""
     return {"color": COLOURS[kind % len(COLOURS)], "linestyle": DASHES[kind // len(COLOURS) % len(DASHES)]}
 
 
@@ -78,6 +92,21 @@ def dress(ax: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> Axes
     ax.tick_params(labelsize=0.92 * size)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(False)
+    return ax
+
+
+def note(ax: Axes, text: str, title: str = "") -> None:
+    """Write what a picture comes to above it, below its title."""
+    size = 0.9 * letters(ax)
+    ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize=size, color=ink(ax), va="bottom")
+    ax.set_title(title, fontsize=1.1 * letters(ax), pad=2.2 * size if title else None)
+
+
+def whole_numbers(ax: Axes) -> Axes:
+    """Ticks at whole numbers only, below the axes."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * inches(ax)[0]))))
     return ax
 
 

@@ -1,75 +1,70 @@
-"""Figures. They need matplotlib: the extra ``plot``."""
+"""Named curves, alone and in grids, and named accuracies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from omkl._files import PathLike
-from omkl.exceptions import MissingDependencyError
+from omkl.exceptions import InputError
+from omkl.reports.plots.canvas import COLOURS, GREY, STYLES, axes_for, dress, figure_for, ink, letters, style
+from omkl.reports.plots.names import label_ends, room_for_names, shortened
 
-
-def plot_accuracies(rows: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "Accuracy") -> Any:
-    """Draw named accuracies as bars with error bars, beside reference values.
-
-    Parameters
-    ----------
-    rows : list of dict
-        ``name``, ``accuracy`` and ``sd`` in percent, and optionally ``references``, a dict of named percentages.
-    path : path-like, optional
-        Save the figure here.
-    title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
-    figure, axes = _figure(width=1.0 + 0.9 * len(rows))
-    indices = range(len(rows))
-    axes.bar(
-        indices, [row["accuracy"] for row in rows], yerr=[row["sd"] for row in rows], color="#4c72b0", label="omkl"
-    )
-    markers = iter("ovsD^")
-    for reference in dict.fromkeys(name for row in rows for name in row.get("references", {})):
-        known = [
-            (i, row["references"][reference]) for i, row in enumerate(rows) if reference in row.get("references", {})
-        ]
-        axes.plot(*zip(*known), next(markers), color="black", markersize=5, linestyle="none", label=reference)
-    axes.set_xticks(indices, [row["name"] for row in rows], rotation=30, ha="right")
-    lowest = min(min([row["accuracy"], *row.get("references", {}).values()]) for row in rows)
-    axes.set_ylim(lowest - 3, 100)
-    axes.set_ylabel("accuracy, %")
-    axes.set_title(title)
-    axes.legend(fontsize="small", frameon=False)
-    figure.tight_layout()
-    return _saved(figure, path)
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def plot_curves(
     curves: Mapping[str, Sequence], path: PathLike | None = None, title: str = "", xlabel: str = "",
-    ylabel: str = "", log: str = "",
-) -> Any:  # fmt: skip
-    """Draw named curves.
+    ylabel: str = "", log: str = "", *, ax: Axes | None = None, width: float | None = None,
+) -> Axes:  # fmt: skip
+    """Draw named curves, their names beside them.
 
     Parameters
     ----------
     curves : dict of str to (x, y) or (x, y, low, high)
-        With ``low`` and ``high``, which bound a band around the curve.
+        With ``low`` and ``high``, which bound a band around the curve. Of more than fifteen curves those after them are
+        grey.
     path : path-like, optional
-        Save the figure here.
+        Save the figure here, in the format of the suffix.
     title, xlabel, ylabel : str
     log : {"", "x", "y", "xy"}
         Axes on a logarithmic scale.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure by default.
+    width : float, optional
+        Inches of a new figure: 3.3 is a column of a paper.
 
     Returns
     -------
-    matplotlib.figure.Figure
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there are no curves.
+    omkl.exceptions.MissingDependencyError
+        If matplotlib is not installed.
     """
-    return plot_panels([[dict(curves=curves, title=title, xlabel=xlabel, ylabel=ylabel, log=log)]], path)
+    if not curves:
+        raise InputError("There is nothing to draw: give at least one curve.")
+    ax = axes_for(ax, width)
+    styles = {name: style(k) if k < STYLES else {"color": GREY, "alpha": 0.5} for k, name in enumerate(curves)}
+    _draw(ax, styles, curves, title, xlabel, ylabel, log)
+    if len(curves) > 1:
+        named = list(curves)[:STYLES]
+        ends = [(np.asarray(curves[name][0])[-1], np.asarray(curves[name][1])[-1]) for name in named]
+        label_ends(ax, ends, named, [styles[name] for name in named])
+    if path is not None:
+        ax.figure.savefig(path, dpi=150)
+    return ax
 
 
-def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None = None) -> Any:
+def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None = None) -> Figure:
     """Draw several sets of named curves in a grid; a curve's name stands for the same colour in all of them.
 
     Parameters
@@ -83,49 +78,79 @@ def plot_panels(rows: Sequence[Sequence[dict[str, Any]]], path: PathLike | None 
     Returns
     -------
     matplotlib.figure.Figure
+        With a legend below all panels.
     """
-    single = len(rows) == len(rows[0]) == 1
-    figure, grid = _figure(6.4 if single else 4.6 * len(rows[0]), 4.2 if single else 3.4 * len(rows), rows)
+    figure = figure_for(4.0 * len(rows[0]) + 0.6, 3.0 * len(rows) + 0.4)
+    grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
     names = dict.fromkeys(name for row in rows for panel in row for name in panel["curves"])
     styles = {
-        name: {"color": f"C{i % 10}", "marker": "osvD^xP*"[i % 8], "markersize": 4} for i, name in enumerate(names)
+        name: {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5} if k < STYLES else {"color": GREY}
+        for k, name in enumerate(names)
     }
-    for axes, panel in zip(grid.flat, chain.from_iterable(rows)):
-        _draw(axes, styles, **panel)
-    if single:
-        grid.flat[0].legend(fontsize="small", frameon=False)
-        figure.tight_layout()
-    else:
-        handles = {name: axes for axes in grid.flat for axes, name in zip(*axes.get_legend_handles_labels())}
-        figure.tight_layout(rect=(0, 0.3 / (3.4 * len(rows)), 1, 1))
+    for ax, panel in zip(grid.flat, chain.from_iterable(rows)):
+        _draw(ax, styles, **panel)
+    handles = {name: handle for ax in grid.flat for handle, name in zip(*ax.get_legend_handles_labels())}
+    if len(handles) > 1 or grid.size > 1:
+        longest = max(map(len, handles), default=1)
+        columns = max(1, min(len(handles), int(figure.get_figwidth() * 72 / (5.5 * longest + 40))))
         figure.legend(
-            handles.values(), handles, loc="lower center", ncols=min(len(handles), 8), fontsize="small", frameon=False
-        )
-    return _saved(figure, path)
-
-
-def _saved(figure, path):
+            list(handles.values()), list(handles), loc="outside lower center", ncols=columns, fontsize="small",
+            frameon=False,
+        )  # fmt: skip
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
 
 
-def _draw(axes, styles, curves, title="", xlabel="", ylabel="", log=""):
+def _draw(ax, styles, curves, title="", xlabel="", ylabel="", log=""):
+    dress(ax, title, xlabel, ylabel)
+    ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     for name, (x, y, *band) in curves.items():
-        axes.plot(x, y, label=name, markevery=max(1, len(x) // 15), **styles[name])
+        ax.plot(x, y, label=name, linewidth=1.3, markevery=max(1, len(x) // 15), **styles[name])
         if band:
-            axes.fill_between(x, *band, color=styles[name]["color"], alpha=0.15, linewidth=0)
-    axes.set(
-        title=title, xlabel=xlabel, ylabel=ylabel,
-        xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear",
+            ax.fill_between(x, *band, color=styles[name]["color"], alpha=0.18, linewidth=0)
+    ax.margins(x=0.02)
+
+
+def plot_accuracies(
+    rows: Sequence[dict[str, Any]], path: PathLike | None = None, title: str = "", *, ax: Axes | None = None,
+    width: float | None = None,
+) -> Axes:  # fmt: skip
+    """Draw named accuracies with their standard deviations, beside reference values.
+
+    Parameters
+    ----------
+    rows : list of dict
+        ``name``, ``accuracy`` and ``sd`` in percent, and optionally ``references``, a dict of named percentages.
+    path : path-like, optional
+        Save the figure here.
+    title : str
+    ax, width
+        As for :func:`plot_curves`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = axes_for(ax, width, 1.1 + 0.26 * len(rows))
+    places = np.arange(len(rows))
+    ax.errorbar(
+        [row["accuracy"] for row in rows], places, xerr=[row["sd"] for row in rows], fmt="o", color=COLOURS[0],
+        markersize=4.5, linewidth=1.3, label="omkl",
     )  # fmt: skip
-
-
-def _figure(width=6.4, height=4.2, rows=None):
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError("Figures need matplotlib: install it with 'pip install omkl[plot]'.") from None
-    # a figure of its own, not pyplot's: no global state, no display needed
-    figure = Figure(figsize=(width, height))
-    return figure, figure.subplots() if rows is None else figure.subplots(len(rows), len(rows[0]), squeeze=False)
+    references = dict.fromkeys(name for row in rows for name in row.get("references", {}))
+    for k, reference in enumerate(references):
+        found = {i: row.get("references", {}).get(reference) for i, row in enumerate(rows)}
+        known = [(value, i) for i, value in found.items() if value is not None]
+        look: dict[str, Any] = {"markersize": 5, "fillstyle": "none", "linestyle": "none", "zorder": 3}
+        ax.plot(*zip(*known), "sDv^P"[k % 5], color=ink(ax), label=reference, **look)
+    ax.set_yticks(places, shortened([row["name"] for row in rows], room_for_names(ax)))
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    dress(ax, title, "accuracy, %")
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.6)
+    if references:
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=0.92 * letters(ax), frameon=False)
+    if path is not None:
+        ax.figure.savefig(path, dpi=150)
+    return ax

@@ -212,6 +212,8 @@ def progress_of(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, str]:
         return np.cumsum(_column(records, "examples")), "examples learned from"
     if "round" in records[0]:
         return _column(records, "round"), "rounds"
+    if "iteration" in records[0]:
+        return _column(records, "iteration"), "iteration"
     return np.arange(1, len(records) + 1), "record"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, style
+from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, style, whole_numbers
 from omkl.reports.plots.names import label_ends, room_for_names, shortened
 from omkl.reports.plots.sources import Curves, Weights, curves_of, weights_of
 
@@ -233,12 +233,10 @@ def plot_path(
 
 def _draw_curves(ax: Axes, curves: Curves, n: int, title: str) -> Axes:
     """Curves with their names, and the rest as a band."""
-    from matplotlib.ticker import MaxNLocator
-
     dress(ax, title, curves.xlabel, curves.ylabel)
     ax.set_xscale("log" if curves.is_log else "linear")
     if curves.is_whole:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=max(3, int(2 * inches(ax)[0]))))
+        whole_numbers(ax)
     names = list(curves.values)
     table = np.array([curves.values[name] for name in names])
     room = int(inches(ax)[1] * 72.0 / (1.3 * letters(ax)))
