@@ -24,8 +24,8 @@ def add_parser(subparsers: Any) -> None:
         "report",
         summary="a page about a model, and how good it is on data",
         description="One HTML page about a saved model that needs nothing else, no network either: what the model is "
-        "and has learned; with a file of data that it has not learned from, how good it is there by label, relation and "
-        "length, whether its probabilities can be believed, which examples it gets most wrong, and why; how it was "
+        "and has learned; with a file of data that it has not learned from, how good it is there by label, relation "
+        "and length, whether its probabilities can be believed, which examples it gets most wrong, and why; how it was "
         "trained. Pictures need omkl[plot].",
         examples="""
             omkl report labeler.npz test.crfsuite -o report.html

@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.reports import plots
-from omkl.reports.markup import Cell, heading, number, opening, paragraph, percent, table
+from omkl.reports.markup import Cell, Markup, heading, number, opening, paragraph, percent, table, text
 from omkl.reports.quality import drawn
 
 #: Features of a label, labels, and features that the strongest of labels are chosen from.
@@ -37,7 +37,7 @@ def learned_parts(model: Any, measured: list[dict[str, Any]] | None) -> list[str
         parts.append(paragraph(f"Left out, as they do not help on examples not learned from: {_named(left_out)}."))
     if measured:
         parts += _measured(measured)
-    elif hasattr(model, "group_report_"):
+    elif hasattr(model, "group_report"):
         parts.append(_group_table(model, None))
     elif weights:
         rows = sorted(weights.items(), key=lambda pair: -pair[1])
@@ -71,13 +71,12 @@ def _group_table(model: Any, records: list[dict[str, Any]] | None) -> str:
         return ""
     header = ["group", "weight", "norm", "bytes"]
     is_measured = "loss_increase" in records[0]
-    header += ["time", "loss without it", "increase", "standard error"] if is_measured else []
+    header += ["loss without it", "increase", "standard error"] if is_measured else []
+    told = ("loss_without", "loss_increase", "standard_error") if is_measured else ()
     rows = [
-        [r["group"], percent(r["weight"]), float(r["norm"]), percent(r["bytes_share"])]
-        + ([percent(r["time_share"]), *(r[name] for name in ("loss_without", "loss_increase", "standard_error"))]
-           if is_measured else [])
+        [r["group"], percent(r["weight"]), float(r["norm"]), percent(r["bytes_share"]), *(r[name] for name in told)]
         for r in sorted(records, key=lambda r: -(r["weight"] or 0.0))
-    ]  # fmt: skip
+    ]
     return opening("All groups", table(header, rows, limit=1000))
 
 
@@ -95,12 +94,17 @@ def _features(model: Any) -> str:
     binary = len(by_label) == 1  # of two classes one has potentials
     rows = []
     for label, own in sorted(by_label.items(), key=lambda pair: str(pair[0]))[:LABELS]:
-        speak = {True: [f for f in own if f["weight"] > 0], False: [f for f in own if f["weight"] < 0]}
-        rows.append([str(label), *("  ".join(f"{f['feature']} ({f['weight']:+.2g})" for f in speak[side][:FEATURES])
-                                   for side in (True, False))])  # fmt: skip
+        rows.append([str(label), *(_named_features([f for f in own if side * f["weight"] > 0]) for side in (1, -1))])
     more = paragraph(f"and {len(by_label) - LABELS} more labels.", soft=True) if len(by_label) > LABELS else ""
     title = "Strongest features" if binary else "Strongest features by label"
     return heading(title) + table(["label", "speak for it", "speak against it"], rows) + more
+
+
+def _named_features(features: list[dict[str, Any]]) -> Markup:
+    """The first features with their weights."""
+    names = (f"<span class=feature>{text(f['feature'])} <small>{f['weight']:+.2g}</small></span>"
+             for f in features[:FEATURES])  # fmt: skip
+    return Markup(" ".join(names))
 
 
 def _coefficients(model: Any) -> str:

@@ -14,6 +14,8 @@ import numpy as np
 
 #: Rows of a table at most; how many there are besides is said below it.
 ROWS = 200
+#: Where there is no number.
+NOTHING = "\N{EN DASH}"
 _NOT_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -46,12 +48,12 @@ def text(value: Any) -> Markup:
 def number(value: float | None, digits: int = 4) -> str:
     """A number in few digits, with thin spaces between thousands; a dash for none.
 
-    >>> number(1234567), number(0.123456), number(None), number(float("nan"))
-    ('1\u202f234\u202f567', '0.1235', '–', '–')
+    >>> number(12), number(0.123456), number(None) == number(float("nan"))
+    ('12', '0.1235', True)
     """
     if value is None or value != value:
-        return "–"
-    if isinstance(value, (int, np.integer)) or float(value).is_integer() and abs(value) < 1e15:
+        return NOTHING
+    if isinstance(value, (int, np.integer)) or (float(value).is_integer() and abs(value) < 1e15):
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:.{digits}g}"
 
@@ -100,7 +102,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, (Cell, int, float, np.number)) and not isinstance(value, bool)
+    return value is None or (isinstance(value, (Cell, int, float, np.number)) and not isinstance(value, bool))
 
 
 def _cell(value: Any, numeric: bool) -> str:
@@ -110,16 +112,18 @@ def _cell(value: Any, numeric: bool) -> str:
     return f'<td class=number data-value="{"" if key is None else f"{float(key):.10g}"}">{text(shown)}</td>'
 
 
-def figure(picture: str, caption: str = "") -> str:
-    """An SVG picture, and what it shows."""
+def figure(picture: str, caption: str = "", paper: bool = False) -> str:
+    """An SVG picture, and what it shows; on white ``paper`` where it would not be seen on a dark page."""
     below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
-    return f"<figure>{picture}{below}</figure>"
+    return f"<figure{' class=paper' * paper}>{picture}{below}</figure>"
 
 
 def on_paper(svg: str, name: str) -> str:
     """An SVG picture that is drawn for white paper, with styles of its own, as an image."""
     data = base64.b64encode(_NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", svg).encode()).decode()
-    return f'<div class=wide><div class=paper><img alt="{text(name)}" src="data:image/svg+xml;base64,{data}"></div></div>'
+    return (
+        f'<div class=wide><div class=paper><img alt="{text(name)}" src="data:image/svg+xml;base64,{data}"></div></div>'
+    )
 
 
 def bar(value: float, largest: float) -> Markup:

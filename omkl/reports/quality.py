@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,10 @@ class Quality:
     worst: list[str] = field(default_factory=list)
 
 
-def drawn(function: Callable[..., Any], *arguments: Any, caption: str = "", **options: Any) -> str:
+def drawn(function: Callable[..., Any], *arguments: Any, caption: str = "", paper: bool = False, **options: Any) -> str:
     """A picture that a function draws, as HTML; nothing where matplotlib is not there, or there is nothing to draw."""
     try:
-        return figure(plots.to_svg(function(*arguments, **options)), caption)
+        return figure(plots.to_svg(function(*arguments, **options)), caption, paper)
     except (MissingDependencyError, InputError):
         return ""
 
@@ -87,7 +88,7 @@ def by_length(lengths: np.ndarray, right: np.ndarray, what: str) -> str:
     """Accuracy by the length of sequences: ``right`` are numbers of right tokens."""
     edges = [0, *LENGTHS, max(int(lengths.max(initial=0)), LENGTHS[-1]) + 1]
     rows = []
-    for low, high in zip(edges, edges[1:]):
+    for low, high in pairwise(edges):
         own = (lengths > low) & (lengths <= high)
         if own.any():
             name = str(high) if high == low + 1 else f"{low + 1} to {high}" if high <= LENGTHS[-1] else f"over {low}"

@@ -12,9 +12,11 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from omkl.estimators import evaluate_labels
 from omkl.exceptions import InputError
 from omkl.reports import plots
-from omkl.reports.markup import Cell, example, heading, number, paragraph, percent, table
+from omkl.reports.markup import NOTHING, Cell, example, heading, number, paragraph, percent, table
 from omkl.reports.quality import Quality, calibration_part, confusion_parts, drawn, reasons, score_table
 
+#: Columns of a row that may be an image.
+PIXELS = 64
 #: Points of a picture, and entries of a row that are shown.
 POINTS, ENTRIES = 2000, 12
 #: Ranges of targets that errors are told for, with as many rows in each.
@@ -65,7 +67,7 @@ def _confidence(model: Any, X: Any) -> np.ndarray | None:
 def _numbers(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
     errors = np.abs(y - predicted)
     tiles = {
-        "R\N{SUPERSCRIPT TWO}": number(r2_score(y, predicted), 3) if len(y) > 1 else "–",
+        "R\N{SUPERSCRIPT TWO}": number(r2_score(y, predicted), 3) if len(y) > 1 else NOTHING,
         "RMSE": number(float(np.sqrt(mean_squared_error(y, predicted)))),
         "mean absolute error": number(mean_absolute_error(y, predicted)),
         "rows": number(len(y)),
@@ -110,8 +112,17 @@ def _row(X: Any, i: int) -> Any:
 
 
 def _entries(model: Any, X: Any, i: int) -> str:
-    """The first entries of a row, those that are not 0 where there are many."""
+    """An image, where a row is like one; or its first entries, those that are not 0 where there are many."""
     row = _row(X, i)
+    if (
+        isinstance(row, np.ndarray)
+        and len(row) >= PIXELS
+        and row.min() >= 0
+        and not hasattr(model, "feature_names_in_")
+    ):
+        picture = drawn(plots.plot_word, row[None], [""], width=1.1, paper=True)
+        if picture:
+            return picture
     if isinstance(row, dict):
         named = list(row.items())
     else:

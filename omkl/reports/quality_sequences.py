@@ -44,7 +44,8 @@ def sequence_quality(labeler: Any, X: Sequence[Any], y: Sequence[Any], n_worst: 
     lengths = np.array(list(map(len, gold)))
     wrong = np.array([sum(own != other for own, other in zip(*pair)) for pair in zip(gold, predicted)])
     flat = list(chain.from_iterable(gold)), list(chain.from_iterable(predicted))
-    tiles = {"right labels": percent(found["accuracy"]), "sequences all right": percent(found["sequence_accuracy"])}
+    tiles: dict[str, Any] = {"right labels": percent(found["accuracy"])}
+    tiles["sequences all right"] = percent(found["sequence_accuracy"])
     if found["entities"] is not None:
         tiles["F1 of entities"] = percent(found["entity_f1"])
     tiles |= {"sequences": number(found["sequences"]), "tokens": number(found["tokens"])}
@@ -56,9 +57,7 @@ def sequence_quality(labeler: Any, X: Sequence[Any], y: Sequence[Any], n_worst: 
     if hasattr(labeler, "predict_marginals"):
         right = np.array([own == other for own, other in zip(*flat)])
         parts += [heading("Calibration"), calibration_part(right, _confidence(labeler, X, predicted))]
-    worst = [
-        _example(labeler, kept[i], X[i], gold[i], predicted[i]) for i in worst_first(wrong, lengths, n_worst)
-    ]
+    worst = [_example(labeler, kept[i], X[i], gold[i], predicted[i]) for i in worst_first(wrong, lengths, n_worst)]
     return Quality(tiles, parts, worst)
 
 
@@ -80,7 +79,9 @@ def _confidence(labeler: Any, X: Sequence[Any], predicted: Sequence[list[Any]]) 
 def _example(labeler: Any, index: int, x: Any, gold: list[Any], predicted: list[Any]) -> str:
     n_wrong = sum(own != other for own, other in zip(gold, predicted))
     pixels = np.asarray(x) if isinstance(x, (np.ndarray, list)) and np.ndim(x[0]) == 1 and not _is_text(x[0]) else None
-    picture = "" if pixels is None else drawn(plots.plot_word, pixels[:TOKENS], predicted[:TOKENS], gold[:TOKENS])
+    picture = (
+        "" if pixels is None else drawn(plots.plot_word, pixels[:TOKENS], predicted[:TOKENS], gold[:TOKENS], paper=True)
+    )
     shown = picture or marked_tokens(map(_name_of, range(TOKENS), x), gold, predicted)
     more = paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True) if len(gold) > TOKENS else ""
     why = partial(labeler.explain, x, labels=predicted, against=gold)
@@ -100,5 +101,3 @@ def _name_of(i: int, token: Any) -> str:
         token = token[0]
     name = token if isinstance(token, str) else str(i + 1)
     return name if len(name) <= NAME else name[: NAME - 1] + "…"
-
-

@@ -75,11 +75,14 @@ def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
     found = evaluate_treebanks(gold, predicted)
     known = {name: found[SCORES[name]] for name in names if found[SCORES[name]] is not None}
     first = [name for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole") if name in known]
-    tiles = {name: percent(known[name]) for name in first}
+    tiles: dict[str, Any] = {name: percent(known[name]) for name in first}
     tiles |= {"sentences": number(found["sentences"]), "words": number(found["words"])}
     without = evaluate_treebanks(gold, predicted, ignore="form") if "UAS" in known else {}
     rows = [[name, percent(value), percent(without.get(SCORES[name]))] for name, value in known.items()]
-    parts = [heading("Scores of the CoNLL 2018 shared task"), table(["score", "all words", "without punctuation"], rows)]
+    parts = [
+        heading("Scores of the CoNLL 2018 shared task"),
+        table(["score", "all words", "without punctuation"], rows),
+    ]
     if found["relations"]:
         parts += [heading("By relation"), score_table(found["relations"], "relation")]
     if found["lengths"]:
@@ -101,5 +104,3 @@ def _drawn(gold: Any, predicted: Any) -> list[str]:
     for what, sentence in (("right", gold), ("predicted", predicted)):
         parts += [paragraph(what, soft=True), on_paper(draw_tree(sentence), f"The {what} tree")]
     return parts
-
-

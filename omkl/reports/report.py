@@ -85,9 +85,7 @@ def make_report(
     check_is_fitted(model)
     check_number("n_worst", n_worst, above=-1, integer=True)
     kind = type(model).__name__
-    if X is not None and y is None and not isinstance(X, Treebank):
-        raise InputError("There are no outputs y: give them beside X.")
-    quality = Quality({}) if X is None else _quality_of(model)(model, X, y, n_worst)
+    quality = Quality({}) if X is None else _quality_of(model, X, y)(model, X, y, n_worst)
     measured = None if X is None else _measured(model, X, y)
     purpose = PURPOSES.get(kind.removesuffix("CV"), "predicts")
     lead = [
@@ -107,19 +105,17 @@ def make_report(
     return page(title or kind, lead, sections, foot)
 
 
-def _quality_of(model: Any) -> Callable[[Any, Any, Any, int], Quality]:
-    """What measures a model on data."""
+def _quality_of(model: Any, X: Any, y: Any) -> Callable[[Any, Any, Any, int], Quality]:
+    """What measures a model on data of this kind."""
     if isinstance(model, (faces.DependencyParser, faces.Annotator)):
+        if not isinstance(X, Treebank):
+            raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
         own = tree_quality if isinstance(model, faces.DependencyParser) else annotation_quality
-
-        def of_treebank(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
-            if not isinstance(X, Treebank):
-                raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
-            return own(model, X, n_worst)
-
-        return of_treebank
+        return lambda model, X, y, n_worst: own(model, X, n_worst)
     if isinstance(model, faces.StructuredPredictor):
         raise InputError("What outputs of a structure of one's own look like is not known: make the report without X.")
+    if y is None:
+        raise InputError("There are no outputs y: give them beside X.")
     return sequence_quality if isinstance(model, faces.SequenceLabeler) else row_quality
 
 
