@@ -50,6 +50,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
               "by (- for standard input)"},
     "--json": {"metavar": "FILE", "help": "also write the metrics to FILE, as JSON (- for standard output)"},
     "--quiet": {"action": "store_true", "help": "print nothing but errors, show no progress"},
+    "--log": {"metavar": "FILE", "help": "write a row of CSV for every epoch while training (- for standard output)"},
+    "--log-every": {"type": int, "metavar": "N", "help": "with --log: a row for every N examples instead"},
     "--format": {"metavar": "NAME", "help": "format of the data; guessed from the file's name by default"},
     "--target": {"metavar": "WHERE", "help": "where the outputs are: name or place of a column (csv, parquet; the last "
                  "one by default), an array's name (npz), a second file (npy)"},
@@ -88,6 +90,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 FLAGS = {"--output": ("-o",)}
 OUTPUT = ("--json", "--quiet")
 ROWS = ("--target", "--no-header")
+LOG = ("--log", "--log-every")
 CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
@@ -126,8 +129,8 @@ def add_options(parser: ArgumentParser, *names: str) -> None:
 
 
 def add_training_options(
-    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron"), hedge: bool = True,
-    C: float = 1.0,
+    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "softmax-margin", "perceptron"),
+    hedge: bool = True, C: float = 1.0,
 ) -> None:  # fmt: skip
     """What every online estimator is trained with; ``epochs``, ``C`` and the first of the losses are the defaults.
 
@@ -142,7 +145,7 @@ def add_training_options(
         add_options(parser, "--method")
     else:
         parser.add_argument("--method", choices=("fobos", "rda"), default="fobos", help="online method (default fobos)")
-    add_options(parser, "--early-stopping", "--stream", "--jobs", *CHECKPOINTS, *OUTPUT)
+    add_options(parser, "--early-stopping", "--stream", "--jobs", *CHECKPOINTS, *LOG, *OUTPUT)
     parser.add_argument(
         "--predict-only", action="store_true", help="save only what predicts: a much smaller file, not to go on from"
     )
@@ -187,6 +190,24 @@ def training_parameters(arguments: Namespace) -> dict[str, Any]:
     names = ("loss", "regularizer", "weighting", "C", "epochs", "method", "eta0", "average", "random_state")
     parameters = {name: getattr(arguments, name) for name in (*names, "early_stopping")}
     return {**parameters, "n_jobs": arguments.jobs, "verbose": not arguments.quiet}
+
+
+def listeners(arguments: Namespace, *others: Any) -> list[Any]:
+    """Callbacks of training: these, and what ``--log`` asks for.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If it is said how often to log, but not where.
+    """
+    if arguments.log is None:
+        if arguments.log_every is not None:
+            raise InputError(f"--log-every {arguments.log_every} says when --log FILE gets a row: give both.")
+        return list(others)
+    from omkl.online import CSVLog, Every
+
+    log: Any = CSVLog("/dev/stdout" if arguments.log == "-" else arguments.log)
+    return [*others, log if arguments.log_every is None else Every(arguments.log_every, log)]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import tempfile
 from argparse import Namespace
+from itertools import combinations
 from typing import Any
 
 from omkl._files import check_output, is_same_file
@@ -9,7 +10,7 @@ from omkl.cli.inputs import READ
 from omkl.exceptions import InputError, OutputFileError
 
 #: Options that name files to write.
-WRITTEN = {"output": "-o", "json": "--json"}
+WRITTEN = {"output": "-o", "json": "--json", "log": "--log"}
 
 
 def check_files(arguments: Namespace) -> None:
@@ -35,12 +36,9 @@ def check_files(arguments: Namespace) -> None:
         for other in inputs:
             if other is not None and path != "-" and is_same_file(path, other):
                 raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
-    if len(outputs) > 1 and _are_one(*outputs.values()):
-        raise InputError("-o and --json are one file: name two.")
-
-
-def _are_one(path: str, other: str) -> bool:
-    return path == other or is_same_file(path, other)
+    for (option, path), (other_option, other) in combinations(outputs.items(), 2):
+        if path == other or is_same_file(path, other):
+            raise InputError(f"{option} and {other_option} are one file: name two.")
 
 
 def save_model(model: Any, arguments: Namespace) -> None:

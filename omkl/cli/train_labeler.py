@@ -11,6 +11,7 @@ from omkl.cli.common import (
     add_training_options,
     bar_chart,
     fit_options,
+    listeners,
     report,
     shuffled,
     training_parameters,
@@ -57,7 +58,7 @@ def run(arguments: Namespace) -> None:
     labeler = estimators.SequenceLabeler(
         arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
         allowed_transitions=arguments.allowed_transitions, order=arguments.order,
-        budget=arguments.budget, callbacks=[interruption],
+        budget=arguments.budget, callbacks=listeners(arguments, interruption),
         **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()

@@ -15,6 +15,7 @@ from omkl.cli.common import (
     add_training_options,
     bar_chart,
     fit_options,
+    listeners,
     peak_memory,
     say,
     shuffled,
@@ -115,7 +116,7 @@ def run(arguments: Namespace) -> None:
     tell(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     interruption = Interruption()
     parser = untrained_parser(
-        arguments, callbacks=[_Report(tell, n_sentences), interruption],
+        arguments, callbacks=listeners(arguments, _Report(tell, n_sentences), interruption),
         n_examples=n_sentences if arguments.stream else None,
         **training_parameters(arguments),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from omkl.cli.common import (
     add_training_options,
     bar_chart,
     fit_options,
+    listeners,
     report,
     shuffled,
     training_parameters,
@@ -23,7 +24,7 @@ from omkl.cli.rows import naming, open_rows, outputs_of, scores
 
 #: For each kind of model, what it does, and its losses.
 KINDS = {
-    "classifier": ("one label for a row", ("hinge", "crf", "perceptron")),
+    "classifier": ("one label for a row", ("hinge", "crf", "softmax-margin", "perceptron")),
     "regressor": ("one number for a row", ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")),
 }
 EXAMPLES = """
@@ -54,7 +55,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
     interruption = Interruption()
     model = cls(
         arguments.kernels, budget=arguments.budget,
-        callbacks=[interruption], **training_parameters(arguments),
+        callbacks=listeners(arguments, interruption), **training_parameters(arguments),
     )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()

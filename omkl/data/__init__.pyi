@@ -14,6 +14,7 @@ from .digit_views import digit_views
 from .file_streams import StreamFormat
 from .files import data_home, lines, output_file
 from .formats import find_format, open_stream
+from .frames import stream_frames
 from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
 from .strings import Strings
@@ -56,6 +57,7 @@ __all__ = [
     "standardized_split",
     "stream_conllu",
     "stream_csv",
+    "stream_frames",
     "stream_npy",
     "stream_npz",
     "stream_parquet",

@@ -28,6 +28,8 @@ def import_pyarrow() -> Any:
 MISSING = frozenset(
     "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|N/A|NA|NULL|NaN|n/a|nan|null".split("|")  # noqa: SIM905
 )
+#: Units of time in a day.
+PER_DAY = {"d": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 #: Integers up to here are floats without error.
 LARGEST_EXACT = 2**53
 
@@ -89,6 +91,8 @@ class Columns:
             if schema.names.count(name) != 1:
                 has = "no column" if name not in schema.names else "several columns"
                 raise DataFileError(f"{where} has {has} {name!r:.200}: all files need the columns of the first.")
+            if self.pyarrow.types.is_null(schema.field(name).type):
+                continue  # all of it is missing
             kind, first = self._kind(schema.field(name), where), self.kinds[name]
             if kind != first and {kind, first} != {"integer", "number"}:
                 raise DataFileError(f"Column {name!r:.200} of {where} holds {kind}s, but in the first file {first}s.")
@@ -96,12 +100,16 @@ class Columns:
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
         if is_type.is_dictionary(type):
+            if field.name != self.target and not is_type.is_floating(type.value_type):
+                return "string"  # categories, whatever they are called
             type = type.value_type
+        if is_type.is_temporal(type) and not is_type.is_interval(type):
+            return "number"
         if is_type.is_integer(type) or is_type.is_boolean(type):
             return "integer"
         if is_type.is_floating(type) or is_type.is_decimal(type) or is_type.is_null(type):
             return "number"
-        if is_type.is_string(type) or is_type.is_large_string(type):
+        if _is_text(is_type, type):
             return "string"
         if _is_list(is_type, type) and (is_type.is_integer(type.value_type) or is_type.is_floating(type.value_type)):
             return "vector"
@@ -140,6 +148,10 @@ class Columns:
         pyarrow, kind = self.pyarrow, self.kinds[name]
         if pyarrow.types.is_dictionary(column.type):
             column = column.dictionary_decode()
+        if pyarrow.types.is_null(column.type):
+            column = column.cast(self.types[name])
+        elif pyarrow.types.is_temporal(column.type):
+            column = _days(column)
         if kind == "string":
             return _strings(column, name, reasons)
         if kind == "vector":
@@ -189,6 +201,20 @@ def _listed(names):
     )
 
 
+def _is_text(types, type):
+    return types.is_string(type) or types.is_large_string(type) or types.is_string_view(type)
+
+
+def _days(column):
+    """Dates and times as days since 1970 in UTC, times of a day and durations as days; nulls stay."""
+    pyarrow = import_pyarrow()
+    type = column.type
+    unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
+    width = pyarrow.int32() if type.bit_width == 32 else pyarrow.int64()
+    counts = column.cast(width).cast(pyarrow.float64(), safe=False)
+    return pyarrow.compute.divide(counts, float(PER_DAY[unit]))
+
+
 def _is_list(types, type):
     return types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type)
 
@@ -214,6 +240,8 @@ def _with_none(values):
 
 
 def _strings(column, name, reasons):
+    if not _is_text(import_pyarrow().types, column.type):  # names of categories
+        column = column.cast("string")
     try:
         return column.to_pylist()
     except UnicodeDecodeError:

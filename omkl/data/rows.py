@@ -12,6 +12,8 @@ from omkl.exceptions import InputError
 
 #: Numbers of an array that are checked here, where scikit-learn has nothing else to compare or to say.
 FEW = 2**14
+#: Nanoseconds in a day.
+PER_DAY = 86_400_000_000_000
 #: So many integers or strings are classes, whatever they are; of more scikit-learn may warn that they are many.
 FEW_CLASSES = 20
 
@@ -221,7 +223,8 @@ def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | No
 def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     """A data frame as an array of numbers, or as a list of dicts where columns hold text; all else as it is.
 
-    In dicts, what is missing is left out, and a category is a string.
+    In dicts, what is missing is left out, and a category is a string. Dates and times are days since 1970 in UTC, times
+    of a day and durations are days.
 
     Parameters
     ----------
@@ -238,6 +241,7 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     columns = [X[name] for name in names]
     if as_dicts is None:
         as_dicts = not all(map(_holds_numbers, columns))
+    columns = [_as_days(column) if _is_time(column) else column for column in columns]
     if not as_dicts:
         # column by column: pandas does not know how to make a number of what is missing in a whole frame
         return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
@@ -245,7 +249,38 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     return [{str(name): value for name, value in zip(names, row) if not _is_missing(value)} for row in zip(*values)]
 
 
+def times_as_days(X: Any) -> Any:
+    """A data frame whose columns of dates, times and durations are numbers of days; all else as it is."""
+    names = list(X.columns) if is_frame(X) else []
+    times = [name for name in names if names.count(name) == 1 and _is_time(X[name])]
+    if times and hasattr(X, "with_columns"):
+        return X.with_columns(type(X[name])(name, _as_days(X[name])) for name in times)
+    if times:
+        X = X.copy(deep=False)
+        for name in times:
+            X[name] = _as_days(X[name])
+    return X
+
+
+def _is_time(column: Any) -> bool:
+    """Whether a column of a data frame holds dates, times or durations."""
+    kind = getattr(column.dtype, "kind", None)
+    return kind in ("M", "m") if kind is not None else column.dtype.is_temporal()
+
+
+def _as_days(column: Any) -> np.ndarray:
+    """Dates and times as days since 1970 in UTC, times of a day and durations as days; what is missing is NaN."""
+    if hasattr(column, "to_physical") and str(column.dtype) == "Time":
+        return column.to_physical().cast(float).to_numpy() / PER_DAY
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind not in "Mm":  # with a time zone, pandas has objects
+        values = np.asarray(column.dt.tz_convert(None))
+    return (values - np.datetime64(0, "D") if values.dtype.kind == "M" else values) / np.timedelta64(1, "D")
+
+
 def _holds_numbers(column: Any) -> bool:
+    if _is_time(column):
+        return True
     kind = getattr(column.dtype, "kind", None)
     if kind is None:
         return column.dtype.is_numeric() or str(column.dtype) == "Boolean"
@@ -260,7 +295,9 @@ def _holds_numbers(column: Any) -> bool:
 
 def _values(column: Any) -> list:
     """The entries of a column as Python's own."""
-    values = column.to_list()
+    values = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
+    if isinstance(column, np.ndarray):
+        return values
     if str(column.dtype) in ("category", "Categorical") or str(column.dtype).startswith("Enum"):
         return [value if _is_missing(value) else str(value) for value in values]
     return values

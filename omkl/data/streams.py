@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.rows import Block, as_rows, column_names, grouped, join, n_rows, read_frame, take
+from omkl.data.rows import Block, as_rows, column_names, grouped, is_frame, join, n_rows, read_frame, take
 from omkl.exceptions import InputError
 
 #: Examples in a block.
@@ -247,8 +247,9 @@ class Stream:
         Parameters
         ----------
         examples : iterable, or callable without arguments that returns one
-            Of pairs ``(x, y)``, or of :class:`Block`. A list or a callable can be passed over again, an iterator or a
-            generator only once. Inputs that are vectors are stacked, other ones make a list; y may be None.
+            Of pairs ``(x, y)``, of pairs of a data frame and its targets, or of :class:`Block`. A list or a callable
+            can be passed over again, an iterator or a generator only once. Inputs that are vectors are stacked, other
+            ones make a list; y may be None.
         block_size : int
 
         Raises
@@ -286,6 +287,9 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
     """Blocks of ``size`` examples, of single examples or of blocks."""
     for first in items:  # the first tells which they are, and what their columns are called
         items = chain([first], items)
+        if isinstance(first, tuple) and len(first) == 2 and is_frame(first[0]):
+            items = (Block(read_frame(X), None if y is None else as_rows(y), column_names(X)) for X, y in items)
+            first = Block(first[0], feature_names=column_names(first[0]))
         if isinstance(first, Block):
             names = first.feature_names
             yield from regrouped((block.aligned(names, "A block of the stream") for block in items), size)

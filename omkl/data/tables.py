@@ -6,8 +6,9 @@ from typing import Any
 
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.file_streams import StreamFormat, stream_files
-from omkl.data.files import PathLike, check_no_pipe, find_files, open_bytes
+from omkl.data.files import PathLike, check_no_pipe, find_files, open_bytes, partition
 from omkl.data.streams import BLOCK_SIZE, Stream
+from omkl.data.urls import Url, open_url
 from omkl.exceptions import DamagedFileError, DataFileError
 
 
@@ -20,7 +21,8 @@ def stream_parquet(
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, a directory, or a pattern; all with the same columns.
+        Files, a directory, or a pattern; all with the same columns. Of files in directories whose names are like
+        ``year=2024``, below the one that is given, ``year`` is a column.
     target : str or int, optional
         The column of the output, by name or place (-1 is the last one).
     columns : list of str, optional
@@ -36,8 +38,10 @@ def stream_parquet(
     -------
     Stream
         X is an array of shape (n, d) of float64, or float32 where that is enough, in which a column of lists of
-        numbers takes as many columns as its lists are long, and what is missing is NaN. Where a column is of strings,
-        X is a list of n dicts of numbers, vectors and strings by column, without what is missing. y is an array.
+        numbers takes as many columns as its lists are long, and what is missing is NaN. Dates and times are days since
+        1970 in UTC, times of a day and durations are days. Where a column is of strings, or of categories
+        (dictionaries), X is a list of n dicts of numbers, vectors and strings by column, without what is missing. y is
+        an array.
 
     Raises
     ------
@@ -55,17 +59,50 @@ def stream_parquet(
     paths = find_files(path)
     for file in paths:
         check_no_pipe(file, "tables have a directory at their end")
-    plan = Columns(_first_schema(paths, on_error), target, columns, paths[0])
+    said = {file: partition(file, path) for file in paths}
+    schema = _first_schema(paths, on_error)
+    types = _partition_types(said.values(), schema)
+    plan = Columns(_with_partition(schema, types), target, columns, paths[0])
 
     def read(path, skipped):
         file = _arrow_file(path)
-        plan.check(file.schema, path)
+        plan.check(_with_partition(file.schema, types), path)
         n_rows = 0
-        for batch in _batches(file, plan.all_names, block_size, path):
+        held = [name for name in plan.all_names if name not in types]
+        for batch in _batches(file, held or file.schema.names[:1], block_size, path):
+            batch = _batch_of_partition(batch, said[path], types)
             yield plan.block(batch, lambda i, n=n_rows: f"{path}, row {n + i + 1}", skipped)
             n_rows += batch.num_rows
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
+
+
+def _partition_types(said, schema):
+    """The columns that the names of directories make beside those in files, and their types: integers or strings."""
+    pyarrow, types = import_pyarrow(), {}
+    for name in dict.fromkeys(name for one in said for name in one if name not in schema.names):
+        values = [one[name] for one in said if one.get(name) is not None]
+        is_whole = all(value.isdecimal() and value.isascii() and len(value) < 16 for value in values)
+        types[name] = pyarrow.int64() if is_whole else pyarrow.string()
+    return types
+
+
+def _with_partition(schema, types):
+    for name, type in types.items():
+        schema = schema.append(import_pyarrow().field(name, type))
+    return schema
+
+
+def _batch_of_partition(batch, said, types):
+    """The batch with columns that say the same of all rows."""
+    pyarrow = import_pyarrow()
+    if not types:
+        return batch
+    values = {name: None if said.get(name) is None else said[name] for name in types}
+    same = [
+        pyarrow.array([value] * batch.num_rows, pyarrow.string()).cast(types[name]) for name, value in values.items()
+    ]
+    return pyarrow.RecordBatch.from_arrays([*batch.columns, *same], schema=_with_partition(batch.schema, types))
 
 
 def _first_schema(paths, on_error):
@@ -128,7 +165,8 @@ def _check_batch(batch):
 class _Parquet:
     def __init__(self, path):
         parquet = import_pyarrow().parquet
-        self._file = parquet.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+        source = open_url(path) if isinstance(path, Url) else path
+        self._file = parquet.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         self.schema = self._file.schema_arrow
 
     def batches(self, names, size):
@@ -141,7 +179,7 @@ class _Arrow:
 
     def __init__(self, path):
         pyarrow = import_pyarrow()
-        source = pyarrow.memory_map(str(path))
+        source = open_url(path) if isinstance(path, Url) else pyarrow.memory_map(str(path))
         try:
             self._file = pyarrow.ipc.open_file(source)
         except pyarrow.ArrowInvalid:

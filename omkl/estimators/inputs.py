@@ -27,6 +27,7 @@ from omkl.data.rows import (
     is_frame,
     n_rows,
     read_frame,
+    times_as_days,
 )
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
@@ -167,7 +168,7 @@ def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
 
     Names of data frames of numbers are left to scikit-learn, which keeps and compares them as it checks arrays.
     """
-    if not is_frame(X):
+    if not is_frame(X := times_as_days(X)):
         return X
     learned_dicts = not reset and not hasattr(estimator, "n_features_in_")
     rows = read_frame(X, True if learned_dicts else None)

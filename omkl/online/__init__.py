@@ -3,7 +3,7 @@
 from omkl._threads import in_threads
 from omkl.online.averaging import Average, DecayedAverage, PolynomialAverage, Predictor, UniformAverage
 from omkl.online.callbacks import (
-    EarlyStopping,
+    Every,
     ProgressBar,
     ProgressiveValidation,
     TrainingProgress,
@@ -15,9 +15,11 @@ from omkl.online.checkpointing import Checkpointer, Checkpoints
 from omkl.online.condensing import condensed_state
 from omkl.online.contributions import Contributions, Piece, contributions
 from omkl.online.diagnostics import RegretMonitor, lipschitz_constant, optimal_eta0, regret_bound, solution_radius
+from omkl.online.early_stopping import EarlyStopping
 from omkl.online.group_report import group_report
 from omkl.online.hedge_trainer import IntervalHedge, KernelHedge
 from omkl.online.hedging import Hedge, HedgePredictor, HedgeWeights
+from omkl.online.logs import CSVLog
 from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.online.rounds import METHODS, Example, Step, below
 from omkl.online.schedules import (
@@ -37,6 +39,7 @@ __all__ = [
     "METHODS",
     "ArraySource",
     "Average",
+    "CSVLog",
     "Checkpointer",
     "Checkpoints",
     "Constant",
@@ -44,6 +47,7 @@ __all__ = [
     "DecayedAverage",
     "DistanceOverGradients",
     "EarlyStopping",
+    "Every",
     "Example",
     "Hedge",
     "HedgePredictor",

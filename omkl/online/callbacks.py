@@ -1,12 +1,13 @@
-"""How far training has come, its flat records, and what listens to it: validation, early stopping, a progress bar."""
+"""How far training has come, its flat records, and what listens to it: meters, a progress bar."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from omkl._components import check_number
 from omkl._progress import progress_bar
 from omkl.exceptions import MissingDependencyError
 from omkl.losses import is_partial
@@ -180,7 +181,101 @@ def to_frame(history: Sequence[dict[str, Any]]) -> Any:
     return pandas.DataFrame(list(history))
 
 
-class ProgressiveValidation:
+class Every:
+    """Callback: tells others of training after every so many examples, as ``on_epoch`` does after every epoch.
+
+    For streams without epochs, and for long ones. What is left over when a call of ``partial_fit`` ends waits for the
+    next call.
+
+    Parameters
+    ----------
+    n_examples : int > 0
+        Examples in a record.
+    *callbacks : callables, or objects with ``on_epoch``
+        Called as ``callback(trainer, record)``; a true return value ends training. The record is as the training loop
+        makes them of epochs: ``round``, ``examples``, ``loss``, ``objective``, ``norm:NAME``, ``weight:NAME`` ...
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from omkl import OnlineMKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> every = Every(60, lambda trainer, record: print(record["round"], record["examples"]))
+    >>> _ = OnlineMKLClassifier(callbacks=[every]).partial_fit(X, y)
+    60 60
+    120 60
+    """
+
+    def __init__(self, n_examples: int, *callbacks: Any) -> None:
+        check_number("n_examples", n_examples, above=0, integer=True)
+        self.every = int(n_examples)
+        self.callbacks = callbacks
+        self._loss = self._weight = 0.0
+        self._examples = 0
+        self._epoch = 1
+        self._began = time.perf_counter()
+
+    def on_start(self, trainer: Any, source: Any) -> None:
+        """Pass it on."""
+        for callback in self.callbacks:
+            if hasattr(callback, "on_start"):
+                callback.on_start(trainer, source)
+
+    def on_round(self, trainer: Any, step: Any) -> bool:
+        """Take in one round."""
+        return self._take_in(trainer, step)
+
+    def on_block(self, trainer: Any, block: Any) -> bool:
+        """Take in examples that were learned elsewhere: only the sum of their losses is known."""
+        return block.in_shards and self._take_in(trainer, block)
+
+    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
+        """Count epochs."""
+        self._epoch = record["epoch"] + 1
+
+    def on_end(self, trainer: Any) -> None:
+        """Pass it on."""
+        for callback in self.callbacks:
+            if hasattr(callback, "on_end"):
+                callback.on_end(trainer)
+
+    def _take_in(self, trainer: Any, learned: Any) -> bool:
+        self._loss += learned.loss
+        self._weight += learned.weight
+        self._examples += learned.n_examples
+        return self._examples >= self.every and self.close(trainer, self._epoch)
+
+    def close(self, trainer: Any, epoch: int) -> bool:
+        """Make a record of the examples since the last one, if there are any; returns whether to end."""
+        if self._examples == 0:
+            return False
+        now = time.perf_counter()
+        loss = self._loss / self._weight if self._weight else 0.0
+        record = flat_record(trainer, epoch=epoch, examples=self._examples, loss=loss, seconds=now - self._began)
+        self._loss = self._weight = 0.0
+        self._examples, self._began = 0, now
+        return self._tell(trainer, record)
+
+    def _tell(self, trainer: Any, record: dict[str, Any]) -> bool:
+        return any([getattr(callback, "on_epoch", callback)(trainer, record) for callback in self.callbacks])
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a checkpoint needs: JSON values, and no arrays; also of those that are told."""
+        own = {name: value for name, value in vars(self).items() if name not in ("_began", "callbacks")}
+        told = [callback.state()[0] if hasattr(callback, "state") else None for callback in self.callbacks]
+        return {**own, "told": told}, {}
+
+    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of :meth:`state`."""
+        own = dict(values)
+        for callback, state in zip(self.callbacks, own.pop("told")):
+            if state is not None:
+                callback.load_state(state, {})
+        vars(self).update(own)
+        self._began = time.perf_counter()
+
+
+class ProgressiveValidation(Every):
     """Callback: the error of each example before the round that learns from it, and the kernel weights over time.
 
     No example is held out, and none is tested after it was learned: the mean of these errors is an honest estimate of
@@ -212,106 +307,28 @@ class ProgressiveValidation:
     """
 
     def __init__(self, every: int = 10_000) -> None:
-        self.every = int(every)
+        super().__init__(every)
         self.records: list[dict[str, Any]] = []
-        self._cost = self._size = self._loss = self._weight = 0.0
-        self._examples = 0
-        self._epoch = 1
-        self._began = time.perf_counter()
+        self._cost = self._size = 0.0
 
-    def on_round(self, trainer: Any, step: Any) -> None:
+    def on_round(self, trainer: Any, step: Any) -> bool:
         """Take in one round."""
         batch = isinstance(step.potentials, list)
         for potentials, gold in zip(step.potentials, step.gold) if batch else [(step.potentials, step.gold)]:
             self._cost += trainer.structure.cost(gold, trainer.structure.decode(potentials))
             self._size += int(np.count_nonzero(gold >= 0)) if is_partial(trainer.structure, gold) else np.size(gold)
-        self._take_in(trainer, step)
+        return self._take_in(trainer, step)
 
-    def on_block(self, trainer: Any, block: Any) -> None:
-        """Take in examples that were learned elsewhere: only the sum of their losses is known."""
-        if block.in_shards:
-            self._take_in(trainer, block)
-
-    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> None:
-        """Count epochs."""
-        self._epoch = record["epoch"] + 1
-
-    def _take_in(self, trainer: Any, learned: Any) -> None:
-        self._loss += learned.loss
-        self._weight += learned.weight
-        self._examples += learned.n_examples
-        if self._examples >= self.every:
-            self.close(trainer, self._epoch)
-
-    def close(self, trainer: Any, epoch: int) -> None:
-        """Make a record of the examples since the last one, if there are any."""
-        if self._examples == 0:
-            return
-        now = time.perf_counter()
-        loss = self._loss / self._weight if self._weight else 0.0
-        record = flat_record(trainer, epoch=epoch, examples=self._examples, loss=loss, seconds=now - self._began)
+    def _tell(self, trainer: Any, record: dict[str, Any]) -> bool:
         if self._size:
             record["error"] = self._cost / self._size
+        self._cost = self._size = 0.0
         self.records.append(record)
-        self._cost = self._size = self._loss = self._weight = 0.0
-        self._examples, self._began = 0, now
         merged = thinned(self.records)
         if len(merged) < len(self.records):
             self.records = merged
             self.every *= 2
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What a checkpoint needs: JSON values, and no arrays."""
-        return {name: value for name, value in vars(self).items() if name != "_began"}, {}
-
-    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
-        vars(self).update(values)
-        self._began = time.perf_counter()
-
-
-class EarlyStopping:
-    """Callback: score held-out examples after every epoch, and stop when that has not improved for a while.
-
-    Parameters
-    ----------
-    examples : sequence of Example
-        Held out: no round learns from them.
-    patience : int > 0
-        Epochs without improvement.
-    score : callable
-        ``score(predictor, examples)`` is a number, the larger the better.
-    """
-
-    def __init__(self, examples: Sequence, patience: int, score: Callable) -> None:
-        self.examples = examples
-        self.patience = patience
-        self.score = score
-        self.best_score = -np.inf
-        self.best_epoch = 0
-        self._best_state: dict[str, np.ndarray] | None = None
-
-    def on_epoch(self, trainer: Any, record: dict[str, Any]) -> bool:
-        """Score the model, note it in the record as ``validation_score``, and tell whether to stop."""
-        score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
-        if score > self.best_score:
-            self.best_score, self.best_epoch = score, record["epoch"]
-            self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
-        return record["epoch"] - self.best_epoch >= self.patience
-
-    def on_end(self, trainer: Any) -> None:
-        """Put the trainer back to where the held-out score was best."""
-        if self._best_state is not None:
-            trainer.load_state(self._best_state)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What a checkpoint needs: JSON values, and arrays."""
-        return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state or {}
-
-    def load_state(self, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of :meth:`state`."""
-        self.best_score, self.best_epoch = values["best_score"], values["best_epoch"]
-        self._best_state = arrays or None
+        return False
 
 
 class ProgressBar:

@@ -274,8 +274,8 @@ def test_what_is_not_there_is_named(tmp_path, numbers):
     to_csv(tmp_path / "b.csv", numbers.drop_columns("i"))
     with pytest.raises(DataFileError, match=r"b\.csv has no column 'i': all files need the columns of the first"):
         whole(stream_csv([csv, tmp_path / "b.csv"]))
-    pyarrow.parquet.write_table(pa.table({"t": pa.array([0], pa.timestamp("s"))}), parquet)
-    with pytest.raises(InputError, match=r"Column 't' of .* is timestamp\[.*\]: leave it out with columns="):
+    pyarrow.parquet.write_table(pa.table({"t": pa.array([b"0"], pa.binary())}), parquet)
+    with pytest.raises(InputError, match=r"Column 't' of .* is binary: leave it out with columns="):
         stream_parquet(parquet)
     with pytest.raises(DataFileError, match=r"empty\.csv: Empty CSV file"):
         stream_csv(write(tmp_path / "empty.csv", ""))

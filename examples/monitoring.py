@@ -1,0 +1,50 @@
+"""Follow training in TensorBoard or MLflow: a callback is a function of the trainer and a record.
+
+    pip install tensorboardX tensorboard
+    python examples/monitoring.py runs && tensorboard --logdir runs
+
+A record holds what history_ does: loss, objective, the norm and the weight of every group. The same few lines write to
+MLflow, or to whatever else takes numbers: see the function to_mlflow.
+"""
+
+import sys
+
+from sklearn.datasets import load_digits
+
+import omkl
+from omkl.online import CSVLog, Every
+
+
+def to_tensorboard(folder):
+    """A callback that writes every number of a record to TensorBoard, groups together under "weight" and "norm"."""
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(folder)
+
+    def write(trainer, record):
+        for name, value in record.items():
+            writer.add_scalar(name.replace(":", "/", 1), value, record["round"])
+        writer.flush()
+
+    return write
+
+
+def to_mlflow(trainer, record):
+    """A callback that writes every number of a record to the MLflow run that is active."""
+    import mlflow
+
+    # names of metrics have no colons there
+    mlflow.log_metrics({name.replace(":", "/"): float(value) for name, value in record.items()}, step=record["round"])
+
+
+def main(folder="runs"):
+    """Train on digits for one pass, and tell of it after every 200 of them."""
+    X, y = load_digits(return_X_y=True)
+    follow = Every(200, to_tensorboard(folder), CSVLog(f"{folder}/history.csv"))
+    classifier = omkl.OnlineMKLClassifier(epochs=1, callbacks=[follow], random_state=0).fit(X / 16, y)
+    print(f"{classifier.score(X / 16, y):.1%} of the digits are read; records are in {folder}.")
+    return classifier
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
