@@ -19,7 +19,9 @@ from omkl.data import synthetic_treebank, write_treebank
 PARSERS = list(parsers_of(commands.build_parser()))
 LEAVES = [p for p in PARSERS if not any(isinstance(a, argparse._SubParsersAction) for a in p._actions)]
 #: What an option takes may differ in these: a demonstration fills a folder, tuned templates are searched for.
-DIFFERENT = {("--output", "omkl demo"), ("--output", "omkl predict"), ("--keep", "omkl prune")}
+DIFFERENT = {
+    ("--output", "omkl demo"), ("--output", "omkl predict"), ("--keep", "omkl prune"), ("--to", "omkl convert"),
+}  # fmt: skip
 NO_RESULT = ("omkl completion",)
 
 
