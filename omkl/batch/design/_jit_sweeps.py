@@ -24,18 +24,22 @@ def sweep_dense(
         first, last = starts[g], starts[g + 1]
         block, size = columns[first:last], last - first
         basis = bases[offsets[g] : offsets[g + 1]]
-        if not is_known[g]:
-            is_known[g] = True
-            _decompose_dense(block, curvature, basis, eigenvalues[first:last])
         if size == 1:
-            correlation = np.dot(block[0], rho)
-            change = _single_change(correlation, eigenvalues[first], threshold, ridge, w[first])
+            if not is_known[g]:
+                is_known[g] = True
+                _decompose_dense(block, curvature, basis, eigenvalues[first:last])
+            change = _single_change(np.dot(block[0], rho), eigenvalues[first], threshold, ridge, w[first])
             if change != 0.0:
                 w[first] += change
                 _move_single(block[0], change, curvature, rho)
                 gained += 0.5 * (eigenvalues[first] + ridge) * change**2
             continue
         changes = np.dot(block, rho)
+        if _stays_zero(changes, w[first:last], threshold):
+            continue
+        if not is_known[g]:
+            is_known[g] = True
+            _decompose_dense(block, curvature, basis, eigenvalues[first:last])
         gain = _change(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
         if gain > 0.0:
             gained += gain
@@ -44,6 +48,17 @@ def sweep_dense(
             for i in range(len(rho)):
                 rho[i] -= curvature[i] * moves[i]
     return gained
+
+
+@njit(cache=True, nogil=True)
+def _stays_zero(correlations, w, threshold):
+    """Whether a group is zero and has no reason to move, whatever its inner products."""
+    total = 0.0
+    for k in range(len(w)):
+        if w[k] != 0.0:
+            return False
+        total += correlations[k] ** 2
+    return np.sqrt(total) <= threshold
 
 
 @njit(cache=True, nogil=True)
@@ -63,6 +78,13 @@ def _decompose_dense(block, curvature, basis, values):
     if size == 1:
         values[0] = np.dot(block[0] * curvature, block[0])
     elif size <= LARGEST_BASIS:
+        uniform = curvature[0]
+        for i in range(len(curvature)):
+            if curvature[i] != uniform:
+                break
+        else:
+            _decompose(uniform * np.dot(block, block.T), basis, values)
+            return
         _decompose(np.dot(block * curvature, block.T), basis, values)
     else:
         vector = _start_vector(size)
@@ -81,13 +103,15 @@ def sweep_sparse(
     for g in groups:
         first, last = starts[g], starts[g + 1]
         basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
-        if not is_known[g]:
-            is_known[g] = True
-            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
         changes = np.zeros(last - first)
         for k in range(first, last):
             for entry in range(ends[k], ends[k + 1]):
                 changes[k - first] += data[entry] * rho[rows[entry]]
+        if _stays_zero(changes, w[first:last], threshold):
+            continue
+        if not is_known[g]:
+            is_known[g] = True
+            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
         gain = _change(changes, w[first:last], basis, values, threshold, ridge)
         if gain > 0.0:
             gained += gain
@@ -221,179 +245,20 @@ def _norm_of_minimum(target, values, threshold, ridge):
 
 
 @njit(cache=True, nogil=True)
-def minimise_quadratic(
-    gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, most, worth, every
-):  # fmt: skip
-    """Minimise over a few groups, by sweeps on the inner products of their columns (k, k) and Newton steps.
-
-    ``w`` (k,) and the ``correlations`` (k,) of the columns with the residual follow; ``eigenvalues`` (k,) are those of
-    the groups, whose ``bases`` begin at ``offsets``. It ends with a sweep that gains no more than the share ``worth``
-    of what one has gained.
-    """
-    largest = 0.0
-    for sweep in range(1, most + 1):
-        gained = 0.0
-        for g in range(len(groups)):
-            first, last = starts[g], starts[g + 1]
-            changes = correlations[first:last].copy()
-            basis = bases[offsets[groups[g]] : offsets[groups[g] + 1]]
-            gain = _change(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
-            if gain > 0.0:
-                gained += gain
-                w[first:last] += changes
-                for k in range(first, last):
-                    row, change = gram[k], changes[k - first]
-                    for j in range(len(correlations)):
-                        correlations[j] -= change * row[j]
-        largest = max(largest, gained)
-        if gained <= worth * largest:
-            break
-        if sweep % every == 0:
-            _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations)
-
-
-@njit(cache=True, nogil=True)
-def _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations):
-    """Newton's step in the groups that are not zero; those that it would lead past zero are zero then."""
-    system, right = gram.copy(), correlations - ridge * w
-    # duplicate columns make the inner products singular
-    least = ridge + 1e-12 * eigenvalues.sum()
-    for g in range(len(starts) - 1):
-        part = slice(starts[g], starts[g + 1])
-        norm = np.linalg.norm(w[part])
-        slope = 1.0
-        if eigenvalues[part].max() * norm <= 1e-12 * threshold:
-            system[part], system[:, part], right[part] = 0.0, 0.0, 0.0
-        else:
-            right[part] -= threshold / norm * w[part]
-            slope = least
-            if starts[g + 1] - starts[g] > 1:
-                # across its ray the norm of a group is curved
-                slope += threshold / norm
-                system[part, part] -= threshold / norm**3 * np.outer(w[part], w[part])
-        for k in range(starts[g], starts[g + 1]):
-            system[k, k] += slope
-    step = np.linalg.solve(system, right)
-    for _ in range(3):
-        moves, change = _stopped_at_zero(starts, threshold, ridge, w, step)
-        products = np.dot(gram, moves)
-        if change + 0.5 * np.dot(moves, products) < np.dot(moves, correlations):
-            w += moves
-            correlations -= products
-            return
-        step *= 0.5
-
-
-@njit(cache=True, nogil=True)
-def _stopped_at_zero(starts, threshold, ridge, w, step):
-    """A step in which no group goes past zero, (k,), and how it changes the penalty."""
-    moves, change = np.empty(len(w)), 0.0
-    for g in range(len(starts) - 1):
-        before = w[starts[g] : starts[g + 1]]
-        after = before + step[starts[g] : starts[g + 1]]
-        if np.dot(before, after) <= 0.0:
-            after[:] = 0.0
-        moves[starts[g] : starts[g + 1]] = after - before
-        change += threshold * (np.linalg.norm(after) - np.linalg.norm(before))
-        change += 0.5 * ridge * (np.dot(after, after) - np.dot(before, before))
-    return moves, change
-
-
-@njit(cache=True, nogil=True)
-def sweep_outputs_dense(
-    columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known, shares, weights, damping, threshold,
-    ridge, w, rho,
-):  # fmt: skip
-    """As :func:`sweep_dense`, with several outputs: ``w`` (k, K), ``rho`` (K, m).
-
-    Steps are those for ``curvature``, which is at least the largest eigenvalue of each sample's Hessian. That is
-    ``weights[i]`` times :math:`(1 - d) (\\mathrm{diag}(u) - u u^\\top) + d / 2` with the ``shares`` u (K, m) and the
-    ``damping`` d; or where there are no shares diagonal.
-    """
-    gained = 0.0
+def decompose_dense(columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known):
+    """Find the eigenbases of the ``groups`` that are not known, of the columns of an array."""
     for g in groups:
-        first, last = starts[g], starts[g + 1]
-        block, basis = columns[first:last], bases[offsets[g] : offsets[g + 1]]
         if not is_known[g]:
             is_known[g] = True
-            _decompose_dense(block, curvature, basis, eigenvalues[first:last])
-        moves = np.dot(rho, block.T).T.copy()
-        gain = _change_outputs(moves, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
-        if gain > 0.0:
-            gained += gain
-            w[first:last] += moves
-            changes = np.dot(moves.T.copy(), block)
-            for k in range(len(rho) if len(shares) == 0 else 0):
-                for i in range(len(curvature)):
-                    rho[k, i] -= curvature[i] * changes[k, i]
-            for i in range(len(curvature) if len(shares) else 0):
-                _follow(rho, i, changes, i, 1.0, curvature, shares, weights, damping)
-    return gained
+            block, basis = columns[starts[g] : starts[g + 1]], bases[offsets[g] : offsets[g + 1]]
+            _decompose_dense(block, curvature, basis, eigenvalues[starts[g] : starts[g + 1]])
 
 
 @njit(cache=True, nogil=True)
-def sweep_outputs_sparse(
-    data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known, shares, weights, damping,
-    threshold, ridge, w, rho,
-):  # fmt: skip
+def decompose_sparse(data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known):
     """The same for columns of a CSC matrix."""
-    gained = 0.0
     for g in groups:
-        first, last = starts[g], starts[g + 1]
-        basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
         if not is_known[g]:
             is_known[g] = True
-            _decompose_sparse(data, rows, ends, first, last, curvature, basis, values)
-        moves = np.zeros((last - first, len(rho)))
-        for j in range(first, last):
-            for entry in range(ends[j], ends[j + 1]):
-                for k in range(len(rho)):
-                    moves[j - first, k] += data[entry] * rho[k, rows[entry]]
-        gain = _change_outputs(moves, w[first:last], basis, values, threshold, ridge)
-        if gain > 0.0:
-            gained += gain
-            w[first:last] += moves
-            for j in range(first, last):
-                for entry in range(ends[j], ends[j + 1]):
-                    _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
-    return gained
-
-
-@njit(cache=True, nogil=True)
-def _follow(rho, i, changes, j, factor, curvature, shares, weights, damping):
-    """Let the residual of sample i follow ``factor * changes[:, j]``, by which its predictions move."""
-    mean = 0.0
-    for k in range(len(shares)):
-        mean += shares[k, i] * changes[k, j]
-    for k in range(len(rho)):
-        bent = curvature[i] * changes[k, j]
-        if len(shares):
-            bent = (1.0 - damping) * shares[k, i] * (changes[k, j] - mean) + 0.5 * damping * changes[k, j]
-            bent *= weights[i]
-        rho[k, i] -= factor * bent
-
-
-@njit(cache=True, nogil=True)
-def _change_outputs(changes, w, basis, values, threshold, ridge):
-    """As :func:`_change`, for several outputs: arrays (size, K)."""
-    if values.max() <= 0.0:
-        changes[:] = 0.0
-        return 0.0
-    before, target, vectors = w, changes, basis.reshape((len(w), len(basis) // len(w)))
-    if len(basis):
-        before, target = np.dot(vectors.T, w), np.dot(vectors.T, changes)
-    moves, lengths = np.empty(w.shape), np.empty(len(w))
-    for j in range(len(w)):
-        moves[j] = target[j] + values[j] * before[j]
-        lengths[j] = np.sqrt(np.dot(moves[j], moves[j]))
-    norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
-    for j in range(len(w)):
-        slope = (values[j] + ridge) * norm + threshold
-        for k in range(w.shape[1]):
-            moves[j, k] = (moves[j, k] * norm / slope if norm > 0.0 else 0.0) - before[j, k]
-            gain += 0.5 * (values[j] + ridge) * moves[j, k] ** 2
-    if norm == 0.0:
-        changes[:] = -w
-    else:
-        changes[:] = np.dot(vectors, moves) if len(basis) else moves
-    return gain
+            basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[starts[g] : starts[g + 1]]
+            _decompose_sparse(data, rows, ends, starts[g], starts[g + 1], curvature, basis, values)

@@ -19,7 +19,7 @@ from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import GapMonitor, Solution
 from omkl.batch.design.newton import ProximalNewton
 from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
-from omkl.batch.design.screening import DesignNorms
+from omkl.batch.design.screening import DesignNorms, Known
 from omkl.batch.design.several_outputs import sweeps_on, working_set_of
 from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
@@ -132,7 +132,8 @@ def _usable(start: Any, problem: DesignProblem) -> DALStart:
 
 @dataclass
 class _Iterate:
-    """A model on the working set: coefficients, intercept, predictions, dual point, norms and dual norms of its groups.
+    """A model on the working set: coefficients, intercept, predictions, dual point, norms and dual norms of its groups,
+    and the correlations of its columns with the dual point.
 
     Its objective and its relative gap over the working set are those for one alpha.
     """
@@ -143,6 +144,7 @@ class _Iterate:
     rho: np.ndarray
     norms: np.ndarray
     dual_norms: np.ndarray
+    correlations: np.ndarray
     primal: float
     gap: float
 
@@ -222,13 +224,18 @@ class _Search:
         primal = problem.primal(iterate.outputs, norms)
         # alpha falls by no more than this with the next working set
         next_alpha = max(problem.alpha, CONTINUATION * self.alpha)
+        # in double precision, whatever that of the design
+        known = Known(
+            working_set.groups,
+            iterate.dual_norms,
+            working_set.columns,
+            working_set.unscaled(iterate.correlations),
+        )
         for sure in (True,) if self.best is None else (False, True):
-            found = self.norms.sure(rho) if sure else self.norms.likely(rho, next_alpha)
+            found = self.norms.sure(rho, known) if sure else self.norms.likely(rho, next_alpha, known)
             if found is None:
                 continue
             dual_norms = found
-            # in double precision, whatever that of the design
-            dual_norms[working_set.groups] = iterate.dual_norms
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * rho, scale * dual_norms)
             gap = relative_gap(primal, dual)
@@ -313,9 +320,9 @@ class _Search:
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
-                best = dual, point, dual_norms
-        dual, point, dual_norms = best
-        return _Iterate(self.w, b, outputs, point, norms, dual_norms, primal, relative_gap(primal, dual))
+                best = dual, point, dual_norms, found
+        dual, point, *of_columns = best
+        return _Iterate(self.w, b, outputs, point, norms, *of_columns, primal, relative_gap(primal, dual))
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""

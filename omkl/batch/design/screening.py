@@ -10,7 +10,7 @@ bound fulfils the dual constraint play no part in a certificate, whatever their 
 """
 
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,13 +18,28 @@ from omkl.batch.design.problem import DesignProblem
 
 #: Points at which correlations are kept.
 MOST_ORIGINS = 3
-#: Part of the groups in doubt from which on all are computed anew.
+#: Part of the groups that are not known, in doubt, from which on all are computed anew.
 MANY = 0.5
+#: Part of the columns from which on those that are known are not computed again.
+WORTH = 0.1
 #: Columns seldom point along :math:`\delta`: the share of their norm that a guess allows for. The cosine between a
 #: random column and a direction is of the order of 1 over the root of the number of samples: here 0.03 for 1024.
 COSINE = 0.15
 #: Rounding, which bounds must allow for: relative, in double and in single precision.
 SAFETY = {8: 1.0 + 1e-9, 4: 1.0 + 1e-4}
+
+
+class Known(NamedTuple):
+    """What a working set knows of a dual point, in double precision: dual norms of groups, correlations of columns."""
+
+    groups: np.ndarray
+    dual_norms: np.ndarray
+    columns: np.ndarray
+    #: Of the first of the columns: the others have just come in.
+    correlations: np.ndarray
+
+
+NOTHING = Known(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64), np.empty(0))
 
 
 class DesignNorms:
@@ -52,33 +67,29 @@ class DesignNorms:
         same._problem, same.passes = problem, 0.0
         return same
 
-    def sure(self, rho: np.ndarray) -> np.ndarray:
+    def sure(self, rho: np.ndarray, known: Known = NOTHING) -> np.ndarray:
         """Norms of all groups (g,): exact where the constraint is violated, else perhaps bounds that fulfil it."""
-        bounds = self._bounds(rho, 1.0)
-        if bounds is None:
-            return self._compute(rho)
-        doubtful = self._violating(bounds, self._problem.alpha)
-        if len(doubtful) > MANY * len(bounds):
-            return self._compute(rho)
-        bounds[doubtful] = self._compute_some(doubtful, rho)
-        return bounds
+        found = self._found(self._bounds(rho, 1.0), self._problem.alpha, rho, known)
+        return self._compute(rho, known) if found is None else found
 
-    def likely(self, rho: np.ndarray, alpha: float) -> np.ndarray | None:
+    def likely(self, rho: np.ndarray, alpha: float, known: Known = NOTHING) -> np.ndarray | None:
         """Norms of all groups (g,): exact where they may well violate the constraint with that alpha, else guesses.
 
         None where most of them may: then all are worth computing.
         """
-        guesses = self._bounds(rho, COSINE)
-        if guesses is None:
-            return None
-        doubtful = self._violating(guesses, alpha)
-        if len(doubtful) > MANY * len(guesses):
-            return None
-        guesses[doubtful] = self._compute_some(doubtful, rho)
-        return guesses
+        return self._found(self._bounds(rho, COSINE), alpha, rho, known)
 
-    def _violating(self, norms: np.ndarray, alpha: float) -> np.ndarray:
-        return np.flatnonzero(norms > alpha * self._problem.threshold)
+    def _found(self, bounds: np.ndarray | None, alpha: float, rho: np.ndarray, known: Known) -> np.ndarray | None:
+        """The bounds, and the norms themselves where those violate the constraint; None where most of them do."""
+        if bounds is None:
+            return None
+        bounds[known.groups] = 0.0
+        doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
+        if len(doubtful) > MANY * (len(bounds) - len(known.groups)):
+            return None
+        bounds[doubtful] = self._compute_some(doubtful, rho)
+        bounds[known.groups] = known.dual_norms
+        return bounds
 
     def _bounds(self, rho: np.ndarray, cosine: float) -> np.ndarray | None:
         """Bounds of all norms, with that share of the groups' reach; None where nothing is known."""
@@ -95,21 +106,35 @@ class DesignNorms:
         rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
         return safety * (near + (cosine * left) * self._reaches) + rounding * self._reaches
 
-    def _compute(self, rho: np.ndarray) -> np.ndarray:
-        """All norms: a pass over the design."""
+    def _compute(self, rho: np.ndarray, known: Known = NOTHING) -> np.ndarray:
+        """All norms: a pass over the design, or over the columns that are not known."""
         problem = self._problem
-        self.passes += 1.0
-        if not problem.design.selective:
-            return problem.groups.dual_norms(problem.design.correlations(rho))
-        if self._reaches is None:
-            found, norms = problem.design.correlations_and_norms(rho)
-            self._reaches = problem.groups.dual_norms(norms)
-        else:
-            found = problem.design.correlations(rho)
-        if rho.any():
+        found = self._correlations(rho, known)
+        if problem.design.selective and rho.any():
             self._origins = [*self._origins, rho][-MOST_ORIGINS:]
             self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
-        return problem.groups.dual_norms(found)
+        norms = problem.groups.dual_norms(found)
+        norms[known.groups] = known.dual_norms
+        return norms
+
+    def _correlations(self, rho: np.ndarray, known: Known) -> np.ndarray:
+        """Those of all columns."""
+        problem, n_known = self._problem, len(known.correlations)
+        self.passes += 1.0
+        if problem.design.selective and self._reaches is None:
+            found, norms = problem.design.correlations_and_norms(rho)
+            self._reaches = problem.groups.dual_norms(norms)
+            return found
+        found, n_columns = np.empty(problem.design.shape[1]), problem.design.shape[1]
+        if not problem.design.selective or problem.n_outputs > 1 or n_known < WORTH * n_columns:
+            return problem.design.correlations(rho)
+        columns = known.columns[:n_known]
+        is_known = np.zeros(n_columns, dtype=bool)
+        is_known[columns] = True
+        others = np.flatnonzero(~is_known)
+        self.passes -= n_known / n_columns
+        found[columns], found[others] = known.correlations, problem.design.some_correlations(others, rho)
+        return found
 
     def _compute_some(self, groups: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Norms of those groups."""

@@ -19,7 +19,8 @@ from scipy import sparse
 from omkl.batch.core.problem import WeightedLoss
 from omkl.batch.core.stacked_loss import MultinomialLoss, StackedLoss
 from omkl.batch.core.unpenalized import Unpenalized
-from omkl.batch.design._jit_sweeps import sweep_outputs_dense, sweep_outputs_sparse
+from omkl.batch.design._jit_outputs import sweep_outputs_dense, sweep_outputs_sparse
+from omkl.batch.design._jit_sweeps import decompose_dense, decompose_sparse
 from omkl.batch.design.blocks import Blocks, ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.batch.design.problem import DesignProblem, LinearModel
@@ -185,6 +186,12 @@ class StackedWorkingSet(WorkingSet):
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
         return np.apply_along_axis(self.single.scaled, 0, self._by_output(coefficients)).ravel()
 
+    def gram(self, active: np.ndarray, weights: np.ndarray, columns: Any) -> np.ndarray:
+        return self.single.gram(active, weights, columns)
+
+    def unscaled(self, correlations: np.ndarray) -> np.ndarray:
+        return np.apply_along_axis(self.single.unscaled, 0, self._by_output(correlations)).ravel()
+
     def model(self, w: np.ndarray, b: Any) -> LinearModel:
         m, n_outputs = self._problem.y.size // self._n_outputs, self._n_outputs
         values = np.broadcast_to(b, m * n_outputs).reshape(n_outputs, m)
@@ -212,6 +219,7 @@ class StackedSweeps(Sweeps):
         is_sparse = sparse.issparse(matrix)
         self._matrix = (matrix.data, matrix.indices, matrix.indptr) if is_sparse else (matrix.T,)
         self._sweep = sweep_outputs_sparse if is_sparse else sweep_outputs_dense
+        self._decompose = decompose_sparse if is_sparse else decompose_dense
         self._weights = np.empty((0, 0)), np.empty(0), 0.0, *self._penalty
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
@@ -236,8 +244,13 @@ class StackedSweeps(Sweeps):
             by_output = by_output - own * (by_output.sum(axis=1, keepdims=True) / own.sum())
         return by_output.ravel()
 
+    def _bases(self, groups: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+        *bases, is_known = super()._bases(groups, weights)
+        self._decompose(*self._matrix, self._starts, groups, weights, *bases, is_known)
+        return tuple(bases)
+
     def _price(self, groups: np.ndarray) -> float:
-        return np.inf
+        return np.inf if self._hessian is not None else super()._price(groups)
 
 
 def working_set_of(problem: Any) -> Any:

@@ -7,7 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.design._jit_mixed_sweeps import sweep_mixed_dense, sweep_mixed_sparse
-from omkl.batch.design._jit_sweeps import minimise_quadratic, sweep_dense, sweep_sparse
+from omkl.batch.design._jit_outputs import minimise_quadratic
+from omkl.batch.design._jit_sweeps import sweep_dense, sweep_sparse
 from omkl.batch.design.problem import DesignProblem
 from omkl.batch.design.working_set import WorkingSet
 
@@ -88,8 +89,8 @@ class Sweeps:
         for sweeps in range(1, MOST_SWEEPS + 1):
             coefficients, residual, weights = self._arrays(w, rho, curvature)
             gained = self._sweep(
-                *self._matrix, self._starts, groups, weights, bases.vectors, bases.offsets, bases.values,
-                bases.is_known, *self._weights, coefficients, residual,
+                *self._matrix, self._starts, groups, weights, *self._bases(groups, weights), *self._weights,
+                coefficients, residual,
             )  # fmt: skip
             rho = self._balanced(rho, curvature)
             first = gained if first is None else first
@@ -105,6 +106,11 @@ class Sweeps:
                 break
         self.sweeps += sweeps
         return w
+
+    def _bases(self, groups: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The eigenbases as the loop reads them, for groups that it goes over."""
+        bases = self._working_set.eigenbases
+        return bases.vectors, bases.offsets, bases.values, bases.is_known
 
     def _arrays(self, w: np.ndarray, rho: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, ...]:
         """Coefficients, residual and curvature as the loop reads them, and changes the first two."""
@@ -167,16 +173,19 @@ class Sweeps:
     def _price(self, groups: np.ndarray) -> float:
         """Sweeps over these groups that take the time of their inner products and a Newton system.
 
-        With a columns of e entries they are :math:`a^2 e` and :math:`a^3` operations, and a sweep is :math:`4 a e`.
+        With a columns of e entries they are :math:`a^2 e` and :math:`a^3` operations, and a sweep is :math:`4 a e` for
+        each output.
         """
-        columns, entries = self._blocks.sizes[groups].sum(), self._matrix[0].size / len(self._starts)
-        return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS)
+        columns, entries = np.diff(self._starts)[groups].sum(), self._matrix[0].size / len(self._starts)
+        return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
 
     def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, curvature: np.ndarray) -> None:
         """Minimise the quadratic model over these groups alone, in place."""
-        chosen = np.zeros(len(self._groups), dtype=bool)
+        coefficients, residual, curvature = self._arrays(w, rho, curvature)
+        coefficients = coefficients.reshape(-1, self._problem.n_outputs)
+        sizes, chosen = np.diff(self._starts), np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True
-        indices = np.flatnonzero(self._blocks.spread(chosen))
+        indices = np.flatnonzero(np.repeat(chosen, sizes))
         columns = self._working_set.matrix[:, indices]
         gram = self._working_set.gram(indices, curvature, columns)
         if self._problem.unpenalized is not None:
@@ -187,9 +196,9 @@ class Sweeps:
             means = columns.T @ curvature
             gram = gram - np.outer(means, means) / curvature.sum()
         bases = self._working_set.eigenbases
-        found, starts = w[indices], np.append(0, np.cumsum(self._blocks.sizes[groups]))
+        found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
         minimise_quadratic(
             gram, starts, groups, bases.vectors, bases.offsets, bases.values[indices], *self._penalty, found,
-            columns.T @ rho, MOST_INNER_SWEEPS, LEAST_GAIN, EVERY,
+            np.ascontiguousarray(np.atleast_2d(residual) @ columns), MOST_INNER_SWEEPS, LEAST_GAIN, EVERY,
         )  # fmt: skip
-        w[indices] = found
+        coefficients[indices] = found

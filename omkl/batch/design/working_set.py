@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from omkl.batch.design._jit_columns import dense_combination
 from omkl.batch.design._jit_sweeps import LARGEST_BASIS
 from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.problem import DesignProblem, LinearModel
@@ -157,9 +158,9 @@ class WorkingSet:
     def outputs(self, w: np.ndarray) -> np.ndarray:
         """Predictions of coefficients w (k,), without an intercept."""
         support = np.flatnonzero(w)
-        if len(support) > COPIED * len(w):
-            return self.matrix @ w
-        return self.matrix[:, support] @ w[support]
+        if sparse.issparse(self.matrix):
+            return self.matrix @ w if len(support) > COPIED * len(w) else self.matrix[:, support] @ w[support]
+        return dense_combination(self.matrix.T, support, w)
 
     def correlations(self, points: np.ndarray) -> np.ndarray:
         """Products of all columns with several points (P, m), (P, k): the matrix is read once."""
@@ -174,6 +175,10 @@ class WorkingSet:
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
         """Coefficients of the working set from those of the design's columns."""
         return coefficients if not len(self._scales) else coefficients * self._scales
+
+    def unscaled(self, correlations: np.ndarray) -> np.ndarray:
+        """Correlations of the design's columns from those (p,) of the first columns here; of balanced dual points."""
+        return correlations if not len(self._scales) else correlations * self._scales[: len(correlations)]
 
     def gram(self, active: np.ndarray, weights: np.ndarray, columns: Any) -> np.ndarray:
         r""":math:`B^\top \mathrm{diag}(h) B` of the active columns B, with weights (m,) >= 0 of the samples, (a, a)."""

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify
-from omkl.batch.design.screening import DesignNorms
+from omkl.batch.design.screening import DesignNorms, Known
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
 
@@ -123,3 +123,20 @@ def test_points_that_are_all_but_one_still_give_bounds(kind, apart):
         rho = first * (1.0 + 1e-3 * rng.normal(size=M))
         exact = problem.design.matrix.astype(np.float64).T @ rho
         assert np.all(norms._bounds(rho, 1.0) >= np.abs(exact)), seed
+
+
+def test_what_a_working_set_knows_is_not_computed_again():
+    problem = make_problem(grouped=True)
+    norms, rng = DesignNorms(problem), np.random.default_rng(0)
+    norms.sure(rng.normal(size=M))
+    groups, rho = np.array([3, 0, 7]), rng.normal(size=M)
+    rho *= problem.alpha / problem.groups.dual_norms(problem.design.correlations(rho)).min()
+    exact = problem.design.correlations(rho)
+    columns = problem.groups.columns_of(groups)[0]
+    mine = np.arange(1.0, 4.0)
+    before = norms.passes
+    found = norms.sure(rho, Known(groups, mine, columns, exact[columns]))
+    others = np.setdiff1d(np.arange(problem.groups.n_groups), groups)
+    assert_allclose(found[groups], mine)
+    assert_allclose(found[others], problem.groups.dual_norms(exact)[others])
+    assert norms.passes == pytest.approx(before + 1 - (len(columns) / N if len(columns) >= N / 10 else 0))

@@ -10,7 +10,7 @@ from scipy.optimize import check_grad
 from omkl.batch import DAL, ColumnGroups, as_design, certify, regularization_path, stacked_problem
 from omkl.batch.core.stacked_loss import MultinomialLoss
 from omkl.batch.core.unpenalized import Unpenalized
-from omkl.batch.design.several_outputs import StackedDesign
+from omkl.batch.design.several_outputs import StackedDesign, StackedSweeps
 from omkl.exceptions import InputError
 from omkl.losses import Hinge, Poisson, Squared
 from omkl.regularizers import L21, ElasticNet, SparseGroup
@@ -151,3 +151,21 @@ def test_what_several_outputs_cannot_is_refused(samples):
         as_design(A), targets["squared"], Squared(), ElasticNet(0.5), 0.1, ColumnGroups(LABELS, 24)
     )
     assert DAL().solve(elastic, 1e-7).converged
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_inner_products_lead_to_the_solution_of_sweeps(size, intercept, monkeypatch):
+    """Nearly collinear columns, for which sweeps over samples take thousands."""
+    rng = np.random.default_rng(size)
+    A = rng.normal(size=(80, 30)) + 3.0 * rng.normal(size=(80, 1))
+    Y = A[:, :6] @ rng.normal(size=(6, 4)) + rng.normal(size=(80, 4))
+    groups = ColumnGroups(np.arange(30) // size, 30)
+    problem = stacked_problem(as_design(A), Y, Squared(), L21(), 1.0, groups, intercept)
+    problem = problem.at(0.003 * problem.largest_alpha())
+    quick = DAL().solve(problem, 1e-9)
+    assert quick.converged
+    monkeypatch.setattr(StackedSweeps, "_price", lambda self, groups: np.inf)
+    slow = DAL().solve(problem, 1e-9, max_iter=1000)
+    assert_allclose(quick.certificate.primal, slow.certificate.primal, rtol=1e-7)
+    assert_allclose(quick.certificate.outputs, slow.certificate.outputs, atol=1e-3 * np.abs(Y).max())

@@ -1,0 +1,259 @@
+"""Cyclic descent over groups of columns with several outputs each, on the columns or on their inner products."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def sweep_outputs_dense(
+    columns, starts, groups, curvature, bases, offsets, eigenvalues, shares, weights, damping, threshold,
+    ridge, w, rho,
+):  # fmt: skip
+    """Descend over each of the ``groups`` in turn, on the columns of an array; what that gains at least is returned.
+
+    As :func:`~omkl.batch.design._jit_sweeps.sweep_dense`, with several outputs: ``w`` (k, K), ``rho`` (K, m); all
+    eigenbases must be known. Steps are those for ``curvature``, which is at least the largest eigenvalue of each
+    sample's Hessian. That is ``weights[i]`` times :math:`(1 - d) (\\mathrm{diag}(u) - u u^\\top) + d / 2` with the
+    ``shares`` u (K, m) and the ``damping`` d; or where there are no shares diagonal.
+    """
+    gained = 0.0
+    for g in groups:
+        first, last = starts[g], starts[g + 1]
+        block, basis = columns[first:last], bases[offsets[g] : offsets[g + 1]]
+        moves = np.dot(rho, block.T).T.copy()
+        gain = _change_outputs(moves, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
+        if gain > 0.0:
+            gained += gain
+            w[first:last] += moves
+            changes = np.dot(moves.T.copy(), block)
+            for k in range(len(rho) if len(shares) == 0 else 0):
+                for i in range(len(curvature)):
+                    rho[k, i] -= curvature[i] * changes[k, i]
+            for i in range(len(curvature) if len(shares) else 0):
+                _follow(rho, i, changes, i, 1.0, curvature, shares, weights, damping)
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def sweep_outputs_sparse(
+    data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, shares, weights, damping,
+    threshold, ridge, w, rho,
+):  # fmt: skip
+    """The same for columns of a CSC matrix."""
+    gained = 0.0
+    for g in groups:
+        first, last = starts[g], starts[g + 1]
+        basis, values = bases[offsets[g] : offsets[g + 1]], eigenvalues[first:last]
+        moves = np.zeros((last - first, len(rho)))
+        for j in range(first, last):
+            for entry in range(ends[j], ends[j + 1]):
+                for k in range(len(rho)):
+                    moves[j - first, k] += data[entry] * rho[k, rows[entry]]
+        gain = _change_outputs(moves, w[first:last], basis, values, threshold, ridge)
+        if gain > 0.0:
+            gained += gain
+            w[first:last] += moves
+            for j in range(first, last):
+                for entry in range(ends[j], ends[j + 1]):
+                    _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def _follow(rho, i, changes, j, factor, curvature, shares, weights, damping):
+    """Let the residual of sample i follow ``factor * changes[:, j]``, by which its predictions move."""
+    mean = 0.0
+    for k in range(len(shares)):
+        mean += shares[k, i] * changes[k, j]
+    for k in range(len(rho)):
+        bent = curvature[i] * changes[k, j]
+        if len(shares):
+            bent = (1.0 - damping) * shares[k, i] * (changes[k, j] - mean) + 0.5 * damping * changes[k, j]
+            bent *= weights[i]
+        rho[k, i] -= factor * bent
+
+
+@njit(cache=True, nogil=True)
+def _change_outputs(changes, w, basis, values, threshold, ridge):
+    """How far a group moves with all its outputs, (size, K), in place of its correlations; what that gains, at least.
+
+    As :func:`~omkl.batch.design._jit_sweeps._change`: each direction of the eigenbasis has K coefficients.
+    """
+    if len(w) == 1:
+        return _change_row(changes[0], w[0], values[0], threshold, ridge)
+    if values.max() <= 0.0:
+        changes[:] = 0.0
+        return 0.0
+    before, target, vectors = w, changes, basis.reshape((len(w), len(basis) // len(w)))
+    if len(basis):
+        before, target = np.dot(vectors.T, w), np.dot(vectors.T, changes)
+    moves, lengths = np.empty(w.shape), np.empty(len(w))
+    for j in range(len(w)):
+        moves[j] = target[j] + values[j] * before[j]
+        lengths[j] = np.sqrt(np.dot(moves[j], moves[j]))
+    norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
+    for j in range(len(w)):
+        slope = (values[j] + ridge) * norm + threshold
+        for k in range(w.shape[1]):
+            moves[j, k] = (moves[j, k] * norm / slope if norm > 0.0 else 0.0) - before[j, k]
+            gain += 0.5 * (values[j] + ridge) * moves[j, k] ** 2
+    if norm == 0.0:
+        changes[:] = -w
+    else:
+        changes[:] = np.dot(vectors, moves) if len(basis) else moves
+    return gain
+
+
+@njit(cache=True, nogil=True)
+def _change_row(changes, w, value, threshold, ridge):
+    """The same for a single column, (K,)."""
+    norm, gain = 0.0, 0.0
+    for k in range(len(w) if value > 0.0 else 0):
+        changes[k] += value * w[k]
+        norm += changes[k] ** 2
+    norm = np.sqrt(norm)
+    ratio = (1.0 - threshold / norm) / (value + ridge) if norm > threshold else 0.0
+    for k in range(len(w)):
+        changes[k] = ratio * changes[k] - w[k] if value > 0.0 else 0.0
+        gain += 0.5 * (value + ridge) * changes[k] ** 2
+    return gain
+
+
+@njit(cache=True, nogil=True)
+def _norm_of_minimum(target, values, threshold, ridge):
+    """The root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 where no b > 0 is one.
+
+    Newton's method on the sum to the power of -1/2, which is concave in b: from the left it never goes past the root.
+    """
+    norm, largest = 0.0, 0.0
+    for k in range(len(target)):
+        norm += target[k] ** 2
+        largest = max(largest, values[k])
+    norm = np.sqrt(norm)
+    if norm <= threshold:
+        return 0.0
+    root = (norm - threshold) / (largest + ridge)
+    for _ in range(50):
+        total, slope = 0.0, 0.0
+        for k in range(len(target)):
+            weight = values[k] + ridge
+            reached = weight * root + threshold
+            if reached > 0.0:
+                share = (target[k] / reached) ** 2
+                total += share
+                slope += share * weight / reached
+        if total <= 1.0 + 1e-14 or slope <= 0.0:
+            break
+        step = (np.sqrt(total) - 1.0) * total / slope
+        root += step
+        if step <= 1e-15 * root:
+            break
+    return root
+
+
+@njit(cache=True, nogil=True)
+def minimise_quadratic(
+    gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, most, worth, every
+):  # fmt: skip
+    """Minimise over a few groups, by sweeps on the inner products of their columns (k, k) and Newton steps.
+
+    ``w`` (k, K) and the ``correlations`` (K, k) of the columns with the residuals follow; ``eigenvalues`` (k,) are
+    those of the groups, whose ``bases`` begin at ``offsets``. It ends with a sweep that gains no more than the share
+    ``worth`` of what one has gained.
+    """
+    largest = 0.0
+    for sweep in range(1, most + 1):
+        gained = 0.0
+        for g in range(len(groups)):
+            first, last = starts[g], starts[g + 1]
+            changes = correlations[:, first:last].T.copy()
+            basis = bases[offsets[groups[g]] : offsets[groups[g] + 1]]
+            gain = _change_outputs(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
+            if gain > 0.0:
+                gained += gain
+                w[first:last] += changes
+                for k in range(first, last):
+                    row = gram[k]
+                    for output in range(len(correlations)):
+                        follower, change = correlations[output], changes[k - first, output]
+                        for j in range(len(row)):
+                            follower[j] -= change * row[j]
+        largest = max(largest, gained)
+        if gained <= worth * largest:
+            break
+        if sweep % every == 0:
+            _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations)
+
+
+@njit(cache=True, nogil=True)
+def _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations):
+    """Newton's step in the groups that are not zero; those that it would lead past zero are zero then."""
+    system, right, rays = gram.copy(), correlations.T - ridge * w, np.zeros(w.shape)
+    # duplicate columns make the inner products singular
+    least = ridge + 1e-12 * eigenvalues.sum()
+    for g in range(len(starts) - 1):
+        part = slice(starts[g], starts[g + 1])
+        norm = np.sqrt((w[part] ** 2).sum())
+        slope = 1.0
+        if eigenvalues[part].max() * norm <= 1e-12 * threshold:
+            system[part], system[:, part], right[part] = 0.0, 0.0, 0.0
+        else:
+            right[part] -= threshold / norm * w[part]
+            slope = least
+            if w[part].size > 1:
+                # across its ray the norm of a group is curved
+                slope += threshold / norm
+                rays[part] = np.sqrt(threshold / norm) / norm * w[part]
+        for k in range(starts[g], starts[g + 1]):
+            system[k, k] += slope
+    step = _solve_beside_rays(system, starts, rays, right)
+    for _ in range(3):
+        moves, change = _stopped_at_zero(starts, threshold, ridge, w, step)
+        products = np.dot(gram, moves)
+        if change + 0.5 * (moves * products).sum() < (moves * correlations.T).sum():
+            w += moves
+            correlations -= products.T
+            return
+        step *= 0.5
+
+
+@njit(cache=True, nogil=True)
+def _solve_beside_rays(system, starts, rays, right):
+    """Solve with the system, the same for all outputs, less the outer product of each group's ray; (k, K).
+
+    With several outputs by Woodbury's identity: the rays are few.
+    """
+    n_groups = len(starts) - 1
+    if right.shape[1] == 1:
+        for g in range(n_groups):
+            part = slice(starts[g], starts[g + 1])
+            system[part, part] -= np.dot(rays[part], rays[part].T)
+        return np.linalg.solve(system, right)
+    inverse = np.linalg.inv(system)
+    step, products = np.dot(inverse, right), inverse * np.dot(rays, rays.T)
+    small, shares = np.empty((n_groups, n_groups)), np.empty(n_groups)
+    for g in range(n_groups):
+        part = slice(starts[g], starts[g + 1])
+        shares[g] = (rays[part] * step[part]).sum()
+        for other in range(n_groups):
+            small[g, other] = -products[part, starts[other] : starts[other + 1]].sum()
+        small[g, g] += 1.0 + 1e-12
+    shares = np.linalg.solve(small, shares)
+    for g in range(n_groups):
+        rays[starts[g] : starts[g + 1]] *= shares[g]
+    return step + np.dot(inverse, rays)
+
+
+@njit(cache=True, nogil=True)
+def _stopped_at_zero(starts, threshold, ridge, w, step):
+    """A step in which no group goes past zero, (k, K), and how it changes the penalty."""
+    moves, change = np.empty(w.shape), 0.0
+    for g in range(len(starts) - 1):
+        before = w[starts[g] : starts[g + 1]]
+        after = before + step[starts[g] : starts[g + 1]]
+        if (before * after).sum() <= 0.0:
+            after[:] = 0.0
+        moves[starts[g] : starts[g + 1]] = after - before
+        squares = (before**2).sum(), (after**2).sum()
+        change += threshold * (np.sqrt(squares[1]) - np.sqrt(squares[0])) + 0.5 * ridge * (squares[1] - squares[0])
+    return moves, change
