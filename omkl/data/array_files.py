@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data.file_streams import StreamFormat, stream_files
-from omkl.data.files import PathLike, check_no_pipe, find_files
+from omkl.data.files import PathLike, check_local, check_no_pipe, find_files
 from omkl.data.rows import Block
 from omkl.data.streams import BLOCK_SIZE, Stream
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
@@ -50,6 +50,7 @@ def stream_npy(X: PathLike, y: PathLike | None = None, *, block_size: int = BLOC
 def _mapped(path):
     (path,) = find_files(path)
     check_no_pipe(path, "an array is mapped into memory")
+    check_local(path, "an array is mapped into memory")
     with _opened(path), open(path, "rb") as file:
         shape, in_columns, dtype = _header(file, path, "the array")
         _check_rows(shape, dtype, path, "the array")
@@ -117,6 +118,7 @@ def stream_npz(
 @contextmanager
 def _archive(path):
     check_no_pipe(path, "an archive has a directory at its end")
+    check_local(path, "an archive is read here and there")
     try:
         with _opened(path), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             _check_directory(archive, file)

@@ -19,6 +19,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from omkl._files import replacing
+from omkl.data.urls import Url, expand_url, is_url, open_url
 from omkl.exceptions import DamagedFileError, DataFileError, InputError, TruncatedFileError
 
 
@@ -61,10 +62,13 @@ def open_bytes(path: PathLike) -> Iterator[Any]:
     omkl.exceptions.DataFileError
         If the file is missing, or while it is read, cut short or damaged.
     """
-    path = Path(path)
+    path = path if isinstance(path, Url) else Path(path)
     try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            yield file
+        with ExitStack() as stack:
+            source = stack.enter_context(open_url(path)) if isinstance(path, Url) else path
+            if path.suffix in OPENERS or isinstance(source, Path):
+                source = stack.enter_context(OPENERS.get(path.suffix, open)(source, "rb"))
+            yield source
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
     except EOFError:
@@ -122,6 +126,12 @@ def check_no_pipe(path: PathLike, what: str) -> None:
                             "into a file.")  # fmt: skip
 
 
+def check_local(path: PathLike, what: str) -> None:
+    """Raise where a file is a URL, but must be on this machine, as ``what`` says."""
+    if isinstance(path, Url):
+        raise DataFileError(f"{path} is a URL, but {what}: get the file, and give its path.")
+
+
 def stem(path: PathLike) -> str:
     """Name of a file without the suffix of its compression: ``train.conllu`` for ``train.conllu.gz``."""
     path = Path(path)
@@ -136,11 +146,12 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
     path : path-like or list of path-like
         A directory stands for the files in it, and in directories below it whose names are like ``year=2024``, but for
         those whose names begin with ``.`` or ``_``, and a pattern (``data/part-*.csv``) for those that fit; both in the
-        order of their names.
+        order of their names. A URL (``"s3://bucket/sales/*.parquet"``) names a file that fsspec reads.
 
     Returns
     -------
     list of Path
+        Or, of URLs, of what stands for them: :class:`~omkl.data.urls.Url`.
 
     Raises
     ------
@@ -150,7 +161,10 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise InputError("There is no file to read: the list of paths is empty.")
-    return [file for path in paths for file in _expanded(Path(path))]
+    files: list[Any] = []
+    for path in paths:
+        files += expand_url(str(path)) if is_url(path) else _expanded(Path(path))
+    return files
 
 
 def _expanded(path):
@@ -179,10 +193,15 @@ def _files_below(directory):
 
 def partition(path: Path, given: PathLike | Sequence[PathLike]) -> dict[str, str | None]:
     """What the directories between a file and the one that was ``given`` say: ``{"year": "2024"}`` of ``year=2024``."""
+    parts = path.parent.parts if isinstance(path, Url) else _parts_below(path, given)
+    pairs = (part.split("=", 1) for part in parts if "=" in part)
+    return {unquote(name): None if value == HIVE_NULL else unquote(value) for name, value in pairs}
+
+
+def _parts_below(path, given):
     tops = [Path(top) for top in ([given] if isinstance(given, (str, os.PathLike)) else given)]
     top = next((top for top in tops if top in path.parents), path.parent)
-    pairs = (part.split("=", 1) for part in path.relative_to(top).parent.parts if "=" in part)
-    return {unquote(name): None if value == HIVE_NULL else unquote(value) for name, value in pairs}
+    return path.relative_to(top).parent.parts
 
 
 def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:

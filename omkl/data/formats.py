@@ -21,7 +21,8 @@ def open_stream(
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern; or URLs, as
+        ``"https://example.org/train.csv.gz"`` and ``"s3://bucket/sales/*.parquet"``, which fsspec reads.
     format : str or StreamFormat, optional
         ``"svmlight"``, ``"csv"``, ``"parquet"`` (and what Arrow writes itself), ``"npz"``, ``"npy"``, ``"conllu"``
         (treebanks), ``"jsonl"`` or ``"crfsuite"`` (labelled sequences), or a :class:`StreamFormat` of your own. By

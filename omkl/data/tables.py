@@ -8,6 +8,7 @@ from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.file_streams import StreamFormat, stream_files
 from omkl.data.files import PathLike, check_no_pipe, find_files, open_bytes, partition
 from omkl.data.streams import BLOCK_SIZE, Stream
+from omkl.data.urls import Url, open_url
 from omkl.exceptions import DamagedFileError, DataFileError
 
 
@@ -164,7 +165,8 @@ def _check_batch(batch):
 class _Parquet:
     def __init__(self, path):
         parquet = import_pyarrow().parquet
-        self._file = parquet.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+        source = open_url(path) if isinstance(path, Url) else path
+        self._file = parquet.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         self.schema = self._file.schema_arrow
 
     def batches(self, names, size):
@@ -177,7 +179,7 @@ class _Arrow:
 
     def __init__(self, path):
         pyarrow = import_pyarrow()
-        source = pyarrow.memory_map(str(path))
+        source = open_url(path) if isinstance(path, Url) else pyarrow.memory_map(str(path))
         try:
             self._file = pyarrow.ipc.open_file(source)
         except pyarrow.ArrowInvalid:

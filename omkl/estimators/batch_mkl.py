@@ -172,7 +172,8 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
     def _warn(self, source: Any, targets: list, solutions: list[Solution], kept: np.ndarray | None) -> None:
         """One line each: about no kernel that helps, a gap above the tolerance, a C that leaves out all, or none."""
         self._warn_of_choice(kept, stacklevel=5)
-        if any(not solution.certificate.proves(self.tol) for solution in solutions):
+        proven = all(solution.certificate.proves(self.tol) for solution in solutions)
+        if not proven:
             warnings.warn(
                 f"Stopped at a relative duality gap of {self.dual_gap_:.2g} after {self.n_iter_} iterations, "
                 + (
@@ -184,7 +185,7 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
                 stacklevel=4,
             )
         n_active, n_kernels = len(self._active), len(source.names)
-        if n_active == 0 and any(np.any(solution.certificate.rho) for solution in solutions):
+        if n_active == 0 and proven and any(np.any(solution.certificate.rho) for solution in solutions):
             warnings.warn(f"No kernel is in the model at C={self._strength:g}: raise C.", UserWarning, stacklevel=4)
         elif self._predicts_alike(targets, [solution.certificate.outputs for solution in solutions]):
             warnings.warn(

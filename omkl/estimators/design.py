@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
 from omkl.estimators.classes import BatchClassifier, finite_targets
-from omkl.estimators.sparse_linear import LARGEST, Samples, SparseLinear
+from omkl.estimators.sparse_linear import LARGEST, SMALLEST, Samples, SparseLinear
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -166,8 +167,10 @@ class GroupLasso(RegressorMixin, SparseLinear):
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         target = finite_targets(y)
-        if np.abs(target).max() > LARGEST[8]:
-            raise InputError(f"y holds {np.abs(target).max():.3g}, whose square is too large: scale it.")
+        largest = np.abs(target).max()
+        if largest > LARGEST[8] or 0 < largest < SMALLEST[8]:
+            holds, extent = (f"holds {largest:.3g}", "large") if largest > 1 else (f"is {largest:.3g} at most", "small")
+            raise InputError(f"y {holds}, whose square is too {extent}: scale it.")
         return [target], weights
 
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
@@ -184,6 +187,18 @@ class GroupLasso(RegressorMixin, SparseLinear):
         """
         outputs = self._resolve_loss().mean(self._outputs(X, offset))
         return outputs if outputs.shape[1] > 1 else outputs[:, 0]
+
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
+    ) -> float:
+        r"""The share of the targets' variance that predictions explain, :math:`R^2 \le 1`, the mean of all outputs'.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As for :meth:`fit`; the offset is 0 by default.
+        """
+        return float(r2_score(y, self.predict(X, offset=offset), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -318,6 +333,18 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Best class of each sample, (n,); parameters as for :meth:`decision_function`."""
         return self._best_class(self.decision_function(X, offset=offset))
+
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
+    ) -> float:
+        """The share of the samples whose class is predicted, in [0, 1].
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As for :meth:`fit`; the offset is 0 by default.
+        """
+        return float(accuracy_score(y, self.predict(X, offset=offset), sample_weight=sample_weight))
 
     @available_if(lambda self: self._is_probabilistic())
     def predict_proba(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:

@@ -38,23 +38,31 @@ from omkl.regularizers import Regularizer
 
 #: Largest magnitude of a feature or target, by the bytes of its type: squares and their sums must not overflow.
 LARGEST = {4: 1e15, 8: 1e100}
+#: Where all features, or all targets, are smaller than this, their squares lose digits.
+SMALLEST = {4: 1e-15, 8: 1e-140}
+#: The share of the alpha that empties a model from which on its penalty is lost in the rounding of the loss.
+LOST = 1e-15
 #: Decades of alpha that a path spans if it is given a number of values.
 DECADES = 2.0
 
 
 @dataclass
 class Samples:
-    """What is learned from: a design, the targets (m,) of each problem, or those (m, K) of one, and offsets (K, m)."""
+    """What is learned from: a design, the targets (m,) of each problem, or those (m, K) of one, offsets (K, m), and the
+    largest magnitude of a feature where it is known."""
 
     design: Design
     targets: Sequence[np.ndarray]
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
+    largest: float = np.inf
 
     def rows(self, kept: np.ndarray) -> "Samples":
         """Those samples alone, by their positions; no rows of the design are copied."""
         weights, offsets = (None if part is None else part[..., kept] for part in (self.weights, self.offsets))
-        return Samples(self.design.rows(kept), [target[kept] for target in self.targets], weights, offsets)
+        return Samples(
+            self.design.rows(kept), [target[kept] for target in self.targets], weights, offsets, self.largest
+        )
 
 
 class SparseLinear(ExplainsColumns, CertifiedEstimator):
@@ -77,7 +85,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> Samples:
         """X, y and weights > 0, checked; nothing is copied that is in float32 or float64."""
-        several = self._takes_outputs and has_columns(y)
+        several, largest = self._takes_outputs and has_columns(y), np.inf
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
             y = check_array(y, ensure_2d=False, dtype=None)
@@ -89,13 +97,13 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
                 self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32),
                 y_numeric=isinstance(self, RegressorMixin), multi_output=several,
             )  # fmt: skip
-            _refuse_overflow(X.data if sparse.issparse(X) else X)
+            largest = _check_magnitudes(X.data if sparse.issparse(X) else X)
         weights = check_sample_weight(sample_weight, len(y))
         kept = slice(None) if weights is None or weights.all() else np.flatnonzero(weights)
         targets, weights = self._targets(y[kept], None if weights is None else weights[kept])
         offsets = _read_offsets(offset, len(y), sum(map(n_outputs_of, targets)))
         design = as_design(X) if isinstance(kept, slice) else as_design(X).rows(kept)
-        return Samples(design, targets, weights, None if offsets is None else offsets[:, kept])
+        return Samples(design, targets, weights, None if offsets is None else offsets[:, kept], largest)
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         """The targets of the problems, checked, and the weights of the samples' losses."""
@@ -137,6 +145,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
     def _solve(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Solve one problem for each target; sets what is learned. Returns coefficients (P, n) and intercepts (P,)."""
         solver, problems, n_columns = self._resolve()[2], self._problems(samples), samples.design.shape[1]
+        _refuse_lost(problems, problems[0].alpha, samples)
         starts = self._starts([problem.n_outputs for problem in problems], n_columns)
         learned, gaps, iterations, self.history_ = [], [], [], []
         for p, (problem, start) in enumerate(zip(problems, starts)):
@@ -219,8 +228,10 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         self, X: Any, y: ArrayLike, alphas: int | ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> list[dict[str, Any]]:
         solver: Any = self._resolve()[2]
-        problems = self._problems(self._read(X, y, sample_weight, offset))
+        samples = self._read(X, y, sample_weight, offset)
+        problems = self._problems(samples)
         values = self._path_values(problems, alphas)
+        _refuse_lost(problems, values[-1], samples)
         paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in problems]
         for point in (point for path in paths for point in path):
             self._warn_unless_converged(point.solution)
@@ -304,10 +315,25 @@ def _read_offsets(offset: ArrayLike | None, n_samples: int, n_problems: int) -> 
     return np.broadcast_to(offsets if offsets.ndim == 1 else offsets.T, (n_problems, n_samples))
 
 
-def _refuse_overflow(values: np.ndarray) -> None:
-    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
-    if largest > LARGEST[values.dtype.itemsize]:
+def _check_magnitudes(values: np.ndarray) -> float:
+    """The largest magnitude of features; raises where their squares are no floats."""
+    largest, size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))), values.dtype.itemsize
+    if largest > LARGEST[size] or 0 < largest < SMALLEST[size]:
+        holds, extent = (f"holds {largest:.3g}", "large") if largest > 1 else (f"is {largest:.3g} at most", "small")
         raise InputError(
-            f"X holds {largest:.3g}, whose square is too large for {values.dtype.name}: scale its columns, as"
-            " StandardScaler does."
+            f"X {holds}, whose square is too {extent} for {values.dtype.name}: scale its columns, as StandardScaler"
+            " does."
         )
+    return largest
+
+
+def _refuse_lost(problems: Sequence[DesignProblem], alpha: float, samples: Samples) -> None:
+    """Raise where the penalty is below the rounding of the loss, so that no gap could certify a model."""
+    targets = max(1.0, *(float(np.abs(target).max()) for target in samples.targets))
+    if problems[0].threshold > 0 and alpha < LOST**0.5 * samples.largest * targets:  # else it cannot be
+        largest = max(problem.largest_alpha() for problem in problems)
+        if alpha < LOST * largest:
+            raise InputError(
+                f"alpha={alpha:.3g} is lost in rounding: with these data no column is in the model from {largest:.3g}"
+                f" on; choose an alpha above {LOST * largest:.2g}, or scale the columns of X, as StandardScaler does."
+            )

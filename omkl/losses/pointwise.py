@@ -194,7 +194,7 @@ class SquaredHinge(PointwiseLoss):
     curvature = 1.0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return 0.5 * np.maximum(0.0, 1.0 - y * z) ** 2
+        return _half_squares(np.maximum(0.0, 1.0 - y * z))
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return -y * np.maximum(0.0, 1.0 - y * z)
@@ -220,7 +220,7 @@ class Squared(PointwiseLoss):
     curvature = 1.0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return 0.5 * (y - z) ** 2
+        return _half_squares(y - z)
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return z - y
@@ -337,7 +337,8 @@ class Huber(PointwiseLoss):
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         error = np.abs(y - z)
-        return np.where(error <= self.delta, 0.5 * error**2, self.delta * (error - 0.5 * self.delta))
+        within = np.minimum(error, self.delta)
+        return within * (error - 0.5 * within)
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.clip(z - y, -self.delta, self.delta)
@@ -353,3 +354,9 @@ class Huber(PointwiseLoss):
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -self.delta), np.full(len(y), self.delta)
+
+
+def _half_squares(errors: np.ndarray) -> np.ndarray:
+    """Half the squares; inf where no float holds them, which whoever learns refuses to go on from."""
+    with np.errstate(over="ignore"):
+        return 0.5 * errors**2

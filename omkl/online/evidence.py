@@ -88,7 +88,8 @@ class Evidence:
             totals *= scales[:, None]
             slopes -= weight * self._by_the_means(totals, unary)
         self.sums -= slopes
-        self.squares += slopes**2
+        with np.errstate(over="ignore"):
+            self.squares += slopes**2
 
     def _by_the_means(self, potentials, unary):
         """What the slopes owe to means over the latest positions, (p,); these n positions, with the sums of their
@@ -104,11 +105,13 @@ class Evidence:
         return np.where(potentials.any(axis=1), owed, 0.0)
 
     def z_scores(self) -> np.ndarray:
-        """``z_k`` of each group, (p,); 0 for one that was never alive."""
+        """``z_k`` of each group, (p,); 0 for one that was never alive, or whose squares overflow."""
         n = max(self.n_examples, 1.0)
-        deviations = np.sqrt(np.maximum(self.squares - self.sums**2 / n, 0.0))
-        certain = np.where(self.sums > 0.0, np.inf, 0.0)  # what each example says alike
-        return np.divide(self.sums, deviations, out=certain, where=deviations > 0.0)
+        known = np.isfinite(self.squares)
+        sums, squares = np.where(known, self.sums, 0.0), np.where(known, self.squares, 0.0)
+        deviations = np.sqrt(np.maximum(squares - sums**2 / n, 0.0))
+        certain = np.where(sums > 0.0, np.inf, 0.0)  # what each example says alike
+        return np.divide(sums, deviations, out=certain, where=deviations > 0.0)
 
     def useful(self) -> np.ndarray:
         """Which groups have shown that they help, a bool array (p,); all of them where none has."""

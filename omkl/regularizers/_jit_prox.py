@@ -167,7 +167,9 @@ def shrink_strongly(x, weights, inverse_step, radius):
     unit = np.abs(x).max() if p > 0 else 0.0
     if unit == 0.0:
         return np.zeros(p)
-    unit = 2.0 ** np.round(np.log2(unit)) if radius == 0.0 else 1.0
+    exponent = np.round(np.log2(unit))
+    # what is left of large numbers may be smaller than one by all of the exponents of floats
+    unit = 2.0 ** (exponent - 400.0 if exponent > -600.0 else exponent) if radius == 0.0 else 1.0
     shrunk = x / unit
     free = weights == 0.0
     ratios = np.abs(shrunk) / np.where(free, 1.0, weights)

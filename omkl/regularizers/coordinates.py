@@ -21,8 +21,8 @@ from omkl.regularizers.convex import as_vector, ratio_or_zero
 from omkl.regularizers.group_norms import L21, LinearQuadratic
 from omkl.regularizers.unions import Unions, dual_norm_of_unions, prox_of_unions
 
-#: Relative accuracy at which a vector counts as one of the dual ball.
-WITHIN = 1e-9
+#: Relative accuracy at which a vector counts as one of the dual ball, and that of the dual norm of a tree.
+WITHIN, GAUGE_ACCURACY = 1e-9, 1e-12
 #: Sweeps over unions that a proximity operator may take, and the relative moves that end them: what converges slower
 #: is left to an interior-point method.
 SWEEPS, SETTLED = 100, 1e-14
@@ -226,10 +226,30 @@ class TreeGroups(_UnionOfGroups):
 
     def _gauge(self, dual_norms: ArrayLike) -> float:
         # the prox is exact, and 0 inside the dual ball only
-        dual_norms, low, high = np.abs(as_vector(dual_norms)), 1.0 / max(1.0, super()._gauge(dual_norms)), 1.0
-        while 0.0 < low < (middle := 0.5 * (low + high)) < high - 1e-12:
+        dual_norms = np.abs(self._checked(dual_norms))
+        if not self.prox(dual_norms, 1.0).any():
+            return 1.0
+        low, high = 1.0 / self._gauge_above(dual_norms), 1.0
+        while 0.0 < low < high * (1.0 - GAUGE_ACCURACY):
+            middle = math.sqrt(low) * math.sqrt(high)
+            if not low < middle < high:
+                break
             low, high = (low, middle) if self.prox(middle * dual_norms, 1.0).any() else (middle, high)
         return 1.0 / low if low > 0.0 else math.inf
+
+    def _gauge_above(self, dual_norms: np.ndarray) -> float:
+        """A bound of the dual norm >= 1: all of each number in the part of the heaviest union that holds it."""
+        owners = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
+        order = np.argsort(self._ordered_weights[owners], kind="stable")
+        heaviest = np.full(len(dual_norms), -1)
+        heaviest[self._members[order]] = owners[order]
+        parts = np.zeros(len(self._starts) - 1)
+        np.maximum.at(parts, heaviest[heaviest >= 0], dual_norms[heaviest >= 0])
+        lengths = parts * np.sqrt(np.bincount(heaviest[heaviest >= 0], minlength=len(parts)))
+        with np.errstate(over="ignore"):
+            ratios = ratio_or_zero(lengths, self._ordered_weights, math.inf)[lengths > 0]
+        outside = bool(np.any(dual_norms[heaviest < 0] > 0))
+        return math.inf if outside else max(1.0, float(ratios.max(initial=1.0)) * (1.0 + WITHIN))
 
 
 class SparseGroup(Regularizer):

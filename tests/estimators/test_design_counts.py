@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
+from sklearn.metrics import r2_score
 
 from omkl import GroupLasso, GroupLassoCV, MKLRegressor, OnlineMKLRegressor, SparseLogisticRegression
 from omkl.exceptions import InputError
@@ -41,6 +42,7 @@ def test_groups_of_counts_with_exposures_are_those_of_a_convex_solver(counts, in
     assert 0 < np.count_nonzero(model.coef_) < 12
     assert_allclose(model.coef_, w.value, atol=1e-4)
     assert_allclose(model.predict(X, offset=offset), np.exp(z.value), rtol=1e-3)
+    assert model.score(X, y, offset=offset) == r2_score(y, model.predict(X, offset=offset)) != model.score(X, y)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "epsilon-insensitive"])
@@ -65,6 +67,7 @@ def test_an_offset_of_scores_is_a_column_whose_coefficient_is_known(counts):
     assert_allclose(scores, X @ w.value + b.value + known, atol=1e-3)
     assert_array_equal(ours.predict(X, offset=known), np.where(scores > 0, "many", "few"))
     assert_allclose(ours.predict_proba(X, offset=known)[:, 1], 1 / (1 + np.exp(-scores)))
+    assert ours.score(X, labels, offset=known) == np.mean(ours.predict(X, offset=known) == labels)
     unregularized = SparseLogisticRegression(1e-9, tol=1e-9).fit(X[:, :2], labels, offset=np.zeros(120))
     assert_allclose(unregularized.coef_, LogisticRegression(C=np.inf).fit(X[:, :2], labels).coef_, atol=1e-3)
 

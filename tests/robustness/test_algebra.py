@@ -224,3 +224,9 @@ def test_permuting_groups_permutes_the_prox(name):
         b, order = rng.exponential(size=P), rng.permutation(P)
         step = 10 ** rng.uniform(-6, 6)
         assert_allclose(regularizer.prox(b[order], step), regularizer.prox(b, step)[order], rtol=1e-12, atol=1e-300)
+
+
+def test_what_is_left_of_a_lone_norm_may_be_smaller_by_three_hundred_decades():
+    """``b / (1 + t w^2)``, where 1 / t is near the smallest float."""
+    b, weights, step = np.array([5.8e279, 2e216]), np.array([4.6e10, 2.2e-12]), 7.7e296
+    assert_allclose(WeightedSquaredL21(weights).prox(b, step), [5.8e279 / step / 4.6e10**2, 0.0], rtol=1e-12)

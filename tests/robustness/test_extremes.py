@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from omkl import MKLClassifier, MKLRegressor, OnlineMKLClassifier
+from omkl import GroupLasso, MKLClassifier, MKLRegressor, OnlineMKLClassifier, SparseLogisticRegression
 from omkl.exceptions import InputError
 
 KERNELS = ["gaussian", "laplacian", "b1", "linear", "gaussian:features=20", "gaussian:features=20,map=nystrom"]
@@ -53,3 +53,44 @@ def test_rows_to_predict_are_refused_rather_than_answered_with_nan(blobs, estima
     model = estimator(["linear", "quadratic", "gaussian"]).fit(X, y)
     with np.errstate(all="ignore"), pytest.raises(InputError, match="overflows"):
         model.predict(1e200 * X[:2])
+
+
+DESIGNS = {
+    "lasso": (GroupLasso, {}, lambda score: score),
+    "groups": (GroupLasso, {"groups": [0, 0, 0, 1, 1, 1]}, lambda score: score),
+    "outputs": (GroupLasso, {"groups": [0, 0, 0, 1, 1, 1]}, lambda score: np.column_stack([score, score**2])),
+    "positive": (GroupLasso, {"positive": True}, lambda score: score),
+    "counts": (GroupLasso, {"loss": "poisson"}, lambda score: np.round(np.exp(score / 3))),
+    "logistic": (SparseLogisticRegression, {}, lambda score: score > 0),
+    "multinomial": (SparseLogisticRegression, {"multiclass": "multinomial"}, lambda score: np.digitize(score, [-1, 1])),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def columns():
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    return X, X[:, :3] @ [1.0, -2.0, 1.0] + X[:, 4]
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.filterwarnings("error")
+def test_a_design_has_one_model_in_all_units_and_one_sentence_where_it_has_none(columns, name):
+    X, score = columns
+    kind, parameters, target = DESIGNS[name]
+    y = target(score)
+    plain = kind(0.05, tol=1e-6, **parameters).fit(X, y)
+    assert plain.coef_.any()
+    for unit in (1e-139, 1e-20, 1e20, 1e98):
+        model = kind(0.05 * unit, tol=1e-6, **parameters).fit(unit * X, y)
+        assert_allclose(unit * model.coef_, plain.coef_, atol=1e-2)
+        assert -1e-12 <= model.dual_gap_ <= 1e-6
+        if name in ("lasso", "groups", "outputs", "positive"):
+            model = kind(0.05 * unit, tol=1e-6, **parameters).fit(X, unit * y)
+            assert_allclose(model.coef_ / unit, plain.coef_, atol=1e-2)
+            with pytest.raises(InputError, match=r"y (is .* at most|holds .*), whose square is too (small|large)"):
+                kind(0.05, **parameters).fit(X, y * 1e300 if unit > 1 else y * 1e-200)
+        with pytest.raises(InputError, match=r"X (is .* at most|holds .*), whose square is too (small|large)"):
+            kind(0.05, **parameters).fit(X * (1e300 if unit > 1 else 1e-200), y)
+    for fit in (lambda model: model.fit(1e20 * X, y), lambda model: model.path(1e20 * X, y, [1.0, 1e-2])):
+        with pytest.raises(InputError, match=r"is lost in rounding: .* choose an alpha above"):
+            fit(kind(0.05, **parameters))

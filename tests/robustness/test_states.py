@@ -102,7 +102,7 @@ def state(model, path):
     return path.read_bytes(), shown
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_what_is_refused_changes_nothing(case):
     model, X, y, path = case
     before, given = state(model, path), model.get_params()
@@ -138,7 +138,7 @@ def test_a_large_model_says_that_it_was_not_copied(monkeypatch):
     assert "has learned a part" in error.value.__notes__[0]
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_parameters_that_leave_the_finite_numbers_are_an_error_in_the_same_call():
     for model in (omkl.OnlineMKLRegressor("linear", eta0=1e200), omkl.OnlineMKLRegressor("linear", eta0=1e150)):
         with pytest.raises(DivergenceError):

@@ -58,8 +58,9 @@ class WeightedLoss:
         return outputs if self.offset is None else outputs + self.offset
 
     def values(self, outputs: np.ndarray) -> np.ndarray:
-        """The weighted loss of each sample."""
-        return self.weights * self.loss.value(self.y, self._with_offset(outputs))
+        """The weighted loss of each sample; inf where no float holds it."""
+        with np.errstate(over="ignore"):
+            return self.weights * self.loss.value(self.y, self._with_offset(outputs))
 
     def value(self, outputs: np.ndarray) -> float:
         """The sum over samples."""
@@ -67,7 +68,8 @@ class WeightedLoss:
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:
         r""":math:`\rho_i = -c_i\, l'(y_i, z_i)`."""
-        return -self.weights * self.loss.gradient(self.y, self._with_offset(outputs))
+        with np.errstate(over="ignore"):
+            return -self.weights * self.loss.gradient(self.y, self._with_offset(outputs))
 
     def conjugates(self, rho: np.ndarray) -> np.ndarray:
         r""":math:`c_i\, l^*(y_i, -\rho_i / c_i)` of each sample; ``inf`` outside the domain."""
@@ -80,7 +82,8 @@ class WeightedLoss:
 
     def conjugate_curvature(self, rho: np.ndarray) -> np.ndarray:
         r"""Second derivative of each in :math:`\rho_i`."""
-        return self.loss.conjugate_curvature(self.y, rho / self.weights) / self.weights
+        with np.errstate(over="ignore"):
+            return self.loss.conjugate_curvature(self.y, rho / self.weights) / self.weights
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
         """Second derivative of each in the prediction whose dual point is given; 0 where the loss is straight."""
@@ -292,7 +295,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """Relative duality gap: (primal - dual) / max(|primal|, tiny)."""
+        """Relative duality gap, ``(primal - dual) / max(|primal|, tiny)``."""
         return relative_gap(self.primal, self.dual)
 
     def proves(self, tol: float) -> bool:

@@ -322,7 +322,8 @@ class _Search:
             if best is None or dual > best[0]:
                 best = dual, point, dual_norms, found
         dual, point, dual_norms, found = best
-        return _Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, relative_gap(primal, dual))
+        gap = relative_gap(primal, dual)
+        return _Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, gap)
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
