@@ -129,8 +129,8 @@ def add_options(parser: ArgumentParser, *names: str) -> None:
 
 
 def add_training_options(
-    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "perceptron"), hedge: bool = True,
-    C: float = 1.0,
+    parser: ArgumentParser, epochs: int, losses: Sequence[str] = ("hinge", "crf", "softmax-margin", "perceptron"),
+    hedge: bool = True, C: float = 1.0,
 ) -> None:  # fmt: skip
     """What every online estimator is trained with; ``epochs``, ``C`` and the first of the losses are the defaults.
 

@@ -24,7 +24,7 @@ from omkl.cli.rows import naming, open_rows, outputs_of, scores
 
 #: For each kind of model, what it does, and its losses.
 KINDS = {
-    "classifier": ("one label for a row", ("hinge", "crf", "perceptron")),
+    "classifier": ("one label for a row", ("hinge", "crf", "softmax-margin", "perceptron")),
     "regressor": ("one number for a row", ("squared", "huber:delta=1", "epsilon-insensitive:epsilon=0.1")),
 }
 EXAMPLES = """

@@ -54,7 +54,7 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         in five, held out, allows. Their number is halved, and the parser trained, as long as its attachment score there
         is no worse than the best so far by more than a standard error (of the difference, paired by sentence). That
         takes about twice as long, and gives a parser that is several times as fast. None: all.
-    loss : {"hinge", "crf", "perceptron"} or StructuredLoss
+    loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
     regularizer : str, Regularizer or None
         "mkl" by default; "l2" trains a standard support vector machine.
     weighting : {"auto", "out-of-sample", "norms"}

@@ -42,8 +42,9 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         and linear on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
         Fourier features and ``"chi2:features=500"`` by the Nyström method: such a group costs the same on a stream
         however long it is, while a kernel's grows with its mistakes.
-    loss : {"hinge", "crf", "perceptron"} or StructuredLoss
-        Structured SVM, conditional random field, or structured perceptron.
+    loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
+        Structured SVM, conditional random field, the same with the cost of outputs as a margin, or structured
+        perceptron.
     regularizer : str, Regularizer or None
         ``"mkl"`` learns a sparse combination (squared mixed norm), ``"group-lasso"``, ``"elastic-net:mu=0.5"``,
         ``"lq:q=1.5"`` and others are in :mod:`omkl.regularizers`; ``"l2"`` weights all groups alike.

@@ -12,7 +12,15 @@ from omkl.losses.pointwise import (
     Squared,
     SquaredHinge,
 )
-from omkl.losses.structured import CRF, Perceptron, StructuredHinge, StructuredLoss, completed, is_partial
+from omkl.losses.structured import (
+    CRF,
+    Perceptron,
+    SoftmaxMargin,
+    StructuredHinge,
+    StructuredLoss,
+    completed,
+    is_partial,
+)
 
 __all__ = [
     "CRF",
@@ -25,6 +33,7 @@ __all__ = [
     "PointwiseLoss",
     "Poisson",
     "Quantile",
+    "SoftmaxMargin",
     "Squared",
     "SquaredHinge",
     "StructuredHinge",

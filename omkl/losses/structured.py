@@ -34,6 +34,8 @@ class StructuredLoss(Component):
 
     #: Whether it depends on the cost of outputs.
     uses_cost: ClassVar[bool] = True
+    #: Whether potentials that make it small are log-probabilities, so that there are marginals.
+    is_likelihood: ClassVar[bool] = False
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         """Value and gradient of the loss at these potentials.
@@ -55,6 +57,12 @@ class StructuredLoss(Component):
         raise NotImplementedError
 
 
+def _checked_weight(cost_weight: float) -> float:
+    if not 0 <= cost_weight < np.inf:
+        raise InputError(f"cost_weight must be a finite number >= 0, not {cost_weight!r}.")
+    return float(cost_weight)
+
+
 class StructuredHinge(StructuredLoss):
     r"""Structured hinge loss, the max-margin loss of structured SVMs (Martins et al. 2011, Eq. 4).
 
@@ -69,9 +77,7 @@ class StructuredHinge(StructuredLoss):
     aliases = {"hinge": {}}
 
     def __init__(self, cost_weight: float = 1.0) -> None:
-        if not 0 <= cost_weight < np.inf:
-            raise InputError(f"cost_weight must be a finite number >= 0, not {cost_weight!r}.")
-        self.cost_weight = float(cost_weight)
+        self.cost_weight = _checked_weight(cost_weight)
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
@@ -88,6 +94,7 @@ class CRF(StructuredLoss):
 
     aliases = {"crf": {}, "log": {}}
     uses_cost = False
+    is_likelihood = True
 
     def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
         log_partition, gradient = structure.marginals(potentials)
@@ -99,6 +106,37 @@ class CRF(StructuredLoss):
         gold_score = structure.score(potentials, gold)
         structure.subtract_indicator(gradient, gold)
         return max(log_partition - gold_score, 0.0), gradient
+
+
+class SoftmaxMargin(CRF):
+    r"""The likelihood of a conditional random field in which wrong outputs begin ahead by their cost.
+
+    .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')), \qquad D = E_{f + \ell}[1[y']] - 1[y]
+
+    (Gimpel and Smith 2010, Softmax-margin CRFs, Eq. 5). It is above the structured hinge as well as the likelihood.
+    Potentials are no log-probabilities: marginals are calibrated on held-out data, as for the hinge.
+
+    Parameters
+    ----------
+    cost_weight : float >= 0
+        Factor of the structure's cost; 1 by default.
+    """
+
+    aliases = {"softmax-margin": {}}
+    uses_cost = True
+    is_likelihood = False
+
+    def __init__(self, cost_weight: float = 1.0) -> None:
+        self.cost_weight = _checked_weight(cost_weight)
+
+    def value_and_gradient(self, structure: Any, potentials: Any, gold: Any) -> tuple[float, Any]:
+        if not hasattr(structure, "cost_augmented"):
+            raise InputError(
+                f"{type(structure).__name__} has no cost_augmented(potentials, gold, cost_weight), which {self!r} "
+                "needs: add it, or choose the CRF."
+            )
+        # the right output costs nothing, or what both terms of the difference have
+        return super().value_and_gradient(structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold)
 
 
 class Perceptron(StructuredLoss):

@@ -11,7 +11,6 @@ import numpy as np
 from omkl._components import check_number, family, resolve
 from omkl.exceptions import InputError
 from omkl.groups import Tokens
-from omkl.losses import CRF
 from omkl.online.averaging import Average, Predictor, averaged_potentials
 from omkl.online.condensing import condensed_state
 from omkl.online.hedge_trainer import ExpertTrainer, IntervalHedge, KernelHedge, rates_of
@@ -136,7 +135,7 @@ class OnlineSettings:
     @property
     def probabilistic(self) -> bool:
         """Whether potentials are log-probabilities, so that there are marginals."""
-        return isinstance(self.loss, CRF)
+        return getattr(self.loss, "is_likelihood", False)
 
     def trainer(self, codec: Any, *banks: Sequence, given: tuple = ()) -> OnlineTrainer | ExpertTrainer:
         """An untrained trainer, over these banks or those that the codec makes for what is ``given``."""

@@ -17,10 +17,12 @@ from .plots import (
     to_svg,
 )
 from .pruning import pruning_curve
+from .report import make_report
 from .trees import draw_tree
 
 __all__ = [
     "draw_tree",
+    "make_report",
     "plot_accuracies",
     "plot_calibration",
     "plot_confusion",

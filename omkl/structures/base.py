@@ -16,8 +16,8 @@ class Structure(Protocol):
     """The outputs of a structured predictor: how to decode, compare and sum over them.
 
     A structure of your own needs ``zeros``, ``loss_augmented``, ``difference`` and ``cost`` for the hinge,
-    ``decode`` to predict, and ``marginals`` with ``subtract_indicator`` for the CRF loss. The trainer, the groups
-    and the losses then work with it as they are.
+    ``decode`` to predict, and ``marginals`` with ``subtract_indicator`` for the CRF loss, ``cost_augmented`` for the
+    softmax margin. The trainer, the groups and the losses then work with it as they are.
     """
 
     def zeros(self, size: int) -> Potentials:
@@ -28,6 +28,9 @@ class Structure(Protocol):
 
     def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
         """The output of the highest score plus ``cost_weight`` times its cost."""
+
+    def cost_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Potentials:
+        """Potentials by which outputs score ``cost_weight`` times their cost more, up to a constant."""
 
     def difference(self, potentials: Potentials, predicted: Output, gold: Output) -> tuple[float, Potentials]:
         """Score of ``predicted`` minus that of ``gold``, and ``indicator(predicted) - indicator(gold)``."""
@@ -74,7 +77,11 @@ class PartStructure(Component):
 
     def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
         """The output of the highest score plus ``cost_weight`` times its cost."""
-        return self.decode(_combined(potentials, self.cost_potentials(gold), cost_weight))
+        return self.decode(self.cost_augmented(potentials, gold, cost_weight))
+
+    def cost_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Potentials:
+        """Potentials by which outputs score ``cost_weight`` times their cost more."""
+        return _combined(potentials, self.cost_potentials(gold), cost_weight)
 
     def difference(self, potentials: Potentials, predicted: Output, gold: Output) -> tuple[float, Potentials]:
         """Score of ``predicted`` minus that of ``gold``, and ``indicator(predicted) - indicator(gold)``."""

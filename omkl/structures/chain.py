@@ -157,6 +157,12 @@ class Chain:
         self._programs.viterbi(*own, self.costs, gold, cost_weight, labels)
         return labels
 
+    def cost_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
+        """Potentials by which labellings score ``cost_weight`` times their cost more."""
+        own = self._checked(potentials)
+        costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
+        return own._replace(unary=own.unary + cost_weight * costs)
+
     def is_partial(self, gold: np.ndarray) -> bool:
         """Whether the label of a position is not known."""
         return jit.is_partial(gold)

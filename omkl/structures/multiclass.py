@@ -61,6 +61,10 @@ class Multiclass:
         """The label of the highest score plus ``cost_weight`` times its cost."""
         return best_label(_scores(potentials), self.costs, gold, cost_weight)
 
+    def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
+        """Potentials by which labels score ``cost_weight`` times their cost more."""
+        return UnaryPotentials((_scores(potentials) + cost_weight * self.costs[gold])[None])
+
     def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
         """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""
         scores = _scores(potentials)
@@ -124,6 +128,10 @@ class Binary:
         # the other label wins if its score exceeds the gold one's minus the cost, that is y z < cost
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
+
+    def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
+        """The potential by which the other label scores ``cost_weight`` more, up to a constant."""
+        return UnaryPotentials(np.array([[_number(potentials) + (-cost_weight if gold else cost_weight)]]))
 
     def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
         """Score of ``predicted`` minus that of ``gold``, and the difference of their indicators."""

@@ -118,14 +118,17 @@ class ArcFactored:
 
     def loss_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
         """Heads of the tree with the highest score plus ``cost_weight`` times its cost."""
+        return self.decode(self.cost_augmented(potentials, gold, cost_weight))
+
+    def cost_augmented(self, potentials: ArrayLike, gold: ArrayLike, cost_weight: float = 1.0) -> np.ndarray:
+        """Scores of arcs by which trees score ``cost_weight`` times their cost more, up to a constant."""
         scores = as_scores(potentials)
         heads = as_heads(gold, len(scores) - 1, partial=True)
-        if self._arc_costs is None and self._costs_by_distance is None:
-            augmented = scores.copy()  # a right arc less is as good as each wrong one more
-            jit.add_indicator(augmented, heads, -float(cost_weight))
-        else:
-            augmented = scores + cost_weight * self.arc_costs(np.asanyarray(gold))
-        return self.decode(augmented)
+        if self._arc_costs is not None or self._costs_by_distance is not None:
+            return scores + cost_weight * self.arc_costs(np.asanyarray(gold))
+        augmented = scores.copy()  # a right arc less is as good as each wrong one more
+        jit.add_indicator(augmented, heads, -float(cost_weight))
+        return augmented
 
     def arc_costs(self, gold: np.ndarray) -> np.ndarray:
         """Cost of every arc where these n heads are right, (n + 1, n + 1)."""

@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose
 
 from omkl._components import resolve
 from omkl.exceptions import InputError
-from omkl.losses import CRF, Perceptron, StructuredHinge, StructuredLoss
-from omkl.structures import Chain, ChainPotentials, Multiclass
+from omkl.losses import CRF, Perceptron, SoftmaxMargin, StructuredHinge, StructuredLoss
+from omkl.structures import Binary, Chain, ChainPotentials, Multiclass, NonProjectiveTree, ProjectiveTree
 
 N, K = 4, 3
-LOSSES = [StructuredHinge(), StructuredHinge(cost_weight=2.5), CRF(), Perceptron()]
+LOSSES = [StructuredHinge(), StructuredHinge(cost_weight=2.5), CRF(), SoftmaxMargin(), SoftmaxMargin(2.5), Perceptron()]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 seeds = st.integers(0, 10**6)
 
@@ -28,10 +28,9 @@ def example(seed):
 def by_enumeration(loss, chain, potentials, gold):
     outputs = [np.array(labels) for labels in product(range(K), repeat=N)]
     gaps = np.array([chain.score(potentials, y) for y in outputs]) - chain.score(potentials, gold)
-    if isinstance(loss, CRF):
-        return np.log(np.exp(gaps).sum())
     weight = getattr(loss, "cost_weight", 0.0)
-    return max(gap + weight * chain.cost(gold, y) for gap, y in zip(gaps, outputs))
+    gaps += [weight * chain.cost(gold, y) for y in outputs]
+    return np.log(np.exp(gaps).sum()) if isinstance(loss, CRF) else gaps.max()
 
 
 @every_loss
@@ -89,7 +88,63 @@ def test_value_at_zero_potentials():
         assert_allclose(loss.value_and_gradient(chain, chain.zeros(N), gold)[0], largest)
 
 
+def trees(n):
+    """All heads of n words that make a tree with one root."""
+    for heads in product(range(n + 1), repeat=n):
+        ends = list(range(1, n + 1))
+        for _ in range(n):
+            ends = [0 if m == 0 else heads[m - 1] for m in ends]
+        if heads.count(0) == 1 and not any(ends):
+            yield np.array(heads)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize(
+    ("structure", "outputs"),
+    [
+        (Binary(), [0, 1]),
+        (Multiclass(3, cost=[[0, 1, 4], [2, 0, 1], [1, 1, 0]]), [0, 1, 2]),
+        (Chain(2, cost=[[0, 3], [1, 0]]), [np.array(y) for y in product(range(2), repeat=3)]),
+        (NonProjectiveTree(), list(trees(3))),
+        (NonProjectiveTree(cost=[0.0, 1.0, 3.0]), list(trees(3))),
+        (ProjectiveTree(), [y for y in trees(3) if tuple(y) not in {(3, 0, 2), (2, 0, 1)}]),
+    ],
+    ids=str,
+)
+def test_the_softmax_margin_by_enumeration_of_every_structure(structure, outputs, weight):
+    rng = np.random.default_rng(0)
+    zeros = structure.zeros(3)
+    arrays = [rng.normal(size=np.shape(part)) for part in (zeros if isinstance(zeros, tuple) else [zeros])]
+    potentials = type(zeros)(*arrays) if isinstance(zeros, tuple) else arrays[0]
+    hinge = StructuredHinge(weight)
+    for gold in outputs:
+        value, _ = SoftmaxMargin(weight).value_and_gradient(structure, potentials, gold)
+        ahead = [structure.score(potentials, y) + weight * structure.cost(gold, y) for y in outputs]
+        assert_allclose(value, np.logaddexp.reduce(ahead) - structure.score(potentials, gold), atol=1e-9)
+        assert value >= hinge.value_and_gradient(structure, potentials, gold)[0] - 1e-9
+
+
+def test_unknown_labels_cost_nothing_in_a_softmax_margin():
+    chain, (potentials, gold) = Chain(K), example(0)
+    gold = np.array([gold[0], -1, gold[2], -1])
+    value, _ = SoftmaxMargin(2.0).value_and_gradient(chain, potentials, gold)
+    outputs = [np.array(labels) for labels in product(range(K), repeat=N)]
+    scores = np.array([chain.score(potentials, y) for y in outputs])
+    wrong = np.array([(y != gold)[gold >= 0].sum() for y in outputs])
+    expected = np.logaddexp.reduce(scores + 2.0 * wrong) - np.logaddexp.reduce(scores[wrong == 0])
+    assert_allclose(value, expected, atol=1e-9)
+
+
+def test_a_structure_without_cost_augmented_potentials_is_told_so():
+    class Own:
+        pass
+
+    with pytest.raises(InputError, match="Own has no cost_augmented"):
+        SoftmaxMargin().value_and_gradient(Own(), None, 0)
+
+
 def test_losses_by_name():
+    assert resolve(StructuredLoss, "softmax-margin:cost_weight=3", "loss") == SoftmaxMargin(3.0)
     assert resolve(StructuredLoss, "hinge", "loss") == StructuredHinge()
     assert resolve(StructuredLoss, "hinge:cost_weight=2", "loss") == StructuredHinge(2)
     assert resolve(StructuredLoss, "crf", "loss") == CRF()
@@ -111,3 +166,5 @@ def test_a_perceptron_sees_violations_that_cost_nothing():
 def test_a_margin_is_a_finite_number(weight):
     with pytest.raises(InputError, match="cost_weight"):
         StructuredHinge(weight)
+    with pytest.raises(InputError, match="cost_weight"):
+        SoftmaxMargin(weight)

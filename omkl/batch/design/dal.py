@@ -321,8 +321,9 @@ class _Search:
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
                 best = dual, point, dual_norms, found
-        dual, point, *of_columns = best
-        return _Iterate(self.w, b, outputs, point, norms, *of_columns, primal, relative_gap(primal, dual))
+        dual, point, dual_norms, found = best
+        gap = relative_gap(primal, dual)
+        return _Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, gap)
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""

@@ -1,0 +1,128 @@
+"""What a model has learned: the part of a report on groups and features."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from omkl.exceptions import InputError
+from omkl.reports import plots
+from omkl.reports.markup import Cell, Markup, heading, number, opening, paragraph, percent, table, text
+from omkl.reports.quality import drawn
+
+#: Features of a label, labels, and features that the strongest of labels are chosen from.
+FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
+#: Features where there are no labels.
+MOST = 40
+
+
+def learned_parts(model: Any, measured: list[dict[str, Any]] | None) -> list[str]:
+    """Groups and what they weigh, and the strongest features.
+
+    Parameters
+    ----------
+    model : estimator
+    measured : list of dict, optional
+        What ``group_report`` tells on data.
+    """
+    weights = getattr(model, "kernel_weights_", None)
+    if isinstance(weights, Mapping) and weights and all(isinstance(own, Mapping) for own in weights.values()):
+        return [part for name, own in weights.items() for part in _of_part(name, own)]
+    parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
+    left_out = getattr(model, "left_out_", [])
+    if left_out:
+        parts.append(paragraph(f"Left out, as they do not help on examples not learned from: {_named(left_out)}."))
+    if measured:
+        parts += _measured(measured)
+    elif hasattr(model, "group_report"):
+        parts.append(_group_table(model, None))
+    elif weights:
+        rows = sorted(weights.items(), key=lambda pair: -pair[1])
+        parts.append(opening("All weights", table(["group", "weight"], [[n, percent(w)] for n, w in rows])))
+    if hasattr(model, "coef_"):
+        parts.append(_coefficients(model))
+    if hasattr(model, "top_features"):
+        parts.append(_features(model))
+    return parts
+
+
+def _of_part(name: str, weights: Mapping[str, float]) -> list[str]:
+    """The groups of one part of an annotator."""
+    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
+    shown = table(["group", "weight"], [[group, percent(weight)] for group, weight in ranked])
+    first = ", ".join(f"{group} {weight:.0%}" for group, weight in ranked[:4])
+    return [opening(f"{name}: {first}", shown)]
+
+
+def _measured(records: list[dict[str, Any]]) -> list[str]:
+    caption = "By how much the loss would grow without each group, by two standard errors more or less."
+    return [heading("What each group is worth"), drawn(plots.plot_weights, records, caption=caption),
+            _group_table(None, records)]  # fmt: skip
+
+
+def _group_table(model: Any, records: list[dict[str, Any]] | None) -> str:
+    """What is told of each group, in a table to sort."""
+    try:
+        records = model.group_report_ if records is None else records
+    except InputError:  # learners that Hedge combines have no groups
+        return ""
+    header = ["group", "weight", "norm", "bytes"]
+    is_measured = "loss_increase" in records[0]
+    header += ["loss without it", "increase", "standard error"] if is_measured else []
+    told = ("loss_without", "loss_increase", "standard_error") if is_measured else ()
+    rows = [
+        [r["group"], percent(r["weight"]), float(r["norm"]), percent(r["bytes_share"]), *(r[name] for name in told)]
+        for r in sorted(records, key=lambda r: -(r["weight"] or 0.0))
+    ]
+    return opening("All groups", table(header, rows, limit=1000))
+
+
+def _features(model: Any) -> str:
+    """The strongest features: of each label, where there are labels."""
+    found = model.top_features(CHOSEN_FROM if hasattr(model, "classes_") else MOST)
+    if not found:
+        return ""
+    if "label" not in found[0]:
+        rows = [[f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])] for f in found[:MOST]]
+        return heading("Strongest features") + table(["feature", "group", "weight"], rows)
+    by_label = defaultdict(list)
+    for f in found:
+        by_label[f["label"]].append(f)
+    binary = len(by_label) == 1  # of two classes one has potentials
+    rows = []
+    for label, own in sorted(by_label.items(), key=lambda pair: str(pair[0]))[:LABELS]:
+        rows.append([str(label), *(_named_features([f for f in own if side * f["weight"] > 0]) for side in (1, -1))])
+    more = paragraph(f"and {len(by_label) - LABELS} more labels.", soft=True) if len(by_label) > LABELS else ""
+    title = "Strongest features" if binary else "Strongest features by label"
+    return heading(title) + table(["label", "speak for it", "speak against it"], rows) + more
+
+
+def _named_features(features: list[dict[str, Any]]) -> Markup:
+    """The first features with their weights."""
+    names = (f"<span class=feature>{text(f['feature'])} <small>{f['weight']:+.2g}</small></span>"
+             for f in features[:FEATURES])  # fmt: skip
+    return Markup(" ".join(names))
+
+
+def _coefficients(model: Any) -> str:
+    """The largest coefficients of a linear model."""
+    table_of = np.atleast_2d(model.coef_)
+    names = getattr(model, "feature_names_in_", None)
+    rows_of = getattr(model, "classes_", None)
+    order = np.argsort(-np.abs(table_of), axis=None, kind="stable")[:MOST]
+    rows = []
+    for k, j in zip(*np.unravel_index(order, table_of.shape)):
+        if table_of[k, j] != 0:
+            of = "" if len(table_of) == 1 else str(k if rows_of is None else rows_of[k])
+            name = f"column {j}" if names is None else str(names[j])
+            rows.append([name, *([of] if of else []), Cell(f"{table_of[k, j]:+.4g}", float(table_of[k, j]))])
+    header = ["column", *(["output"] if len(table_of) > 1 else []), "coefficient"]
+    count = f"{number(int(np.count_nonzero(table_of)))} of {number(table_of.size)} coefficients are not zero."
+    return heading("Coefficients") + paragraph(count) + table(header, rows)
+
+
+def _named(names: list[str], n: int = 12) -> str:
+    return ", ".join(names[:n]) + (f" and {len(names) - n} more" if len(names) > n else "")

@@ -1,0 +1,106 @@
+"""How good a parser or an annotator is on gold sentences, and those that it gets most wrong."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from omkl.data import Treebank
+from omkl.estimators import evaluate_treebanks
+from omkl.reports.markup import example, heading, number, on_paper, paragraph, percent, table
+from omkl.reports.quality import Quality, by_length, calibration_part, marked_tokens, reasons, score_table, worst_first
+from omkl.reports.trees import draw_tree
+
+#: Scores by what the field calls them.
+SCORES = {
+    "UPOS": "upos", "XPOS": "xpos", "UFeats": "ufeats", "Lemmas": "lemmas", "UAS": "uas", "LAS": "las", "CLAS": "clas",
+    "MLAS": "mlas", "BLEX": "blex", "LAS with subtypes": "las_subtypes", "sentences whole": "whole",
+}  # fmt: skip
+#: What an annotator writes, by the score of it.
+WRITTEN = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "Lemmas": "lemmas"}
+#: The first sentences, whose probabilities of arcs are looked at.
+CALIBRATED = 1000
+#: Words of a sentence that is drawn.
+DRAWN = 60
+
+
+def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
+    """What a parser makes of gold sentences, whose other columns it may look at."""
+    predicted = parser.parse(gold)
+    quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
+    if hasattr(parser, "predict_marginals"):
+        some, found = gold[np.arange(min(len(gold), CALIBRATED))], predicted.heads
+        marginals = parser.predict_marginals(some)
+        trees = np.split(found[: some.n_words], some.offsets[1:-1])
+        sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
+        right = gold.heads[: some.n_words] == found[: some.n_words]
+        quality.parts += [heading("Calibration of arcs"), calibration_part(right, np.concatenate(sure))]
+    for i in _worst(gold, predicted, gold.heads != predicted.heads, n_worst):
+        sentence, other = gold[i], predicted[i]
+        n_wrong = sum(own != head for own, head in zip(sentence.heads, other.heads))
+        why = ""
+        if None not in sentence.heads:
+            why = reasons(partial(parser.explain, sentence, heads=other.heads, against=sentence.heads))
+        title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
+        quality.worst.append(example(title, *_drawn(sentence, other), why))
+    return quality
+
+
+def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
+    """What an annotator makes of the words of gold sentences."""
+    predicted = annotator.annotate(gold)
+    trees = "trees" in annotator.parts_
+    names = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
+    quality = _compared(gold, predicted, names)
+    wrong = np.zeros(gold.n_words, dtype=bool)
+    columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
+    for name in columns:
+        strings = [np.array(bank.strings[name].tolist(), dtype=object) for bank in (gold, predicted)]
+        wrong |= strings[0][getattr(gold, name)] != strings[1][getattr(predicted, name)]
+    if trees:
+        wrong |= gold.heads != predicted.heads
+    for i in _worst(gold, predicted, wrong, n_worst):
+        sentence, other = gold[i], predicted[i]
+        shown = [marked_tokens(sentence.forms, getattr(sentence, name), getattr(other, name)) for name in columns]
+        labelled = [part for name, own in zip(columns, shown) for part in (paragraph(name, soft=True), own)]
+        title = f"Sentence {i + 1}: {int(wrong[slice(*gold.offsets[i : i + 2])].sum())} of {len(sentence)} words wrong"
+        quality.worst.append(example(title, *labelled, *(_drawn(sentence, other) if trees else ())))
+    return quality
+
+
+def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
+    """Scores, and tables by relation and by length."""
+    found = evaluate_treebanks(gold, predicted)
+    known = {name: found[SCORES[name]] for name in names if found[SCORES[name]] is not None}
+    first = [name for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole") if name in known]
+    tiles: dict[str, Any] = {name: percent(known[name]) for name in first}
+    tiles |= {"sentences": number(found["sentences"]), "words": number(found["words"])}
+    without = evaluate_treebanks(gold, predicted, ignore="form") if "UAS" in known else {}
+    rows = [[name, percent(value), percent(without.get(SCORES[name]))] for name, value in known.items()]
+    parts = [
+        heading("Scores of the CoNLL 2018 shared task"),
+        table(["score", "all words", "without punctuation"], rows),
+    ]
+    if found["relations"]:
+        parts += [heading("By relation"), score_table(found["relations"], "relation")]
+    if found["lengths"]:
+        parts += [heading("By length of the arc"), score_table(found["lengths"], "length")]
+        right = np.add.reduceat((gold.heads == predicted.heads).astype(np.int64), gold.offsets[:-1])
+        parts += [heading("By length of the sentence"), by_length(gold.lengths, right, "sentences")]
+    return Quality(tiles, parts)
+
+
+def _worst(gold: Treebank, predicted: Treebank, wrong: np.ndarray, n: int) -> list[int]:
+    """Sentences with the most wrong words, among those that are short enough to be drawn."""
+    counts = np.add.reduceat(wrong.astype(np.int64), gold.offsets[:-1])
+    return worst_first(np.where(gold.lengths <= DRAWN, counts, 0), gold.lengths, n)
+
+
+def _drawn(gold: Any, predicted: Any) -> list[str]:
+    """The right tree, and below it the one that is predicted."""
+    parts = []
+    for what, sentence in (("right", gold), ("predicted", predicted)):
+        parts += [paragraph(what, soft=True), on_paper(draw_tree(sentence), f"The {what} tree")]
+    return parts

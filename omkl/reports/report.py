@@ -1,0 +1,135 @@
+"""The report on a model: one page that says what it is, what it learned, how good it is, and how it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import omkl.estimators as faces
+from omkl._components import check_number
+from omkl._files import PathLike
+from omkl.data import Treebank
+from omkl.estimators.fitted import check_is_fitted
+from omkl.exceptions import InputError
+from omkl.reports.learned import learned_parts
+from omkl.reports.markup import Section, page, paragraph, tiles
+from omkl.reports.quality import WORST, Quality
+from omkl.reports.quality_rows import row_quality
+from omkl.reports.quality_sequences import sequence_quality
+from omkl.reports.quality_trees import annotation_quality, tree_quality
+from omkl.reports.training import size_of, training_parts
+
+#: What models of each kind do.
+PURPOSES = {
+    "DependencyParser": "finds the dependency tree of a sentence",
+    "Annotator": "tags the words of a sentence and finds its dependency tree",
+    "SequenceLabeler": "gives every token of a sequence a label",
+    "OnlineMKLClassifier": "gives a row one of several classes, by a combination of kernels learned online",
+    "OnlineMKLRegressor": "predicts a number for a row, by a combination of kernels learned online",
+    "MKLClassifier": "gives a row one of several classes, by a combination of kernels with a certificate",
+    "MKLRegressor": "predicts a number for a row, by a combination of kernels with a certificate",
+    "GroupLasso": "predicts a number for a row from the columns or groups of columns that it has selected",
+    "SparseLogisticRegression": "gives a row a class by the columns or groups of columns that it has selected",
+    "StructuredPredictor": "predicts outputs with a structure of its own",
+}
+#: Examples that groups are measured on; templates of a parser take longer, all of them about as long as this.
+MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
+
+
+def make_report(
+    model: Any, X: Any = None, y: Any = None, *, title: str | None = None, files: Mapping[str, PathLike] | None = None,
+    n_worst: int = WORST,
+) -> str:  # fmt: skip
+    """A page about a fitted model, and about how good it is on data, as one HTML file that needs nothing else.
+
+    It says what the model is; what it learned: weights of its groups and its strongest features; with data how good it
+    is, by label, relation or range and by length, and whether its probabilities can be believed; the examples that it
+    gets most wrong, and why; how it was trained: history, settings, versions and checksums. Tables are sorted by a
+    click on a column's name. The same model and data give the same page, byte for byte.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted, of any class.
+    X, y : optional
+        Data that it has not learned from: sequences and their labels; rows and their outputs; a treebank with gold
+        trees alone, as :func:`omkl.data.read_treebank` returns it. Not for a :class:`~omkl.StructuredPredictor`.
+    title : str, optional
+        The heading; the class of the model by default.
+    files : dict of str to path, optional
+        Files to note with their checksums, by what they are, such as ``{"model": "model.npz"}``.
+    n_worst : int >= 0
+        How many of the examples that the model gets most wrong to show.
+
+    Returns
+    -------
+    str
+        HTML. Pictures are in it if matplotlib is installed.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the data are not as described.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from omkl import MKLClassifier
+    >>> from omkl.reports import make_report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier(["linear", "gaussian"]).fit(X[::2], y[::2])
+    >>> html = make_report(model, X[1::2], y[1::2])
+    >>> html.startswith("<!DOCTYPE html>"), "http://" in html.replace("http://www.w3.org/", "")
+    (True, False)
+    """
+    check_is_fitted(model)
+    check_number("n_worst", n_worst, above=-1, integer=True)
+    kind = type(model).__name__
+    quality = Quality({}) if X is None else _quality_of(model, X, y)(model, X, y, n_worst)
+    measured = None if X is None else _measured(model, X, y)
+    purpose = PURPOSES.get(kind.removesuffix("CV"), "predicts")
+    lead = [
+        paragraph(f"{'An' if kind[0] in 'AMO' else 'A'} {kind} of omkl: it {purpose}."),
+        tiles({**quality.tiles, **size_of(model)}),
+    ]
+    worst = quality.worst
+    if worst:
+        worst = [paragraph("Of the data that this page is about, those with the most or the surest mistakes."), *worst]
+    sections = [
+        Section("learned", "What it learned", learned_parts(model, measured)),
+        Section("quality", "How good it is", quality.parts),
+        Section("worst", "What it gets most wrong", worst),
+        Section("training", "How it was trained", training_parts(model, files or {})),
+    ]
+    foot = "Made by omkl report. This page is complete in itself: it asks for nothing from the network."
+    return page(title or kind, lead, sections, foot)
+
+
+def _quality_of(model: Any, X: Any, y: Any) -> Callable[[Any, Any, Any, int], Quality]:
+    """What measures a model on data of this kind."""
+    if isinstance(model, (faces.DependencyParser, faces.Annotator)):
+        if not isinstance(X, Treebank):
+            raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
+        own = tree_quality if isinstance(model, faces.DependencyParser) else annotation_quality
+        return lambda model, X, y, n_worst: own(model, X, n_worst)
+    if isinstance(model, faces.StructuredPredictor):
+        raise InputError("What outputs of a structure of one's own look like is not known: make the report without X.")
+    if y is None:
+        raise InputError("There are no outputs y: give them beside X.")
+    return sequence_quality if isinstance(model, faces.SequenceLabeler) else row_quality
+
+
+def _measured(model: Any, X: Any, y: Any) -> list[dict[str, Any]] | None:
+    """How much each group helps on some of the data, where the model can tell."""
+    if not hasattr(model, "group_report"):
+        return None
+    n = MEASURED
+    if isinstance(X, Treebank):
+        n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
+        if n < FEWEST:
+            return None
+        return model.group_report(X[: min(n, len(X))])
+    try:
+        return model.group_report(X[:n], y[:n])
+    except InputError:  # learners that Hedge combines, or labels that the model does not know
+        return None

@@ -1,0 +1,120 @@
+"""How a model was trained: history, settings, versions, and checksums of what was read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import zipfile
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from omkl._files import MANIFEST, PathLike
+from omkl.reports import plots
+from omkl.reports.markup import heading, number, opening, paragraph, table
+from omkl.reports.quality import drawn
+
+#: What matters for the numbers of a report.
+PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
+#: Columns of the table of a history that are no numbers of groups.
+OF_GROUPS = ("weight:", "norm:", "square_norm:", "squared_norm:")
+
+
+def training_parts(model: Any, files: Mapping[str, PathLike]) -> list[str]:
+    """History, settings, versions and checksums."""
+    return [*_history(model), heading("Settings"), _settings(model), *_provenance(files)]
+
+
+def _history(model: Any) -> list[str]:
+    """Curves of the training, and its records."""
+    records = getattr(model, "history_", None) or []
+    if not records:
+        return [paragraph("The model file holds no history of the training.", soft=True)]
+    parts = []
+    if "epoch" in records[0]:
+        parts += [
+            drawn(plots.plot_history, records, caption="The loss along the training."),
+            drawn(plots.plot_group_weights, records, caption="Weights of the groups along the training."),
+        ]
+    else:
+        parts.append(drawn(plots.plot_gap, records, caption="How the relative duality gap closed."))
+    names = list(dict.fromkeys(name for record in records for name in record if not name.startswith(OF_GROUPS)))
+    rows = [[record.get(name) for name in names] for record in records]
+    return [*parts, opening("All records", table(names, rows))]
+
+
+def _settings(model: Any) -> str:
+    """Parameters that are not the default ones, and all of them."""
+    parameters, usual = model.get_params(deep=False), _defaults(type(model))
+    own = [[name, _shown(value)] for name, value in parameters.items() if repr(value) != repr(usual.get(name))]
+    rest = [[name, _shown(value)] for name, value in parameters.items()]
+    changed = table(["parameter", "value"], own) if own else paragraph("All parameters have their default values.")
+    return changed + opening("All parameters", table(["parameter", "value"], rest))
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    from inspect import signature
+
+    return {name: parameter.default for name, parameter in signature(cls).parameters.items()}
+
+
+def _shown(value: Any) -> str:
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= 300 else shown[:299] + "…"
+
+
+def _provenance(files: Mapping[str, PathLike]) -> list[str]:
+    """Which programs and which files the report is of."""
+    rows = [[name, _version(name)] for name in PACKAGES]
+    rows.append(["Python", platform.python_version()])
+    parts = [heading("Versions"), table(["program", "version"], rows)]
+    found = []
+    for what, path in files.items():
+        data = Path(path)
+        if data.is_file():
+            with data.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found.append([what, data.name, data.stat().st_size, digest])
+            made_by = _made_by(data)
+            if made_by:
+                parts.append(paragraph(f"The model was saved by omkl {made_by}."))
+    if found:
+        parts += [heading("Files"), table(["file", "name", "bytes", "SHA-256"], found)]
+    return parts
+
+
+def _made_by(path: Path) -> str | None:
+    """The version of omkl that saved a model file; None for other files."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return str(json.loads(archive.read(MANIFEST))["version"])
+    except (zipfile.BadZipFile, KeyError, ValueError):
+        return None
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def size_of(model: Any) -> dict[str, str]:
+    """How large a model is."""
+    tiles: dict[str, str] = {}
+    if hasattr(model, "classes_"):
+        tiles["classes" if not hasattr(model, "transitions_") else "labels"] = number(len(model.classes_))
+    weights = getattr(model, "kernel_weights_", None)
+    if isinstance(weights, Mapping) and weights:
+        if all(isinstance(own, Mapping) for own in weights.values()):
+            tiles["parts"] = number(len(weights))
+        else:
+            active = sum(weight > 0 for weight in weights.values())
+            tiles["groups in use"] = f"{number(active)} of {number(len(weights))}"
+    if hasattr(model, "dual_gap_"):
+        tiles["duality gap"] = number(model.dual_gap_, 2)
+    if hasattr(model, "memory_usage"):
+        tiles["memory to predict"] = f"{number(model.memory_usage()['prediction'], 3)} MB"
+    return tiles

@@ -1,0 +1,309 @@
+"""The report is one page that is whole in itself, is the same for the same model, and shows what the model does."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.cli import main
+from omkl.data import Sentence, Treebank, write_treebank
+from omkl.exceptions import InputError
+from omkl.reports import make_report
+from omkl.reports.markup import NOTHING, Markup, number, table, text
+
+RNG = np.random.default_rng(0)
+VOID = {"meta", "img", "br", "link"}
+#: Elements of SVG that may be empty.
+SELF_CLOSED = {"path", "use", "rect", "image", "circle", "line"}
+
+
+class Page(HTMLParser):
+    """Reads a page, and fails where elements are not closed in order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.words, self.links, self.ids, self.tables, self.headings = [], [], [], [], 0, []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.links += [attributes[key] for key in ("src", "href", "xlink:href") if key in attributes]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.tables += tag == "table"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.links += [attributes[key] for key in ("src", "href", "xlink:href") if key in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+        if self.open and self.open[-1] in ("h1", "h2", "h3"):
+            self.headings.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def checked(html):
+    page = Page(html)
+    # nothing comes from elsewhere: all links are within the page, or data
+    assert all(link.startswith(("#", "data:image/")) for link in page.links), page.links
+    assert {link[1:] for link in page.links if link.startswith("#") and link[1:].isalpha()} <= set(page.ids)
+    assert "default-src 'none'" in html
+    for url in re.findall(r"https?://[^\s\"'<>)]+", html):
+        assert url.startswith(("http://www.w3.org/",)), url
+    return page
+
+
+X = np.abs(RNG.normal(size=(120, 5)))
+Y = np.array(["<low>", "mid & more", 'the "top"'])[np.digitize(X[:, 0] + X[:, 1], [1.2, 2.0])]
+
+
+def test_a_classifier(tmp_path):
+    model = omkl.OnlineMKLClassifier(loss="crf", epochs=4, random_state=0).fit(X[:80], Y[:80])
+    model.save(tmp_path / "model.npz")
+    html = make_report(model, X[80:], Y[80:], files={"model": tmp_path / "model.npz"}, title="Levels <b>")
+    page = checked(html)
+    assert html == make_report(model, X[80:], Y[80:], files={"model": tmp_path / "model.npz"}, title="Levels <b>")
+    assert page.headings[0] == "Levels <b>"
+    assert "mid & more" in page.text
+    accuracy = model.score(X[80:], Y[80:])
+    assert f"accuracy {accuracy:.1%}" in page.text
+    wrong = np.flatnonzero(model.predict(X[80:]) != Y[80:])
+    assert page.text.count("instead of") == min(len(wrong), 10)
+    for name in ("What it learned", "How good it is", "What it gets most wrong", "How it was trained", "Calibration"):
+        assert name in page.headings
+    digest = subprocess.run(["sha256sum", tmp_path / "model.npz"], capture_output=True, text=True).stdout.split()[0]
+    assert digest in page.text
+    assert "random_state" in page.text
+    assert "<svg" in html
+
+
+def test_mistakes_are_explained_against_the_right_output():
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X[:30], Y[:30])
+    page = checked(make_report(model, X[30:], Y[30:], n_worst=3))
+    predicted = model.predict(X[30:])
+    scores = np.sort(model.decision_function(X[30:]), axis=1)
+    wrong = np.flatnonzero(predicted != Y[30:])
+    first = wrong[np.argmax((scores[:, -1] - scores[:, -2])[wrong])]
+    assert f"Row {first + 1}: {predicted[first]} instead of {Y[30:][first]}" in page.text
+    why = model.explain(X[30:][first], label=predicted[first], against=Y[30:][first])
+    assert f"Why: ahead of the right one by {number(why.margin, 3)}" in page.text
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(
+    "model",
+    [
+        omkl.MKLClassifier(C=1.0), omkl.MKLClassifierCV(["linear", "gaussian"], Cs=3, cv=2),
+        omkl.SparseLogisticRegression(0.01), omkl.OnlineMKLClassifier(["linear", "gaussian"], method="hedge", epochs=1),
+        omkl.OnlineMKLRegressor(epochs=2), omkl.MKLRegressor(["linear"]),
+        omkl.GroupLasso(0.01, groups=[[0, 1], [2, 3, 4]]), omkl.GroupLassoCV(alphas=3, cv=2),
+    ],
+    ids=lambda model: type(model).__name__ + str(getattr(model, "method", "")),
+)  # fmt: skip
+def test_every_estimator_of_rows(model, given):
+    y = Y if hasattr(model, "decision_function") else X[:, 0] - X[:, 2]
+    model.fit(X[:60], y[:60])
+    page = checked(make_report(model, *((X[60:], y[60:]) if given else ())))
+    assert ("How good it is" in page.headings) == given
+    assert {"What it learned", "How it was trained"} <= set(page.headings)
+
+
+def test_rows_of_dicts_and_data_frames():
+    rows = [{"colour": c, "n": float(k)} for k, c in enumerate(["red", "blue"] * 20)]
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(rows[:20], ["r", "b"] * 10)
+    assert "colour=red" in checked(make_report(model, rows[20:], ["b", "r"] * 10)).text
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d", "e & f"])
+    lasso = omkl.GroupLasso(0.001).fit(frame, X[:, 4])
+    page = checked(make_report(lasso, frame, X[:, 4] + 1))
+    assert "e & f" in page.text
+    assert "mean of prediction less target" in page.text
+
+
+WORDS = [
+    ["the", "old", "dog", "barks"],
+    ["a", "cat", "sleeps"],
+    ["the", "cat", "saw", "a", "dog"],
+    ["dogs", "bark"],
+] * 5
+TAGS = [["D", "A", "N", "V"], ["D", "N", "V"], ["D", "N", "V", "D", "N"], ["N", "V"]] * 5
+
+
+def test_a_labeler_of_words_and_one_of_images():
+    model = omkl.SequenceLabeler(epochs=2, early_stopping=True, random_state=0).fit(WORDS, TAGS)
+    unknown = [["<the>", "\x00odd\ud800", "dog"], ["cats", "bark"]]
+    page = checked(make_report(model, [*unknown, *WORDS], [["N", "N", "V"], ["V", "X"], *TAGS]))
+    assert "Sequence 1" in page.text
+    assert "<the>" in page.text
+    assert "Strongest features by label" in page.headings
+    assert "lower=the" in page.text
+    images = [RNG.random((len(tags), 128)) for tags in TAGS]
+    reader = omkl.SequenceLabeler(["linear"], epochs=1, random_state=0).fit(images, TAGS)
+    assert "image" in make_report(reader, images, [own[::-1] for own in TAGS])
+
+
+def test_entities_have_a_table_of_their_own():
+    tags = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O", "O"], ["B-LOC", "O", "O", "B-PER", "I-PER"], ["O", "O"]] * 5
+    model = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, tags)
+    page = checked(make_report(model, WORDS, [own[::-1] for own in tags]))
+    assert {"By type of entity", "By length"} <= set(page.headings)
+
+
+SENTENCES = [
+    Sentence(forms=["the", "old", "dog", "saw", "cats"], upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
+             heads=[3, 3, 4, 0, 4], deprels=["det", "amod", "nsubj", "root", "obj"]),
+    Sentence(forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]),
+] * 4  # fmt: skip
+WRONG = [
+    Sentence(forms=["the", "<old>", "dog", "saw"], upos=["DET", "ADJ", "NOUN", "VERB"], heads=[2, 0, 4, 2],
+             deprels=["det", "root", "nsubj", "dep"]),
+]  # fmt: skip
+
+
+def test_trees_and_annotations():
+    parser = omkl.DependencyParser("small", epochs=2, memory=10, early_stopping=True, random_state=0).fit(SENTENCES)
+    gold = Treebank.from_sentences([*SENTENCES, *WRONG])
+    page = checked(html := make_report(parser, gold))
+    assert {"By relation", "By length of the arc", "Calibration of arcs"} <= set(page.headings)
+    n = sum(a != b for a, b in zip(parser.predict(WRONG)[0].tolist(), WRONG[0].heads))
+    assert n > 0
+    assert f"Sentence 9: {n} of 4 heads wrong" in page.text
+    assert html.count("data:image/svg+xml;base64,") == 2
+    annotator = omkl.Annotator(["upos", "trees"], folds=2, random_state=0,
+                               parser=omkl.DependencyParser("small", memory=10, epochs=1)).fit(SENTENCES)  # fmt: skip
+    page = checked(make_report(annotator, gold))
+    assert "words wrong" in page.text
+    assert "UPOS" in page.text
+    with pytest.raises(InputError, match="read_treebank"):
+        make_report(parser, [["no", "trees"]])
+
+
+def test_refusals():
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
+    with pytest.raises(InputError, match="outputs y"):
+        make_report(model, X)
+    with pytest.raises(InputError, match="n_worst"):
+        make_report(model, n_worst=-1)
+
+
+def test_cells_of_tables():
+    found = Page(table(["a", "b"], [["<x>", 1.5], [Markup("<b>y</b>"), None]]))
+    assert found.text.split() == ["a", "b", "<x>", "1.5", "y", NOTHING]
+    assert 'data-value="1.5"' in table(["a", "b"], [["x", 1.5]])
+    assert "and 3 more" in table(["a"], [[k] for k in range(8)], limit=5)
+    assert text("a\x00\ud800b") == "a\ufffd\ufffdb"
+
+
+def test_without_matplotlib_the_page_has_no_pictures(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
+    assert "<svg" not in make_report(model, X, Y)
+
+
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+def run(*arguments):
+    return main(["report", *map(str, arguments)])
+
+
+def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
+    np.savetxt(
+        tmp_path / "rows.csv", np.column_stack([X, X[:, 0] > 0.6]), delimiter=",", header="a,b,c,d,e,y", comments=""
+    )
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, (X[:, 0] > 0.6).astype(int))
+    model.save(tmp_path / "rows.npz")
+    options = ["-o", tmp_path / "rows.html", "--json", tmp_path / "rows.json", "--examples", "50"]
+    assert run(tmp_path / "rows.npz", tmp_path / "rows.csv", *options) == 0
+    assert json.loads((tmp_path / "rows.json").read_text())["examples"] == 50
+    assert "rows.csv" in checked((tmp_path / "rows.html").read_text()).text
+    labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, TAGS)
+    labeler.save(tmp_path / "labeler.npz")
+    lines = [json.dumps({"x": x, "y": y}) for x, y in zip(WORDS, TAGS)]
+    (tmp_path / "words.jsonl").write_text("\n".join(lines) + "\n")
+    assert (
+        run(tmp_path / "labeler.npz", tmp_path / "words.jsonl", "-o", tmp_path / "labeler.html", "--title", "Tags") == 0
+    )
+    assert checked((tmp_path / "labeler.html").read_text()).headings[0] == "Tags"
+    parser = omkl.DependencyParser("small", epochs=1, memory=10, random_state=0).fit(SENTENCES)
+    parser.save(tmp_path / "parser.npz")
+    write_treebank(tmp_path / "gold.conllu", Treebank.from_sentences(SENTENCES))
+    capsys.readouterr()
+    assert run(tmp_path / "parser.npz", tmp_path / "gold.conllu") == 0
+    checked(capsys.readouterr().out)  # to standard output, and nothing else
+    assert run(tmp_path / "parser.npz", "--worst", "-1") == 2
+    assert "--worst must be at least 0" in capsys.readouterr().err
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def in_browser(path, *options):
+    """What Chromium makes of a page: its elements after the scripts have run."""
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--disable-gpu",
+        "--virtual-time-budget=2000",
+        f"--user-data-dir={path.parent}/profile",
+    ]
+    command += ["--no-sandbox"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
+    finished = subprocess.run([*command, *options, path.as_uri()], capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr[-500:]
+    return finished
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser")
+def test_in_a_browser_tables_are_sorted_and_nothing_is_refused(tmp_path):
+    model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X, Y)
+    html = make_report(model, X, Y)
+    # a second script clicks on the column of recall twice, as a reader would
+    click = (
+        "const t=[...document.querySelectorAll('table')].find(t=>t.tHead.textContent.includes('recall'));"
+        "const b=[...t.querySelectorAll('thead button')].find(b=>b.textContent==='recall');"
+        "const read=()=>[...t.tBodies[0].rows].map(r=>parseFloat(r.cells[5].dataset.value)).join(',');"
+        "b.click();const down=read();b.click();document.title=down+' '+read();"
+    )
+    path = tmp_path / "report.html"
+    path.write_text(html.replace("</body>", f"<script>{click}</script></body>"), encoding="utf-8")
+    finished = in_browser(path, "--dump-dom", "--enable-logging=stderr")
+    title = re.search(r"<title>([^<]*)</title>", finished.stdout).group(1)
+    down, up = ([float(value) for value in part.split(",")] for part in title.split())
+    assert down == sorted(down, reverse=True)
+    assert up == sorted(up)
+    assert len(up) == 3
+    assert "Content Security Policy" not in finished.stderr
+    assert "Uncaught" not in finished.stderr
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser")
+def test_in_a_browser_pages_are_light_and_dark(tmp_path):
+    pixels = pytest.importorskip("matplotlib.image")
+    path = tmp_path / "report.html"
+    path.write_text(make_report(omkl.GroupLasso(0.01).fit(X, X[:, 0])), encoding="utf-8")
+    means = []
+    for scheme in (1, 0):  # light, dark
+        shot = tmp_path / f"{scheme}.png"
+        in_browser(
+            path, f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={shot}", "--window-size=900,700"
+        )
+        means.append(float(pixels.imread(shot)[:, :, :3].mean()))
+    assert means[0] > 0.8 > 0.3 > means[1]
