@@ -158,9 +158,10 @@ dual_variables_, history_
 def solve_for_fraction(kernels: StoredKernels, weights: np.ndarray, nu: float) -> tuple[float, Solution, int]:
     """The smallest C, to a percent of nu, at which at most a fraction nu of the samples is outside.
 
-    Returns it, its solution, and how many problems were solved. The mean of the dual variables, in units of their bounds, lies between the fraction of samples that are outside and
-    that of support vectors; it falls from 1 to 0 where C rises, and is the nu of Schölkopf et al. (2001), section 3.
-    Raises :class:`~omkl.exceptions.InputError` where samples cannot be told from the origin.
+    Returns it, its solution, and how many problems were solved. The mean of the dual variables, in units of their
+    bounds, lies between the fraction of samples that are outside and that of support vectors; it falls from 1 to 0
+    where C rises, and is the nu of Schölkopf et al. (2001), section 3. Raises
+    :class:`~omkl.exceptions.InputError` where samples cannot be told from the origin.
     """
     ones, total, start = np.ones(len(weights)), float(weights.sum()), None
     low, high, best, reached = 0.0, np.inf, None, 0.0
