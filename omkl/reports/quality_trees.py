@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Treebank
-from omkl.estimators import evaluate_treebanks
+from omkl.estimators import evaluate_labels, evaluate_treebanks
 from omkl.reports.markup import example, heading, number, on_paper, paragraph, percent, table
-from omkl.reports.quality import Quality, by_length, calibration_part, marked_tokens, reasons, score_table, worst_first
+from omkl.reports.quality import (
+    Quality,
+    by_length,
+    calibration_part,
+    confusion_parts,
+    marked_tokens,
+    reasons,
+    score_table,
+    worst_first,
+)
 from omkl.reports.trees import draw_tree
 
 #: Scores by what the field calls them.
@@ -57,10 +66,14 @@ def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
     wrong = np.zeros(gold.n_words, dtype=bool)
     columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
     for name in columns:
-        strings = [np.array(bank.strings[name].tolist(), dtype=object) for bank in (gold, predicted)]
-        wrong |= strings[0][getattr(gold, name)] != strings[1][getattr(predicted, name)]
+        wrong |= np.array([own != other for own, other in zip(_strings(gold, name), _strings(predicted, name))])
     if trees:
         wrong |= gold.heads != predicted.heads
+    tag = next((name for name in ("upos", "xpos") if name in columns), None)
+    if tag is not None:
+        pair = [_strings(bank, tag) for bank in (gold, predicted)]
+        records = evaluate_labels([pair[0]], [pair[1]])["labels"]
+        quality.parts[2:2] = [heading("By tag"), score_table(records, "label"), *confusion_parts(*pair)]
     for i in _worst(gold, predicted, wrong, n_worst):
         sentence, other = gold[i], predicted[i]
         shown = [marked_tokens(sentence.forms, getattr(sentence, name), getattr(other, name)) for name in columns]
@@ -68,6 +81,12 @@ def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
         title = f"Sentence {i + 1}: {int(wrong[slice(*gold.offsets[i : i + 2])].sum())} of {len(sentence)} words wrong"
         quality.worst.append(example(title, *labelled, *(_drawn(sentence, other) if trees else ())))
     return quality
+
+
+def _strings(bank: Treebank, name: str) -> list[str]:
+    """A column of all words."""
+    table_of = np.array(bank.strings[name].tolist(), dtype=object)
+    return table_of[getattr(bank, name)].tolist()
 
 
 def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:

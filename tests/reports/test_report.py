@@ -191,7 +191,7 @@ def test_trees_and_annotations():
                                parser=omkl.DependencyParser("small", memory=10, epochs=1)).fit(SENTENCES)  # fmt: skip
     page = checked(make_report(annotator, gold))
     assert "words wrong" in page.text
-    assert "UPOS" in page.text
+    assert {"By tag", "Weights of upos", "Weights of trees"} <= set(page.headings)
     with pytest.raises(InputError, match="read_treebank"):
         make_report(parser, [["no", "trees"]])
 
