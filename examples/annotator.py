@@ -1,4 +1,6 @@
-"""From words to trees: an annotator trained with one call, beside UDPipe trained on the same file.
+"""
+From words to trees: an annotator trained with one call, beside UDPipe trained on the same file
+===============================================================================================
 
     python examples/annotator.py                                   Vietnamese and Danish below OMKL_DATA: minutes
     python examples/annotator.py --treebanks english --no-udpipe

@@ -1,4 +1,6 @@
-"""The methods that section 6 of Suzuki and Tomioka (2011) compares, and how their runs are measured.
+"""
+The methods that section 6 of Suzuki and Tomioka (2011) compares, and how their runs are measured
+=================================================================================================
 
 ``spicymkl_uci.py``, ``spicymkl_scaling.py`` and ``duality_gap.py`` share what is here. Times are CPU times with the
 kernels given; the floor of any method is one pass over all kernels, measured beside it.

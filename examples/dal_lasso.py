@@ -1,4 +1,6 @@
-"""DAL against IST and SpaRSA on the lasso and on L1-logistic regression: the DAL slides' medium and large settings.
+"""
+DAL against IST and SpaRSA on the lasso and on L1-logistic regression: the DAL slides' medium and large settings
+================================================================================================================
 
     python examples/dal_lasso.py                                  about a minute
     python examples/dal_lasso.py --large 4096 65536 1000000 --dtype float32 --methods dal sparsa

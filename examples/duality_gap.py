@@ -1,4 +1,6 @@
-"""The duality gap and the number of active kernels against time, for a single run of each solver.
+"""
+The duality gap and the number of active kernels against time, for a single run of each solver
+==============================================================================================
 
     python examples/duality_gap.py                          sonar, C = 20, to a gap of 1e-4: about one minute
     python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic level silp

@@ -1,4 +1,6 @@
-"""1,760 kernels for telling images apart: feature extraction x spatial subdivision x kernel function.
+"""
+1,760 kernels for telling images apart: feature extraction x spatial subdivision x kernel function
+==================================================================================================
 
     python examples/image_kernels.py                   the digits that ship with scikit-learn
     python examples/image_kernels.py --train 400 --C 10 30

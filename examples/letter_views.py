@@ -1,4 +1,6 @@
-"""Views of handwritten letters: gradient-orientation histograms of size-normalised images.
+"""
+Views of handwritten letters: gradient-orientation histograms of size-normalised images
+=======================================================================================
 
 ``letter_views(words)`` turns words, arrays (n, 128) of 16 x 8 pixels, into lists of dicts whose entries are vectors of
 length 1, one a view, as :class:`omkl.SequenceLabeler` reads them:

@@ -1,4 +1,6 @@
-"""Follow training in TensorBoard or MLflow: a callback is a function of the trainer and a record.
+"""
+Follow training in TensorBoard or MLflow: a callback is a function of the trainer and a record
+==============================================================================================
 
     pip install tensorboardX tensorboard
     python examples/monitoring.py runs && tensorboard --logdir runs

@@ -1,4 +1,6 @@
-"""Handwritten words by chains of first and second order, in both protocols: one fold to train, or nine.
+"""
+Handwritten words by chains of first and second order, in both protocols: one fold to train, or nine
+====================================================================================================
 
     python examples/ocr_orders.py                        all ten folds: about half an hour
     python examples/ocr_orders.py --folds 0 1 2          some folds

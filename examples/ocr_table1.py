@@ -1,4 +1,6 @@
-"""Table 1 of Martins et al. (2011) on handwritten words: reproduced, and what richer kernels make of it.
+"""
+Table 1 of Martins et al. (2011) on handwritten words: reproduced, and what richer kernels make of it
+=====================================================================================================
 
     python examples/ocr_table1.py                  all ten folds, with a grid for every competitor: about half an hour
     python examples/ocr_table1.py --no-grid        automatic rates only: about 5 minutes

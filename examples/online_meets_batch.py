@@ -1,4 +1,6 @@
-"""Online MKL, pass after pass over a finite set, approaches the optimum that a batch solver certifies.
+"""
+Online MKL, pass after pass over a finite set, approaches the optimum that a batch solver certifies
+===================================================================================================
 
     python examples/online_meets_batch.py                          half a minute
     python examples/online_meets_batch.py --epochs 1000 --C 3

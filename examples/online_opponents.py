@@ -1,4 +1,6 @@
-"""Two families of online MKL on the same streams: one model of all kernels, and Hedge over a learner for each.
+"""
+Two families of online MKL on the same streams: one model of all kernels, and Hedge over a learner for each
+===========================================================================================================
 
     python examples/online_opponents.py                      20,000 examples a stream, some minutes
     python examples/online_opponents.py --examples 4000      a look at the same

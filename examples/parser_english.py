@@ -1,4 +1,6 @@
-"""Dependency parsing of English with 507 feature templates, beside other arc-factored parsers.
+"""
+Dependency parsing of English with 507 feature templates, beside other arc-factored parsers
+===========================================================================================
 
     python examples/parser_english.py                      English treebank below OMKL_DATA: about half an hour
     python examples/parser_english.py --epochs 3 --only SVM

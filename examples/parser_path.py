@@ -1,4 +1,6 @@
-"""Fewer and fewer feature templates: the regularization path of a dependency parser.
+"""
+Fewer and fewer feature templates: the regularization path of a dependency parser
+=================================================================================
 
     python examples/parser_path.py                        English treebank below OMKL_DATA: about an hour
     python examples/parser_path.py --sentences 2000 --epochs 3

@@ -1,4 +1,6 @@
-"""How many feature templates does a parser need? Figure 1 (bottom right) of Martins et al. (2011).
+"""
+How many feature templates does a parser need? Figure 1 (bottom right) of Martins et al. (2011)
+===============================================================================================
 
     python examples/parser_pruning.py                            English treebank below OMKL_DATA: hours
     python examples/parser_pruning.py --sentences 3000 --epochs 5 --seeds 0

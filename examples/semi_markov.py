@@ -1,4 +1,7 @@
-"""A semi-Markov segmenter (Sarawagi and Cohen 2004): a structure and groups of one's own."""
+"""
+A semi-Markov segmenter (Sarawagi and Cohen 2004): a structure and groups of one's own
+======================================================================================
+"""
 
 import numpy as np
 

@@ -1,4 +1,6 @@
-"""How the time of batch MKL grows with the number of kernels, 50 to 6000, and of samples, 500 to 3000.
+"""
+How the time of batch MKL grows with the number of kernels, 50 to 6000, and of samples, 500 to 3000
+===================================================================================================
 
     python examples/spicymkl_scaling.py                                    two of the four sets, three minutes and 1 GB
     python examples/spicymkl_scaling.py --data ringnorm splice twonorm waveform --repetitions 10    the paper's protocol

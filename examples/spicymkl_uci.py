@@ -1,4 +1,6 @@
-"""Eight ways of learning the same kernels: time, accuracy, active kernels and iterations on three UCI sets.
+"""
+Eight ways of learning the same kernels: time, accuracy, active kernels and iterations on three UCI sets
+========================================================================================================
 
     python examples/spicymkl_uci.py                            one split of each set, about three minutes
     python examples/spicymkl_uci.py --repetitions 10 --limit 600        the paper's protocol: hours

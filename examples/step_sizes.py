@@ -1,4 +1,6 @@
-"""Which step size, and which average? The paper's rule, omkl's, and the best that a grid could do, on handwriting.
+"""
+Which step size, and which average? The paper's rule, omkl's, and the best that a grid could do, on handwriting
+===============================================================================================================
 
     python examples/step_sizes.py                   three folds of the OCR data set, about five minutes
     python examples/step_sizes.py --folds 0 --json sizes.json

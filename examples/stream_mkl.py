@@ -1,4 +1,6 @@
-"""A stream that drifts: the kernel that tells the classes apart changes half-way, and the model follows.
+"""
+A stream that drifts: the kernel that tells the classes apart changes half-way, and the model follows
+=====================================================================================================
 
     python examples/stream_mkl.py                          ten million examples, most of an hour
     python examples/stream_mkl.py --examples 200000        a look at the same in a minute

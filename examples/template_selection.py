@@ -1,4 +1,6 @@
-"""Which feature templates does a part-of-speech tagger need? MKL over the templates says, and drops the others.
+"""
+Which feature templates does a part-of-speech tagger need? MKL over the templates says, and drops the others
+============================================================================================================
 
     python examples/template_selection.py                       English treebank below OMKL_DATA: about a minute
     python examples/template_selection.py TRAIN.conllu TEST.conllu

@@ -1,4 +1,6 @@
-"""Which feature templates earn their place? A parser's templates among 100 useless ones, a tagger's among seven.
+"""
+Which feature templates earn their place? A parser's templates among 100 useless ones, a tagger's among seven
+=============================================================================================================
 
     python examples/templates.py                               English treebank below OMKL_DATA: about an hour
     python examples/templates.py --sentences 100 --seeds 0     a minute or two

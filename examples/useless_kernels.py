@@ -1,4 +1,6 @@
-"""Handwritten words read with three kernels on the pixels, and with eight useless ones on random bits beside them.
+"""
+Handwritten words read with three kernels on the pixels, and with eight useless ones on random bits beside them
+===============================================================================================================
 
     python examples/useless_kernels.py               folds 0 to 2
     python examples/useless_kernels.py --folds 0     one fold, about a minute

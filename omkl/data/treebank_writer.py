@@ -125,7 +125,7 @@ class TreebankWriter:
         block : Treebank
         columns : sequence of str
         comments : sequence of str
-            Lines to write before the block, each after ``# ``.
+            Lines to write before the block, each after ``#`` and a space.
 
         Raises
         ------

@@ -191,7 +191,7 @@ def _constant(target: np.ndarray, against_rest: bool) -> float:
 
 
 class MKLClassifierCV(CrossValidatedMKL, MKLClassifier):
-    r"""Classifier with a learned combination of kernels whose C is chosen by cross-validation.
+    """Classifier with a learned combination of kernels whose C is chosen by cross-validation.
 
     The kernels are computed once; in each fold one path of C is solved, every problem from the solution before. What a
     kernel learns from inputs, as a width from distances, it learns from all of them, never from targets.
@@ -253,7 +253,7 @@ weighting, verbose
 
 
 class MKLRegressorCV(CrossValidatedMKL, MKLRegressor):
-    r"""Regression with a learned combination of kernels whose C is chosen by cross-validation.
+    """Regression with a learned combination of kernels whose C is chosen by cross-validation.
 
     Parameters
     ----------

@@ -190,7 +190,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
 
 
 class SparseLogisticRegressionCV(CrossValidatedSparseLinear, SparseLogisticRegression):
-    r"""Classifier that selects columns or groups of them, whose alpha is chosen by cross-validation.
+    """Classifier that selects columns or groups of them, whose alpha is chosen by cross-validation.
 
     Parameters
     ----------

@@ -236,7 +236,7 @@ training samples; kernels that are not active may be None
 
 
 class MKLRegressor(RegressorMixin, KernelPaths):
-    r"""Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
+    """Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
 
     Parameters
     ----------

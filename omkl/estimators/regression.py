@@ -45,8 +45,8 @@ class OnlineMKLRegressor(ExplainsNumbers, RegressorMixin, OnlineEstimator):
         ``["precomputed"]`` X is a Gram matrix, see :class:`~omkl.kernels.Precomputed`.
     loss : {"squared", "huber", "epsilon-insensitive"} or PointwiseLoss
         "huber:delta=0.5" and "epsilon-insensitive:epsilon=0.2" set their parameters, in units of y.
-    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples, budget, \
-budget_maintenance, cache_size, dtype, callbacks, verbose
+    regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, n_examples
+    budget, budget_maintenance, cache_size, dtype, callbacks, verbose
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     early_stopping : bool
         Hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for

@@ -32,8 +32,10 @@ NORMALIZATIONS = (None, "diagonal", "average", "trace")
 class Kernel(Component):
     """A positive semidefinite function of two vectors.
 
-    Parameters common to all kernels, by keyword
-    --------------------------------------------
+    The parameters are common to all kernels, and given by keyword.
+
+    Parameters
+    ----------
     normalize : {None, "diagonal", "average", "trace"}
         "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
         "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.

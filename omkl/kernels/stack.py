@@ -17,7 +17,7 @@ Which: TypeAlias = Sequence[int] | np.ndarray | None
 
 
 class KernelStack(Protocol):
-    """Gram matrices ``K_1 .. K_M`` of the same N samples. ``which`` is an index array; None stands for all kernels."""
+    """Gram matrices ``K_1`` to ``K_M`` of N samples. ``which`` is an index array; None stands for all kernels."""
 
     n_kernels: int
     n_samples: int

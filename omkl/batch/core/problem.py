@@ -295,7 +295,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """Relative duality gap: (primal - dual) / max(|primal|, tiny)."""
+        """Relative duality gap, ``(primal - dual) / max(|primal|, tiny)``."""
         return relative_gap(self.primal, self.dual)
 
     def proves(self, tol: float) -> bool:

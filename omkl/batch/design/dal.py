@@ -321,8 +321,9 @@ class _Search:
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
                 best = dual, point, dual_norms, found
-        dual, point, *of_columns = best
-        return _Iterate(self.w, b, outputs, point, norms, *of_columns, primal, relative_gap(primal, dual))
+        dual, point, dual_norms, found = best
+        gap = relative_gap(primal, dual)
+        return _Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, gap)
 
     def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
@@ -334,14 +335,17 @@ class _Search:
         ):
             last = iterates[-1]
             self.w = sweeps.round(last.w, last.outputs)
-            iterate = self._iterate(problem, sweeps.extrapolated)
+            # where few losses are curved, rounds may lead as far as numbers go: halved, they come back
+            with np.errstate(over="ignore", invalid="ignore"):
+                iterate = self._iterate(problem, sweeps.extrapolated)
             for halved in range(HALVINGS + 1):
                 if iterate.primal <= last.primal or halved == HALVINGS:
                     break
                 self.w = 0.5 * (self.w + last.w)
-                iterate = self._iterate(problem)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    iterate = self._iterate(problem)
             sweeps.learn(halved)
-            if iterate.primal > last.primal:
+            if not iterate.primal <= last.primal:
                 self.w, iterate = last.w, last
             iterates.append(iterate)
             made.append(sweeps.sweeps)

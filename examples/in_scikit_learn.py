@@ -1,0 +1,126 @@
+"""omkl's estimators inside scikit-learn: pipelines, columns of many kinds, searches, calibration, importance, kernels.
+
+    python examples/in_scikit_learn.py                         a few seconds, nothing to download
+
+Each function is a story of its own, which returns what it prints.
+"""
+
+import numpy as np
+import pandas as pd
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_iris, load_linnerud, make_multilabel_classification
+from sklearn.inspection import permutation_importance
+from sklearn.metrics import brier_score_loss
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+
+import omkl
+from omkl.data import stream_frames
+
+
+def customers(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
+    """A table with numbers, categories and dates, and who came back."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n).astype(float),
+            "spent": rng.gamma(2.0, 50.0, n),
+            "city": pd.Categorical(rng.choice(["Aarhus", "Berlin", "Cork"], n)),
+            "joined": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 365, n), "D"),
+        }
+    )
+    came_back = table["spent"] / 100 + (table["city"] == "Cork") > 1.2
+    return table, came_back.to_numpy().astype(int)
+
+
+def columns_of_many_kinds() -> float:
+    """Numbers are scaled and categories encoded by a ColumnTransformer; the accuracy of five folds."""
+    X, y = customers()
+    columns = ColumnTransformer([("numbers", StandardScaler(), ["age", "spent"]), ("city", OneHotEncoder(), ["city"])])
+    return float(cross_val_score(make_pipeline(columns, omkl.MKLClassifier(C=10.0)), X, y).mean())
+
+
+def a_table_as_it_is() -> float:
+    """The online classifier takes categories and dates itself, as rows that are dicts; its accuracy on a third."""
+    X, y = customers(600)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=200, random_state=0)
+    return float(omkl.OnlineMKLClassifier(random_state=0).fit(X_train, y_train).score(X_test, y_test))
+
+
+def a_grid_search() -> dict:
+    """C and the regularizer by five folds; :class:`omkl.MKLClassifierCV` chooses C faster, along warm-started paths."""
+    X, y = load_iris(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), omkl.MKLClassifier(["linear", "gaussian"]))
+    grid = {"mklclassifier__C": [0.1, 1.0, 10.0], "mklclassifier__regularizer": ["block1", "uniform"]}
+    return GridSearchCV(pipeline, grid, cv=5).fit(X, y).best_params_
+
+
+def probabilities_of_a_hinge() -> tuple[float, float]:
+    """The hinge has no probabilities: CalibratedClassifierCV learns some. Brier scores, beside the logistic loss."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:200]
+    y = y[:200]
+    hinge = CalibratedClassifierCV(omkl.MKLClassifier(["gaussian"], loss="hinge"), cv=3)
+    found = [
+        cross_val_predict(model, X, y, cv=3, method="predict_proba")[:, 1]
+        for model in (hinge, omkl.MKLClassifier(["gaussian"], C=3.0))
+    ]
+    return tuple(float(brier_score_loss(y, own)) for own in found)  # type: ignore[return-value]
+
+
+def what_matters() -> dict[str, float]:
+    """How much accuracy is lost where a column is shuffled, beside the weight of the kernel on it."""
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    model = omkl.MKLClassifier({name: f"gaussian:on={i}:{i + 1}" for i, name in enumerate(X.columns)}).fit(X, y)
+    lost = permutation_importance(model, X, y, n_repeats=5, random_state=0).importances_mean
+    return dict(zip(X.columns, lost.round(3).tolist()))
+
+
+def the_learned_kernel_elsewhere() -> tuple[float, float]:
+    """The combined kernel in an SVC: as a function, and as a Gram matrix that a pipeline hands on."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(StandardScaler().fit_transform(X), y, random_state=0)
+    kernels = ["linear", "gaussian:sigma2=5", "gaussian:sigma2=50"]
+    kernel = omkl.MKLClassifier(kernels).fit(X_train, y_train).as_kernel()
+    by_function = SVC(kernel=kernel).fit(X_train, y_train).score(X_test, y_test)
+    pipeline = make_pipeline(omkl.MKLClassifier(kernels), SVC(kernel="precomputed"))
+    return float(by_function), float(pipeline.fit(X_train, y_train).score(X_test, y_test))
+
+
+def several_outputs() -> tuple[tuple, tuple]:
+    """Targets, or labels, that are learned together share their kernels; shapes of what is predicted."""
+    X, y = load_linnerud(return_X_y=True)
+    targets = omkl.MKLRegressor(C=10.0).fit(StandardScaler().fit_transform(X), y).predict(X)
+    X, y = make_multilabel_classification(100, random_state=0)
+    labels = omkl.MKLClassifier().fit(X, y).predict_proba(X)
+    return targets.shape, labels.shape
+
+
+def frames_that_come_in_parts() -> float:
+    """A table that comes in parts, as ``pandas.read_csv(file, chunksize=...)`` gives it, in one pass."""
+    X, y = customers(1000)
+    X["came back"] = y
+    parts = [X[low : low + 100] for low in range(0, 800, 100)]
+    model = omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(stream_frames(parts, target="came back"))
+    return float(np.mean(model.predict(stream_frames(X[800:], columns=list(X.columns[:-1]))) == y[800:]))
+
+
+STORIES = (
+    columns_of_many_kinds, a_table_as_it_is, a_grid_search, probabilities_of_a_hinge, what_matters,
+    the_learned_kernel_elsewhere, several_outputs, frames_that_come_in_parts,
+)  # fmt: skip
+
+
+def main() -> dict:
+    """Tell all stories."""
+    found = {story.__name__: story() for story in STORIES}
+    for name, result in found.items():
+        print(f"{name.replace('_', ' ')}: {result}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Models as text: a JSON value a line, first the manifest, then the arrays in pieces; the same model comes back."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from omkl import data, estimators
+from omkl._files import PathLike, read_archive, write_archive
+from omkl.exceptions import ModelFileError
+
+#: How the text of a model begins.
+BEGIN = b'{"omkl": '
+#: Numbers in a line.
+PIECE = 1000
+
+
+def model_as_text(path: PathLike, output: PathLike) -> int:
+    """Write a model file as text; returns how many arrays it has.
+
+    The first line is ``{"omkl": manifest}``; then come the arrays, each with a line for every 1000 of its values in
+    the order of its memory: ``{"array": name, "values": [...]}``, the first with shape, dtype and order as well.
+    Numbers are the shortest decimals that are read as the same floats.
+    """
+    estimators.load(path)  # what is none is refused as everywhere
+    manifest, arrays = read_archive(path)
+    with data.output_file(output) as file:
+        file.write(BEGIN + json.dumps(manifest, ensure_ascii=False).encode() + b"}\n")
+        for name, array in arrays.items():
+            for line in _lines(name, array):
+                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+    return len(arrays)
+
+
+def _lines(name: str, array: np.ndarray) -> Iterator[dict[str, Any]]:
+    in_columns = array.flags.f_contiguous and not array.flags.c_contiguous
+    about = {"shape": list(array.shape), "dtype": array.dtype.str, "order": "F" if in_columns else "C"}
+    flat = array.ravel("K")
+    for low in range(0, max(flat.size, 1), PIECE):
+        yield {"array": name, **(about if low == 0 else {}), "values": flat[low : low + PIECE].tolist()}
+
+
+def model_of_text(path: PathLike, output: PathLike) -> int:
+    """Write the model file that a text tells of; returns how many arrays it has.
+
+    Raises
+    ------
+    omkl.exceptions.ModelFileError
+        If a line is none of a model, or an array is not what its first line says. The message names file and line.
+    """
+    manifest: dict[str, Any] = {}
+    about: dict[str, dict[str, Any]] = {}
+    pieces: dict[str, list[np.ndarray]] = {}
+    for number, line in enumerate(data.lines(path), 1):
+        try:
+            record = json.loads(line)
+            if number == 1:
+                manifest = dict(record["omkl"])
+                continue
+            name = record["array"]
+            if name not in pieces:
+                about[name], pieces[name] = record, []
+                if np.dtype(record["dtype"]).hasobject:
+                    raise TypeError
+            pieces[name].append(np.array(record["values"], about[name]["dtype"]))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            if line.strip():
+                raise ModelFileError(f"{path}, line {number}: this is no line of a model as text.") from None
+    arrays = {name: _whole(name, pieces.pop(name), about[name], path) for name in about}
+    write_archive("/dev/stdout" if output == "-" else output, manifest, arrays)
+    return len(arrays)
+
+
+def _whole(name: str, pieces: list[np.ndarray], about: dict[str, Any], path: PathLike) -> np.ndarray:
+    """An array of its pieces."""
+    try:
+        return np.concatenate(pieces).reshape(about["shape"], order=about["order"])
+    except (ValueError, KeyError, TypeError):
+        n = sum(piece.size for piece in pieces)
+        raise ModelFileError(f"{path}: the array {name!r} has {n} values, which its shape does not.") from None

@@ -1,0 +1,121 @@
+"""Templates of CRF++: which columns of a token and its neighbours make its attributes."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from omkl.data.files import PathLike, text_lines
+from omkl.exceptions import DataFileError, InputError
+
+#: ``%x[row,column]``: the column of the token that is so many rows further.
+MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
+
+
+class AttributeTemplate(NamedTuple):
+    """One line of a template file.
+
+    Attributes
+    ----------
+    name : str
+        What stands before the colon of ``U01:%x[0,0]``, or before the first macro: the group of its attributes.
+    text : str
+        The rest, with macros in it.
+    """
+
+    name: str
+    text: str
+
+    def value(self, rows: Sequence[Sequence[str]], position: int) -> str:
+        """What the template says of the token at a position: its text, with cells in the place of macros.
+
+        Before the first token stand ``_B-1``, ``_B-2``, ..., after the last one ``_B+1``, ``_B+2``, ..., as in CRF++.
+        """
+
+        def cell(found: re.Match) -> str:
+            place, column = position + int(found[1]), int(found[2])
+            if place < 0:
+                return f"_B{place}"
+            if place >= len(rows):
+                return f"_B+{place - len(rows) + 1}"
+            if column >= len(rows[place]):
+                raise InputError(
+                    f"The template {self.name!r} looks at column {column}, and tokens have columns 0 to "
+                    f"{len(rows[place]) - 1} beside their labels."
+                )
+            return rows[place][column]
+
+        return MACRO.sub(cell, self.text)
+
+
+def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
+    """Read a template file of CRF++.
+
+    Parameters
+    ----------
+    path : path-like
+        Lines such as ``U01:%x[-1,0]/%x[0,0]``; empty lines and those that begin with ``#`` say nothing. A line ``B``
+        asks for transitions between labels, which labelers learn anyhow.
+
+    Returns
+    -------
+    list of AttributeTemplate
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        If a line is no template, or asks for transitions that depend on tokens (``B01:%x[0,0]``), of which there are
+        none; or if no line is left.
+
+    References
+    ----------
+    T. Kudo: CRF++, Yet Another CRF toolkit; "Preparing feature templates" in its manual.
+    """
+    templates = []
+    for number, line in text_lines(path):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        if line[0] not in "UB" or "%" in MACRO.sub("", line):
+            raise DataFileError(f"{where}: {line[:80]!r} is no template such as U01:%x[-1,0]/%x[0,0].")
+        if line[0] == "B":
+            if MACRO.search(line):
+                raise DataFileError(f"{where}: transitions by tokens are not learned: write U instead of B.")
+            continue
+        before = line[: found.start()] if (found := MACRO.search(line)) else line
+        name, colon, _ = before.partition(":")
+        templates.append(AttributeTemplate(name, line[len(name) + len(colon) :]))
+    if not templates:
+        raise DataFileError(f"{path} holds no template: it needs one such as U01:%x[0,0].")
+    return templates
+
+
+def templated(
+    templates: Sequence[AttributeTemplate], rows: Sequence[Sequence[str]]
+) -> list[dict[str, dict[str, float]]]:
+    """The attributes of every token of a sequence.
+
+    Parameters
+    ----------
+    templates : sequence of AttributeTemplate
+    rows : sequence of sequences of str
+        The columns of each token.
+
+    Returns
+    -------
+    list of dict
+        For each token, by the name of a template, what it says and how often, as readers of CRFsuite's format have it.
+
+    Examples
+    --------
+    >>> templated([AttributeTemplate("U0", "%x[-1,0]/%x[0,1]")], [["the", "D"], ["dog", "N"]])
+    [{'U0': {'_B-1/D': 1.0}}, {'U0': {'the/N': 1.0}}]
+    """
+    tokens = []
+    for position in range(len(rows)):
+        token: dict[str, dict[str, float]] = {}
+        for template in templates:
+            values, value = token.setdefault(template.name, {}), template.value(rows, position)
+            values[value] = values.get(value, 0.0) + 1.0
+        tokens.append(token)
+    return tokens

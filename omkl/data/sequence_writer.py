@@ -1,0 +1,167 @@
+"""Writing labelled sequences: as attribute lists of CRFsuite, in columns, or as JSON lines."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from omkl.data.files import PathLike, output_file
+from omkl.exceptions import InputError
+
+
+def write_sequences(path: PathLike, sequences: Any, format: str) -> tuple[int, int]:
+    """Write labelled sequences.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
+    sequences : iterable of pairs (x, y)
+        Tokens, all words, dicts or lists of attributes, and labels, or None where there are none.
+    format : {"crfsuite", "columns", "jsonl"}
+        As :func:`~omkl.data.read_sequences` has them. ``crfsuite`` takes dicts and lists of attributes, ``columns``
+        words, and dicts that all have the same keys and one string in each.
+
+    Returns
+    -------
+    n_sequences, n_tokens : int
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the format cannot hold a token or a label; the file stays what it was.
+    omkl.exceptions.OutputFileError
+        If the file cannot be written.
+    """
+    if format not in WRITERS:
+        raise InputError(f"Unknown format {format!r}: choose one of {', '.join(WRITERS)}.")
+    n_sequences = n_tokens = 0
+    with output_file(path) as file:
+        for x, y in sequences:
+            try:
+                text = WRITERS[format](x, y)
+            except InputError as error:
+                raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {error}") from None
+            file.write(text.encode())
+            n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
+    return n_sequences, n_tokens
+
+
+def _crfsuite(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+    lines = ("\t".join([_label(label), *_attributes(token)]) for token, label in zip(x, _known(y)))
+    return "\n".join([*lines, "", ""])
+
+
+def _attributes(token: Any) -> Iterator[str]:
+    """Attributes of a token, those with a weight other than 1 with it."""
+    if isinstance(token, str):
+        raise InputError("tokens are words, which have no attributes: make some with omkl.features.token_features.")
+    if not isinstance(token, Mapping):
+        if not all(isinstance(attribute, str) for attribute in token):
+            raise InputError("tokens are vectors: JSON lines hold them.")
+        yield from map(_escaped, token)
+        return
+    for key, value in token.items():
+        for name, weight in _weighted(str(key), value):
+            number = _number(weight)
+            yield _escaped(name) if number == "1" else f"{_escaped(name)}:{number}"
+
+
+def _weighted(key: str, value: Any) -> Iterator[tuple[str, float]]:
+    """Names of attributes, and their weights, of one entry of a token."""
+    if value is None or value is False:
+        return
+    if isinstance(value, str):
+        yield f"{key}={value}", 1.0
+    elif isinstance(value, Real):
+        yield key, float(value)
+    elif isinstance(value, Mapping):
+        for name, weight in value.items():
+            yield (f"{key}={name}" if name else key), float(weight)
+    elif all(isinstance(part, str) for part in value):
+        for part in value:
+            yield f"{key}={part}", 1.0
+    else:
+        raise InputError(f"the entry {key!r:.80} of a token is a vector: JSON lines hold it.")
+
+
+def _escaped(name: str) -> str:
+    return _clean(name).replace("\\", "\\\\").replace(":", "\\:")
+
+
+def _clean(cell: str) -> str:
+    if "\t" in cell or "\n" in cell or "\r" in cell:
+        raise InputError(f"{cell!r:.80} has a tab or the end of a line in it.")
+    return cell
+
+
+def _number(value: float) -> str:
+    """The shortest decimals that are read as this number."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _label(label: Any) -> str:
+    if label is None:
+        raise InputError("a label is not known: JSON lines may lack some.")
+    text = _clean(label if isinstance(label, str) else json.dumps(label))
+    if not text:
+        raise InputError("a label is empty.")
+    return text
+
+
+def _known(y: Sequence[Any] | None) -> Sequence[Any]:
+    if y is None:
+        raise InputError("it has no labels: JSON lines may lack them.")
+    return y
+
+
+def _columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+    keys = list(x[0]) if isinstance(x[0], Mapping) else None
+    lines = ("\t".join([*_cells(token, keys), _cell(_label(label))]) for token, label in zip(x, _known(y)))
+    return "\n".join([*lines, "", ""])
+
+
+def _cells(token: Any, keys: Sequence[str] | None) -> list[str]:
+    if isinstance(token, str) and keys is None:
+        return [_cell(token)]
+    simple = _simple(token) if isinstance(token, Mapping) else {}
+    if keys is None or list(simple) != keys or not all(isinstance(value, str) for value in simple.values()):
+        raise InputError("tokens in columns are words, or dicts with the same keys and one string in each.")
+    return [_cell(simple[key]) for key in keys]
+
+
+def _cell(text: str) -> str:
+    if not text or any(map(str.isspace, text)):
+        raise InputError(f"{text!r:.80} is empty or has a space in it, which is between columns.")
+    return text
+
+
+def _jsonl(x: Sequence[Any], y: Sequence[Any] | None) -> str:
+    tokens = [_simple(token) if isinstance(token, Mapping) else _listed(token) for token in x]
+    record = {"x": tokens} if y is None else {"x": tokens, "y": list(y)}
+    return json.dumps(record, ensure_ascii=False, default=_listed) + "\n"
+
+
+def _listed(value: Any) -> Any:
+    """An array as a list."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _simple(token: Mapping[str, Any]) -> dict[str, Any]:
+    """A token whose entries are no dicts where a string, a number or True says the same."""
+    return {key: _simplest(value) if isinstance(value, Mapping) else value for key, value in token.items()}
+
+
+def _simplest(value: Mapping[str, float]) -> Any:
+    if len(value) == 1:
+        [(name, weight)] = value.items()
+        if not name:
+            return True if weight == 1 else weight
+        if weight == 1:
+            return name
+    return dict(value)
+
+
+WRITERS: dict[str, Callable[[Sequence[Any], Sequence[Any] | None], str]] = {
+    "crfsuite": _crfsuite, "columns": _columns, "jsonl": _jsonl,
+}  # fmt: skip

@@ -1,0 +1,203 @@
+"""``omkl convert``: what is written is read as the same by omkl, and by others where there are some."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_svmlight_file
+
+import omkl
+from omkl.cli import main
+from omkl.data import read_sequences, synthetic_treebank, write_sequences, write_treebank
+from omkl.exceptions import InputError
+
+COLUMNS = "He PRP B-NP\nreckons\tVBZ   B-VP\n. . O\n\nthe DT B-NP\ndeficit NN I-NP\n"
+TEMPLATE = "# words\nU00:%x[-2,0]\nU01:%x[0,0]\n\nU02:%x[-1,0]/%x[0,1]\nU03:%x[1,1]\nU:%x[0,0]\nU:%x[1,0]\nU9\nB\n"
+
+
+@pytest.fixture
+def columns(tmp_path):
+    (tmp_path / "train.columns").write_text(COLUMNS)
+    (tmp_path / "template").write_text(TEMPLATE)
+    return tmp_path
+
+
+def convert(*words):
+    return main(["convert", *map(str, words), "--quiet"])
+
+
+def test_templates_of_crfpp_are_expanded_as_its_manual_says(columns):
+    out = columns / "out.crfsuite"
+    assert convert(columns / "train.columns", "-o", out, "--template", columns / "template") == 0
+    first, second = out.read_text().split("\n\n")[:2]
+    assert first.splitlines()[0] == "B-NP\tU00=_B-2\tU01=He\tU02=_B-1/PRP\tU03=VBZ\tU=He\tU=reckons\tU9"
+    assert first.splitlines()[2] == "O\tU00=He\tU01=.\tU02=reckons/.\tU03=_B+1\tU=.\tU=_B+1\tU9"
+    assert second.splitlines()[1] == "I-NP\tU00=_B-1\tU01=deficit\tU02=the/NN\tU03=_B+1\tU=deficit\tU=_B+1\tU9"
+    assert main(["train", "labeler", str(out), "-o", str(columns / "m.npz"), "--epochs", "1", "--quiet"]) == 0
+    assert set(omkl.load(columns / "m.npz").kernel_weights_) == {"U00", "U01", "U02", "U03", "U", "U9"}
+
+
+def test_columns_are_sequences_of_their_own_right(columns):
+    X, y = read_sequences(columns / "train.columns")
+    assert X[0][1] == {"c0": "reckons", "c1": "VBZ"}
+    assert y == [["B-NP", "B-VP", "O"], ["B-NP", "I-NP"]]
+    assert convert(columns / "train.columns", "-o", columns / "out.jsonl") == 0
+    assert read_sequences(columns / "out.jsonl") == (X, y)
+    assert convert(columns / "out.jsonl", "-o", columns / "again.columns") == 0
+    assert read_sequences(columns / "again.columns") == (X, y)
+    assert main(["train", "labeler", str(columns / "train.columns"), "-o", str(columns / "m.npz"), "--quiet"]) == 0
+
+
+TEXT = st.text(st.characters(blacklist_characters="\t\n\r\0\1=", blacklist_categories=["Cs"]), min_size=1)
+WEIGHTS = st.floats(allow_nan=False, allow_infinity=False)
+ENTRIES = st.one_of(TEXT, st.dictionaries(st.one_of(TEXT, st.just("")), WEIGHTS, min_size=1))
+TOKENS = st.dictionaries(TEXT, ENTRIES, max_size=4)
+
+
+@given(st.lists(st.tuples(TOKENS, TEXT), min_size=1, max_size=4))
+def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
+    """Colons and backslashes in names, weights of any size: CRFsuite's escapes."""
+    path = tmp_path_factory.getbasetemp() / "round.crfsuite"
+    x, y = map(list, zip(*pairs))
+    assert write_sequences(path, [(x, y)], "crfsuite") == (1, len(x))
+    X, Y = read_sequences(path)
+    whole = [{key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x]
+    assert ([whole], [y]) == (X, Y)
+
+
+def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
+    treebank = synthetic_treebank(20, vocabulary=10, random_state=0)
+    path, plain = tmp_path / "t.conllu", tmp_path / "t.conllx"
+    write_treebank(path, treebank)
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    plain.write_text("\n".join("\t".join([*c[:5], "_", *c[6:8], "_", "_"]) if len(c) > 1 else "" for c in lines) + "\n")
+    assert convert(plain, "-o", tmp_path / "out.conllu") == 0
+    assert convert(path, "-o", tmp_path / "same.conllu") == 0
+    assert (tmp_path / "same.conllu").read_bytes() == path.read_bytes()
+    found = omkl.data.read_conllu(tmp_path / "out.conllu")
+    assert [s.heads for s in found] == [s.heads for s in treebank]
+    words = read_sequences(path)
+    for name in ("w.jsonl", "w.columns"):
+        assert convert(path, "-o", tmp_path / name) == 0
+    assert read_sequences(tmp_path / "w.jsonl") == words
+    assert [[t["c0"] for t in x] for x in read_sequences(tmp_path / "w.columns")[0]] == words[0]
+    assert convert(path, "-o", tmp_path / "w.crfsuite") == 0
+    X, y = read_sequences(tmp_path / "w.crfsuite")
+    expected = omkl.features.token_features(words[0][0])
+    assert y == words[1]
+    assert {k for k, v in expected[0].items() if v} == set(X[0][0])
+    assert all(X[0][0][k] == {v: 1.0} for k, v in expected[0].items() if isinstance(v, str))
+
+
+def test_rows_between_svmlight_csv_and_npz(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = np.where(rng.random((300, 4)) < 0.4, rng.normal(size=(300, 4)) * 10.0 ** rng.integers(-300, 300), 0), None
+    y = rng.integers(0, 3, 300)
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    assert convert(tmp_path / "a.npz", "-o", tmp_path / "a.svm") == 0
+    found, labels = load_svmlight_file(str(tmp_path / "a.svm"), n_features=4, zero_based=False)
+    np.testing.assert_array_equal(found.toarray(), X)
+    np.testing.assert_array_equal(labels, y)
+    assert convert(tmp_path / "a.svm", "-o", tmp_path / "a.csv.gz", "--target", "kind") == 2  # svmlight knows where
+    assert convert(tmp_path / "a.svm", "-o", tmp_path / "a.csv.gz") == 0
+    table = pandas.read_csv(tmp_path / "a.csv.gz")
+    assert list(table) == ["x0", "x1", "x2", "x3", "y"]
+    pytest.importorskip("pyarrow")
+    assert convert(tmp_path / "a.csv.gz", "--target", "y", "-o", tmp_path / "b.npz") == 0
+    with np.load(tmp_path / "b.npz") as arrays:
+        np.testing.assert_array_equal(arrays["X"], X)
+        np.testing.assert_array_equal(arrays["y"], y)
+
+
+def test_tables_with_strings_stay_tables(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_text('colour,size,kind\n"red, dark",1,cherry\ngreen,,melon\n')
+    assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--target", "kind") == 0
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    assert convert(tmp_path / "a.csv", "-o", tmp_path / "b.svm", "--target", "kind") == 2
+    assert "some columns hold strings: write csv" in capsys.readouterr().err
+
+
+MODELS = {
+    "labeler": lambda: omkl.SequenceLabeler(epochs=2, random_state=0).fit([["a", "dög"]], [["D", "N"]]),
+    "kernels": lambda: omkl.OnlineMKLClassifier(["gaussian", "linear"], random_state=0).fit(np.eye(9), [0, 1, 2] * 3),
+    "batch": lambda: omkl.MKLClassifier(["linear", "gaussian"]).fit(np.eye(6), [0, 1] * 3),
+    "parser": lambda: omkl.DependencyParser("small", epochs=1, memory=5, random_state=0).fit(
+        synthetic_treebank(20, vocabulary=10, random_state=0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_comes_back_from_its_text_byte_for_byte(name, tmp_path):
+    model, text, back = (tmp_path / name for name in ("m.npz", "m.txt", "back.npz"))
+    MODELS[name]().save(model)
+    assert convert(model, "-o", text) == 0
+    assert convert(text, "-o", back) == 0
+    assert back.read_bytes() == model.read_bytes()
+    assert json.loads(text.read_text().splitlines()[0])["omkl"]["format"]
+
+
+def test_damaged_texts_of_models_are_refused(tmp_path, capsys):
+    model, text, out = (str(tmp_path / name) for name in ("m.npz", "m.txt", "out.npz"))
+    MODELS["labeler"]().save(model)
+    assert convert(model, "-o", text) == 0
+    lines = (tmp_path / "m.txt").read_text().splitlines()
+    second = json.loads(lines[1])
+    for changed in ("nonsense", "[1]", {**second, "dtype": "|O"}, {**second, "dtype": 3}, {**second, "values": ["x"]},
+                    {**second, "shape": [10**12]}, {**second, "values": [1e400]}):  # fmt: skip
+        new = changed if isinstance(changed, str) else json.dumps(changed)
+        (tmp_path / "m.txt").write_text("\n".join([lines[0], new, *lines[2:]]))
+        assert convert(text, "-o", out) == 2, changed
+        assert "m.txt" in capsys.readouterr().err
+        assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_model_of_crfsuite_becomes_a_labeler(tmp_path):
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    trainer = pycrfsuite.Trainer(verbose=False)
+    for _ in range(3):
+        trainer.append([["w=the"], ["w=dog"]], ["D", "N"])
+    trainer.train(str(tmp_path / "crf.model"))
+    assert convert(tmp_path / "crf.model", "-o", tmp_path / "labeler.npz") == 0
+    assert omkl.load(tmp_path / "labeler.npz").predict([[["w=the"], ["w=dog"]]])[0].tolist() == ["D", "N"]
+
+
+@pytest.mark.parametrize(
+    ("content", "template", "words", "message"),
+    [
+        (COLUMNS, "U01:%x[0,7]\n", ["-o", "o.crfsuite"], "looks at column 7, and tokens have columns 0 to 1"),
+        (COLUMNS, "B01:%x[0,0]\n", ["-o", "o.crfsuite"], "template, line 1: transitions by tokens"),
+        (COLUMNS, "U01:%y[0,0]\n", ["-o", "o.crfsuite"], "is no template such as"),
+        (COLUMNS, "# none\n", ["-o", "o.crfsuite"], "holds no template"),
+        (COLUMNS, TEMPLATE, ["-o", "o.columns"], "makes attributes of columns"),
+        (COLUMNS, None, ["-o", "o.svm"], "which is written as crfsuite, columns, jsonl"),
+        (COLUMNS, None, ["-o", "o"], "say which with --to"),
+        ("a b c\nd e\n", None, ["-o", "o.jsonl"], "line 2: 2 columns, where there should be 3"),
+        ("a\n", None, ["-o", "o.jsonl"], "at least a word and a label"),
+    ],
+)
+def test_what_cannot_be_converted_is_said_in_a_sentence(content, template, words, message, tmp_path, capsys):
+    (tmp_path / "in.columns").write_text(content)
+    more = []
+    if template is not None:
+        (tmp_path / "template").write_text(template)
+        more = ["--template", tmp_path / "template"]
+    out = tmp_path / words[1]
+    assert convert(tmp_path / "in.columns", "-o", out, *more) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_format_that_the_name_does_not_tell_is_asked_for(tmp_path, capsys):
+    (tmp_path / "eng.train").write_text(COLUMNS)
+    assert convert(tmp_path / "eng.train", "-o", tmp_path / "o.jsonl") == 2
+    assert "say which with --format" in capsys.readouterr().err
+    assert convert(tmp_path / "eng.train", "--format", "columns", "-o", tmp_path / "o.jsonl") == 0
+    with pytest.raises(InputError, match="tokens are vectors"):
+        write_sequences(tmp_path / "o", [([np.zeros(2)], ["a"])], "crfsuite")

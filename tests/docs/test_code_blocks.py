@@ -1,0 +1,140 @@
+"""Every block of code in README and documentation runs, and prints what the block of text after it says.
+
+    python tests/docs/test_code_blocks.py --write docs/guide/labels.md ...      write what the blocks print
+
+Blocks of a page run one after the other, in one namespace, in a folder that has the files of ``samples.py``. A block of
+``text`` directly after a block of ``python`` or ``bash`` is its output; numbers may differ in their last digits.
+"""
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from omkl.cli import main
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
+#: Commands that a test cannot carry out: ``.ci/run`` does, or they are about another machine.
+ELSEWHERE = re.compile(r"(\S*pip install|python3 -m venv|(\.venv/bin/)?python -m (pytest|ruff|sphinx|tests)|\.ci/run)")
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
+
+
+class Block(NamedTuple):
+    """Code of a page: its language, its first line, what it is said to print (None: nothing is said)."""
+
+    language: str
+    code: str
+    line: int
+    printed: str | None
+
+
+def blocks_of(text):
+    for found in FENCE.finditer(text):
+        yield Block(found[1], found[2], text.count("\n", 0, found.start()) + 2, found[4])
+
+
+def load_samples():
+    spec = importlib.util.spec_from_file_location("samples", Path(__file__).with_name("samples.py"))
+    samples = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(samples)
+    return samples
+
+
+def run_page(page, folder):
+    """What each block of a page prints, in a folder of samples."""
+    load_samples().write_samples(folder)
+    commands = Path(folder) / ".commands"
+    commands.mkdir()
+    for name, module in (("omkl", " -m omkl"), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n', encoding="utf-8")
+        (commands / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    namespace = {"__name__": "__main__"}
+    with contextlib.chdir(folder):
+        for block in blocks_of(page.read_text(encoding="utf-8")):
+            if block.language == "python":
+                printed = io.StringIO()
+                code = compile("\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True)
+                with contextlib.redirect_stdout(printed):
+                    exec(code, namespace)
+                yield block, printed.getvalue()
+            else:
+                yield block, run_commands(block, page, environment)
+
+
+def run_commands(block, page, environment):
+    """What commands print, line by line: omkl in this process, to save its start, and others by bash."""
+    printed = io.StringIO()
+    for line in block.code.splitlines():
+        where = f"{page}, line {block.line}: {line}"
+        if not line.strip() or ELSEWHERE.match(line.strip()):
+            continue
+        if alone := re.fullmatch(r"omkl ([^|<>]*)(\| head -(\d+))?", line):
+            own = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+            with contextlib.redirect_stdout(own):
+                assert main(shlex.split(alone[1], comments=True)) == 0, where
+            lines = own.buffer.getvalue().decode().splitlines(keepends=True)
+            printed.write("".join(lines[: int(alone[3]) if alone[3] else None]))
+        else:
+            run = subprocess.run(["bash", "-eu", "-c", line], capture_output=True, text=True, env=environment)
+            assert run.returncode == 0, where + run.stderr
+            assert "omkl: error" not in run.stderr, where + run.stderr
+            printed.write(run.stdout)
+    return printed.getvalue()
+
+
+def same(expected, printed):
+    """Whether two texts are the same, but for spaces and the last digits of numbers."""
+    if NUMBER.sub("0", expected).split() != NUMBER.sub("0", printed).split():
+        return False
+    numbers = [np.array([float(number) for number in NUMBER.findall(text)]) for text in (expected, printed)]
+    return np.allclose(*numbers, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    for block, printed in run_page(page, tmp_path):
+        if block.printed is not None:
+            assert same(block.printed, printed), f"{page}, line {block.line} prints:\n{printed}"
+
+
+def test_all_code_is_in_blocks_that_are_run():
+    """Python and shell commands have no other name on a page: whatever is shown runs."""
+    for page in PAGES:
+        languages = set(re.findall(r"^\s*[`~:]{3,}\s*([\w{}-]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+        assert languages.isdisjoint({"py", "pycon", "python3", "sh", "shell", "console", "{code-block}"}), page
+
+
+def write(page):
+    """Put what the blocks of a page print into it."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = iter([printed for _, printed in run_page(page, folder)])
+
+    def with_output(found):
+        printed = next(outputs)
+        if found[3] is None:
+            return found[0]
+        return f"```{found[1]}\n{found[2]}```\n\n```text\n{printed.rstrip()}\n```"
+
+    page.write_text(FENCE.sub(with_output, text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ["MPLBACKEND"] = "agg"
+    for name in sys.argv[sys.argv.index("--write") + 1 :]:
+        write(Path(name).resolve())

@@ -1,0 +1,123 @@
+"""Every public name is on a page of the API reference; what the built pages hold is looked at where they were built.
+
+``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` looks at those that sphinx has put there.
+"""
+
+import argparse
+import importlib
+import os
+import re
+import zlib
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+import omkl
+from omkl.cli.commands import build_parser
+
+DOCS = Path(__file__).parents[2] / "docs"
+#: Modules with public names; those of ``omkl.estimators`` are at the top, but for what only that has.
+MODULES = [
+    "omkl", "omkl.estimators", "omkl.kernels", "omkl.regularizers", "omkl.losses", "omkl.structures", "omkl.groups",
+    "omkl.online", "omkl.batch", "omkl.data", "omkl.reports", "omkl.distributed", "omkl.exceptions", "omkl.features",
+]  # fmt: skip
+
+
+def public_names():
+    """``(module, name)`` of everything public that is no module."""
+    for module in map(importlib.import_module, MODULES):
+        names = getattr(module, "__all__", None) or [
+            name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
+        ]
+        for name in names:
+            value = getattr(module, name)
+            if name[0] != "_" and callable(value) and not (module is omkl.estimators and hasattr(omkl, name)):
+                yield module.__name__, name
+
+
+def options(parser, prefix="omkl"):
+    """``(command, option)`` of a parser and those below it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from options(below, f"{prefix} {name}")
+        elif action.help != argparse.SUPPRESS:
+            yield from ((prefix, option) for option in action.option_strings if option not in ("-h", "--help"))
+
+
+@pytest.fixture(scope="session")
+def built():
+    folder = os.environ.get("OMKL_DOCS")
+    if not folder:
+        pytest.skip("OMKL_DOCS names no folder of built pages")
+    return Path(folder)
+
+
+def text_of(page):
+    return unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8")))
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the anchors that it has."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.targets, self.loaded, self.anchors = [], [], set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.anchors |= {attrs.get("id"), attrs.get("name")}
+        if tag == "a" and "href" in attrs:
+            self.targets.append(attrs["href"])
+        elif tag in ("script", "img", "iframe", "source") or (tag == "link" and attrs.get("rel") == "stylesheet"):
+            self.loaded.append(attrs.get("src") or attrs.get("href") or "")
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = set()
+    for page in (DOCS / "api").glob("*.md"):
+        listed |= set(re.findall(r"^   (omkl\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {f"{module}.{name}" for module, name in public_names()} <= listed
+
+
+def test_the_reference_lists_nothing_that_is_not_there():
+    for page in (DOCS / "api").glob("*.md"):
+        for name in re.findall(r"^   (omkl\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            module, _, last = name.rpartition(".")
+            if not module.endswith("river"):
+                assert hasattr(importlib.import_module(module), last), name
+
+
+def test_every_example_begins_with_a_title():
+    """A line in its docstring, underlined: what the gallery of examples shows."""
+    for example in [*DOCS.parent.glob("examples/*.py"), *DOCS.glob("stories/*.py")]:
+        assert re.match(r'"""\n(.+)\n=+\n', example.read_text(encoding="utf-8")), example
+
+
+def test_every_public_name_has_a_built_page(built):
+    inventory = (built / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    described = {line.split(" ", 1)[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    assert {f"{module}.{name}" for module, name in public_names()} <= described
+
+
+def test_every_option_is_on_the_page_of_the_command_line(built):
+    page = text_of(built / "cli.html")
+    assert [(command, option) for command, option in options(build_parser()) if option not in page] == []
+
+
+def test_built_pages_load_nothing_from_elsewhere_and_lead_nowhere_else(built):
+    pages = {page.resolve(): Links(page) for page in built.rglob("*.html")}
+    for page, links in pages.items():
+        assert [target for target in links.loaded if urlparse(target).netloc] == [], page
+        for target in links.targets:
+            address = urlparse(target)
+            if address.scheme or address.netloc or not (address.path or address.fragment):
+                continue
+            to = (page.parent / unquote(address.path)).resolve() if address.path else page
+            assert to.exists(), f"{page}: {target}"
+            if to in pages and address.fragment:
+                assert unquote(address.fragment) in pages[to].anchors, f"{page}: {target}"
