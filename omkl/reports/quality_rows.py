@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import OutlierMixin
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from omkl.estimators import evaluate_labels
@@ -34,7 +35,8 @@ def row_quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
         raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give what the model predicts.")
     if y.ndim == 2:
         return _several(model, X, y, predicted, n_worst)
-    return (_classes if hasattr(model, "classes_") else _numbers)(model, X, y, predicted, n_worst)
+    labels = hasattr(model, "classes_") or isinstance(model, OutlierMixin)
+    return (_classes if labels else _numbers)(model, X, y, predicted, n_worst)
 
 
 def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
@@ -46,14 +48,15 @@ def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
         parts += [heading("Calibration"), calibration_part(y == predicted, sure)]
     wrong = np.flatnonzero(y != predicted)
     order = wrong if sure is None else wrong[np.argsort(-sure[wrong], kind="stable")]
-    known = set(model.classes_.tolist())
+    known = set(getattr(model, "classes_", np.zeros(0)).tolist())  # none of a detector of outliers
     worst = []
     for i in order[:n_worst].tolist():
         title = f"Row {i + 1}: {other[i]} instead of {gold[i]}"
         if sure is not None and hasattr(model, "predict_proba"):
             title += f", with a probability of {sure[i]:.1%}"
-        why = partial(model.explain, _row(X, i), label=other[i], against=gold[i])
-        worst.append(example(title, _entries(model, X, i), reasons(why) if gold[i] in known else ""))
+        chosen = {"label": other[i], "against": gold[i]} if known else {}
+        why = partial(model.explain, _row(X, i), **chosen)
+        worst.append(example(title, _entries(model, X, i), reasons(why) if gold[i] in known or not known else ""))
     tiles = {"accuracy": percent(found["accuracy"]), "rows": number(len(y)), "wrong": number(len(wrong))}
     return Quality(tiles, parts, worst)
 
