@@ -13,6 +13,8 @@ hundreds of them a language needs. Here the language is made up, so that we know
 # In :func:`omkl.data.synthetic_treebank` three templates decide who depends on whom; all other fields of a word, its form
 # and its morphology among them, are drawn at random.
 
+import matplotlib.pyplot as plt
+
 import omkl
 from omkl.data import synthetic_treebank
 from omkl.reports import plot_weights
@@ -31,7 +33,8 @@ USELESS = [
     "h.feats m-1.feats direction", "h+1.form m+1.form",
 ]  # fmt: skip
 parser = omkl.DependencyParser([*INFORMATIVE, *USELESS], epochs=5, random_state=0).fit(train)
-axis = plot_weights(parser)
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_weights(parser, ax=axis)
 
 # %%
 # Those that say something about heads have all of the weight. On sentences that it has not seen:

@@ -25,7 +25,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 kernels = per_column("gaussian", X)
 model = omkl.MKLClassifier(kernels, regularizer="block1", C=0.3).fit(X_train, y_train)
 print(f"{100 * model.score(X_test, y_test):.1f}% correct with {model.n_active_} of {X.shape[1]} columns")
-axis = plot_weights(model)
+figure, axis = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+plot_weights(model, ax=axis)
 
 # %%
 # What the certificate says
@@ -41,7 +42,8 @@ print(f"at most {100 * model.dual_gap_:.2f}% from the optimum")
 # ``path`` follows the weights along C, each problem solved from the one before. The smaller C, the fewer columns.
 
 points = model.path(X_train, y_train, C=10)
-axis = plot_path(points)
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_path(points, ax=axis)
 
 # %%
 # Which C?
@@ -49,7 +51,8 @@ axis = plot_path(points)
 # :class:`omkl.MKLClassifierCV` chooses it by cross-validation along such paths.
 
 search = omkl.MKLClassifierCV(kernels, regularizer="block1", Cs=8, cv=3).fit(X_train, y_train)
-axis = plot_search(search)
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_search(search, ax=axis)
 print(f"C = {search.C_:.2g}, {100 * search.score(X_test, y_test):.1f}% correct with {search.n_active_} columns")
 
 # %%
@@ -60,4 +63,3 @@ print(f"C = {search.C_:.2g}, {100 * search.score(X_test, y_test):.1f}% correct w
 
 alike = omkl.MKLClassifier(kernels, regularizer="uniform", C=0.3).fit(X_train, y_train)
 print(f"all columns alike: {100 * alike.score(X_test, y_test):.1f}% correct")
-plt.close("all")

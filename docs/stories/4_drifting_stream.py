@@ -12,6 +12,7 @@ tell the classes apart. The model has to notice, within a memory that does not g
 # An example is three vectors of four numbers. The label says whether the first vector is long; after 10,000 examples,
 # whether the second one is. The third never says anything, and one label in twenty is wrong.
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import omkl
@@ -57,8 +58,12 @@ for start in range(0, N, block):
     weights.append(model.kernel_weights_)
 
 seen = np.arange(block, N + 1, block)
-axis = plot_curves(
-    {name: (seen, [record[name] for record in weights]) for name in kernels}, xlabel="examples", ylabel="weight"
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_curves(
+    {name: (seen, [record[name] for record in weights]) for name in kernels},
+    xlabel="examples",
+    ylabel="weight",
+    ax=axis,
 )
 axis.axvline(N // 2, color="grey", linestyle=":")
 
@@ -66,7 +71,8 @@ axis.axvline(N // 2, color="grey", linestyle=":")
 # The weight moves from the first vector to the second when the world does, and the third stays out. The error jumps, and
 # falls again:
 
-axis = plot_curves({"error": (seen[:-1], errors)}, xlabel="examples", ylabel="error of the next block")
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_curves({"error": (seen[:-1], errors)}, xlabel="examples", ylabel="error of the next block", ax=axis)
 axis.axvline(N // 2, color="grey", linestyle=":")
 print(f"last blocks: {100 * np.mean(errors[-5:]):.1f}% wrong, where 5% is the best possible")
 

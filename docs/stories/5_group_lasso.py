@@ -11,6 +11,7 @@ such columns should be in a model together, or not at all. The group lasso does 
 # ---------------
 # 300 patients and 40 genes, each measured by five probes. Three genes matter.
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import omkl
@@ -41,14 +42,16 @@ for name, model in {"lasso": lasso, "group lasso": grouped}.items():
 # -----------
 # The larger alpha, the fewer groups. Norms of the coefficients of each group:
 
-axis = plot_path(grouped.path(X, y, 20))
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_path(grouped.path(X, y, 20), ax=axis)
 
 # %%
 # Which alpha?
 # ------------
 
 search = omkl.GroupLassoCV(15, groups=groups, cv=4).fit(X, y)
-axis = plot_search(search)
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_search(search, ax=axis)
 print(f"alpha = {search.alpha_:.3f}; genes {sorted(set(groups[np.flatnonzero(search.coef_)].tolist()))}")
 
 # %%

@@ -12,6 +12,7 @@ for a single prediction.
 # --------
 # Random strings of 40 letters; those of class 1 have the piece ``GATA`` somewhere.
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import omkl
@@ -57,7 +58,8 @@ def composition(X, Y):
 
 model = omkl.MKLClassifier({"spectrum": spectrum, "composition": composition, "positions": "gaussian"}, C=1.0).fit(X, y)
 print(f"{100 * model.score(X_test, y_test):.1f}% correct")
-axis = plot_weights(model)
+figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
+plot_weights(model, ax=axis)
 
 # %%
 # Why this prediction?
