@@ -3,7 +3,7 @@
 import argparse
 
 import omkl
-from omkl.cli import common, completion, convert, demo, evaluate, inspect, predict, prune, report, train
+from omkl.cli import common, completion, convert, demo, evaluate, inspect, plot, predict, prune, report, train
 
 EXAMPLES = """\
 examples:
@@ -12,7 +12,7 @@ examples:
   omkl predict tagger.npz new.txt -o tagged.conllu
   omkl evaluate tagger.npz test.conllu
   omkl COMMAND --help                                   # options and examples of a command"""
-SUBCOMMANDS = (demo, train, predict, evaluate, inspect, report, prune, convert)
+SUBCOMMANDS = (demo, train, predict, evaluate, inspect, plot, report, prune, convert)
 
 
 def build_parser() -> argparse.ArgumentParser:

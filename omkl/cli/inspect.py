@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> None:
     metrics["kernel_weights"] = getattr(model, "kernel_weights_", {})
     metrics["left_out"] = getattr(model, "left_out_", [])
     is_online = hasattr(model, "top_features")
-    metrics["group_report"] = _group_report(model, kind, arguments) if is_online else []
+    metrics["group_report"] = group_records(model, kind, arguments) if is_online else []
     if arguments.data is not None and not is_online:
         raise InputError(f"--data measures the groups of models that are trained online, not of a {metrics['class']}.")
     metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
@@ -90,7 +90,7 @@ def _inspect_annotator(annotator, arguments):
     report(arguments, lines, metrics)
 
 
-def _group_report(model, kind, arguments):
+def group_records(model: Any, kind: str, arguments: Namespace) -> list[dict[str, Any]]:
     """A record for each group; those of ``--data`` where it is given."""
     if arguments.data is None:
         return model.group_report_ if model.model_.trainer.has_groups else []

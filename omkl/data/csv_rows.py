@@ -102,7 +102,7 @@ def parse_rows(text: bytes, delimiter: str, names: Sequence[str], types: dict[st
     pyarrow = import_pyarrow()
     types = {} if types is None else types
     strings = dict.fromkeys(types or names, pyarrow.string())
-    if text.count(b'"') % 2 == 0:
+    if b'"' not in text or text.count(b'"') % 2 == 0:  # looking for one is ten times as fast as counting
         for wanted in (types, strings):
             try:
                 return _with_nulls(_by_arrow(pyarrow, text, delimiter, names, wanted), types)

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import resource
+import signal
 import subprocess
 import tempfile
 import time
@@ -135,7 +136,9 @@ class Peer:
             self._receive()
 
     def close(self) -> None:
-        """End its process."""
+        """End its process, and those that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()
 
@@ -160,6 +163,7 @@ class Peer:
 
 def _serve(pipe, make, clock, round_seconds, once) -> None:
     """In the copy: make the function, then time it whenever asked."""
+    os.setsid()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1), os.dup2(nowhere, 2)
     warnings.simplefilter("ignore")

@@ -113,6 +113,7 @@ _REASONS = {
         "test_design.py::test_group_lasso",
         "test_design.py::test_path",
         "test_design.py::test_columns",
+        "test_design_kinds.py::test_kind",
     ): (
         "A certificate takes a pass over the design, and so does each working set; sweeps over what is in it take the"
         " rest, and a path has 20 or 100 problems."

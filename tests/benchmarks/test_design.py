@@ -69,9 +69,9 @@ def peer(make_model, problem):
     """The fit of a package's model at the tolerance at which it has the gap."""
 
     def make():
-        A, y = problem.design.matrix, problem.y
+        A, y = problem.design.matrix, targets_of(problem)
         for tol in TOLERANCES:
-            coef = make_model(problem, tol).fit(A, y).coef_.ravel()
+            coef = np.atleast_2d(make_model(problem, tol).fit(A, y).coef_).T.ravel()
             active = np.flatnonzero(coef)
             groups = problem.groups.of_columns(active)
             gap = certify(problem, LinearModel(*_whole_groups(problem, groups, coef))).gap
@@ -80,6 +80,11 @@ def peer(make_model, problem):
         raise MissedError(f"gap {gap:.0e}")
 
     return make
+
+
+def targets_of(problem):
+    """As packages want them: (m,), or (m, K) of several outputs."""
+    return problem.y if problem.n_outputs == 1 else problem.y.reshape(problem.n_outputs, -1).T
 
 
 def _whole_groups(problem, groups, coef):
@@ -112,23 +117,29 @@ def sklearn(problem, tol):
     return package.Lasso(alpha=problem.alpha, tol=tol, fit_intercept=False)
 
 
-def adelie(problem, alphas, gap):
+def adelie(problem, alphas, gap, kind=None):
+    Y = targets_of(problem).reshape(problem.design.matrix.shape[0], -1)
+    kind = kind or ("binomial" if problem.loss.classifies else "gaussian")
     return elsewhere(
-        "adelie", A=problem.design.matrix, y=problem.y, alphas=np.atleast_1d(alphas), gap=gap,
-        classifies=problem.loss.classifies, group_size=int(problem.groups.blocks.sizes[0]),
+        "adelie", A=problem.design.matrix, Y=np.maximum(Y, 0) if kind == "binomial" else Y, gap=gap, kind=kind,
+        alphas=np.atleast_1d(alphas), group_size=int(problem.groups.blocks.sizes[0]) // problem.n_outputs,
     )  # fmt: skip
 
 
 def a_pass(problem):
-    A, rho = problem.design.matrix, np.ones(len(problem.y))
+    A, rho = problem.design.matrix, np.ones((problem.design.matrix.shape[0], problem.n_outputs))
     return Floor("pass", lambda: A.T @ rho)
 
 
 def measure_solver(measure, problem, names, size=None):
-    """One strength."""
+    """One strength, beside adelie and those."""
     known = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
     peers = {name: peer(known[name], problem) for name in names}
-    peers["adelie"] = adelie(problem, problem.alpha, GAP)
+    measure_beside(measure, problem, {**peers, "adelie": adelie(problem, problem.alpha, GAP)}, size)
+
+
+def measure_beside(measure, problem, peers, size=None):
+    """One strength."""
     solutions = []
     solve = lambda: solutions.append(DAL().solve(problem, GAP))  # noqa: E731
     measure(solve, floor=a_pass(problem), peers=peers, size=size, limit=LIMIT)

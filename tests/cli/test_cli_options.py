@@ -18,9 +18,11 @@ from omkl.data import synthetic_treebank, write_treebank
 
 PARSERS = list(parsers_of(commands.build_parser()))
 LEAVES = [p for p in PARSERS if not any(isinstance(a, argparse._SubParsersAction) for a in p._actions)]
-#: What an option takes may differ in these: a demonstration fills a folder, tuned templates are searched for.
+#: What an option takes may differ in these: a demonstration fills a folder, a picture is no model, tuned templates are
+#: searched for.
 DIFFERENT = {
-    ("--output", "omkl demo"), ("--output", "omkl predict"), ("--keep", "omkl prune"), ("--to", "omkl convert"),
+    *(("--output", f"omkl {name}") for name in ("demo", "predict", "plot")), ("--keep", "omkl prune"),
+    ("--to", "omkl convert"), ("--title", "omkl plot"),
 }  # fmt: skip
 NO_RESULT = ("omkl completion",)
 

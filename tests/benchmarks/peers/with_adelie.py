@@ -13,44 +13,67 @@ import numpy as np
 TOLERANCES = (1e-4, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12)
 
 
+def entropy(u):
+    """u log u, 0 at 0."""
+    return u * np.log(np.maximum(u, 1e-300))
+
+
+def probabilities(z):
+    """Of all classes, from scores (m, K)."""
+    found = np.exp(z - z.max(axis=1, keepdims=True))
+    return found / found.sum(axis=1, keepdims=True)
+
+
+#: Of each kind, for targets and scores (m, K): adelie's model, the loss, the expected targets, and the loss's conjugate
+#: at minus a residual.
+KINDS = {
+    "gaussian": (
+        lambda y: adelie.glm.gaussian(y=y[:, 0]), lambda y, z: 0.5 * (y - z) ** 2, lambda z: z,
+        lambda y, rho: 0.5 * rho**2 - y * rho,
+    ),
+    "multigaussian": (
+        lambda y: adelie.glm.multigaussian(y=y), lambda y, z: 0.5 * (y - z) ** 2, lambda z: z,
+        lambda y, rho: 0.5 * rho**2 - y * rho,
+    ),
+    "binomial": (
+        lambda y: adelie.glm.binomial(y=y[:, 0]), lambda y, z: np.logaddexp(0, z) - y * z,
+        lambda z: 1 / (1 + np.exp(-z)), lambda y, rho: entropy(y - rho) + entropy(1 - y + rho),
+    ),
+    "poisson": (
+        lambda y: adelie.glm.poisson(y=y[:, 0]), lambda y, z: np.exp(z) - y * z - y + entropy(y), np.exp,
+        lambda y, rho: entropy(y - rho) - (y - rho) + y - entropy(y),
+    ),
+    "multinomial": (
+        lambda y: adelie.glm.multinomial(y=y), lambda y, z: np.logaddexp.reduce(z, axis=1) - (y * z).sum(axis=1),
+        probabilities, lambda y, rho: entropy(y - rho),
+    ),
+}  # fmt: skip
+
+
 def fit(given, tol):
     """Coefficients along the path of ``alphas``: of mean loss and a sum of group norms, no intercept."""
-    glm = (
-        adelie.glm.binomial(y=(given["y"] > 0).astype(float))
-        if given["classifies"]
-        else adelie.glm.gaussian(y=given["y"])
-    )
-    n_columns, size = given["A"].shape[1], int(given["group_size"])
-    starts = np.arange(0, n_columns, size)
+    y, starts = given["Y"], np.arange(0, given["A"].shape[1], int(given["group_size"]))
+    # its losses of several outputs are means over outputs
+    path = given["alphas"] / (y.shape[1] if str(given["kind"]).startswith("multi") else 1)
     state = adelie.grpnet(
-        X=given["A"], glm=glm, groups=starts, penalty=np.ones(len(starts)), lmda_path=given["alphas"], tol=tol,
-        irls_tol=tol, early_exit=False, intercept=False, progress_bar=False, n_threads=1,
+        X=given["A"], glm=KINDS[str(given["kind"])][0](y), groups=starts, penalty=np.ones(len(starts)), lmda_path=path,
+        tol=tol, irls_tol=tol, early_exit=False, intercept=False, progress_bar=False, n_threads=1,
     )  # fmt: skip
     return state.betas
 
 
 def gap(given, beta, alpha):
     """Relative duality gap of one point of the path."""
-    A, y, n, size = given["A"], given["y"], len(given["y"]), int(given["group_size"])
-    beta = np.asarray(beta.todense()).ravel()
-    outputs = A[:, np.flatnonzero(beta)] @ beta[np.flatnonzero(beta)]
-    penalty = alpha * np.linalg.norm(beta.reshape(-1, size), axis=1).sum()
-    if given["classifies"]:
-        primal = np.logaddexp(0, -y * outputs).mean() + penalty
-        point = 1 / (1 + np.exp(y * outputs))
-        correlations = A.T @ (y * point) / n
-    else:
-        point = y - outputs
-        primal = 0.5 * (point**2).mean() + penalty
-        correlations = A.T @ point / n
-    shrink = min(1.0, alpha / np.linalg.norm(correlations.reshape(-1, size), axis=1).max())
-    point = shrink * point
-    if given["classifies"]:
-        inside = np.clip(point, 1e-300, 1 - 1e-16)
-        dual = -(inside * np.log(inside) + (1 - inside) * np.log1p(-inside)).mean()
-    else:
-        dual = 0.5 * (y**2 - (y - point) ** 2).mean()
-    return (primal - dual) / primal
+    A, y = given["A"], given["Y"]
+    _, loss, mean, conjugate = KINDS[str(given["kind"])]
+    width = int(given["group_size"]) * y.shape[1]
+    beta = np.asarray(beta.todense()).reshape(A.shape[1], -1)
+    used = np.flatnonzero(beta.any(axis=1))
+    outputs = A[:, used] @ beta[used]
+    primal = loss(y, outputs).sum() / len(y) + alpha * np.linalg.norm(beta.reshape(-1, width), axis=1).sum()
+    rho = y - mean(outputs)
+    largest = np.linalg.norm((A.T @ rho / len(y)).reshape(-1, width), axis=1).max()
+    return (primal + conjugate(y, min(1.0, alpha / largest) * rho).sum() / len(y)) / abs(primal)
 
 
 def loosest(given):
@@ -66,7 +89,7 @@ def loosest(given):
 def main():
     """Serve."""
     given = dict(np.load(sys.argv[1]))
-    given["A"] = np.asfortranarray(given["A"])
+    given["A"], given["Y"] = np.asfortranarray(given["A"]), np.ascontiguousarray(given["Y"], dtype=np.float64)
     given["alphas"] = np.atleast_1d(given["alphas"])
     out, sys.stdout = sys.stdout, sys.stderr
     tol = None

@@ -1,0 +1,170 @@
+"""Pictures of a model on labelled data, for ``omkl plot``."""
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+
+from omkl import data
+from omkl.cli import rows
+from omkl.cli.inputs import labelled_sequences
+from omkl.cli.inspect import group_records
+from omkl.exceptions import InputError
+
+#: Columns of trees that are labels, the one to compare first.
+COLUMNS = {"trees": "deprels", "annotations": "upos"}
+
+
+def _groups(model: Any, kind: str, arguments: Namespace) -> Any:
+    from omkl import reports
+
+    if not hasattr(model, "group_report"):
+        raise InputError(f"--kind groups is for models that are trained online, not for a {type(model).__name__}.")
+    return reports.plot_weights(group_records(model, kind, arguments), n=arguments.show, **_options(arguments))
+
+
+def _confusion(model: Any, kind: str, arguments: Namespace) -> Any:
+    from omkl import reports
+
+    gold, predicted = _labels(model, kind, arguments)
+    return reports.plot_confusion(gold, predicted, n=arguments.show, **_options(arguments))
+
+
+def _labels(model: Any, kind: str, arguments: Namespace) -> tuple[Any, Any]:
+    """Gold and predicted labels: of tokens or rows, tags of an annotator, relations of a parser."""
+    if kind == "sequences":
+        X, y = labelled_sequences(arguments.data, arguments)
+        return y, model.predict(X)
+    if kind == "rows":
+        _needs_classes(model)
+        return rows.outputs_of(model, arguments.data, arguments)
+    gold = _treebank(model, kind, arguments)
+    predicted = model.parse(gold) if kind == "trees" else model.annotate(gold)
+    column = COLUMNS[kind]
+    found = [[getattr(own, column) or ["_"] * len(own) for own in side] for side in (gold, predicted)]
+    return found[0], found[1]
+
+
+def _calibration(model: Any, kind: str, arguments: Namespace) -> Any:
+    from omkl import reports
+
+    return reports.plot_calibration(*_probabilities(model, kind, arguments), **_options(arguments))
+
+
+def _probabilities(model: Any, kind: str, arguments: Namespace) -> tuple:
+    """Arguments of :func:`omkl.reports.plot_calibration`."""
+    if kind == "annotations":
+        raise InputError("--kind calibration looks at one model, and an annotator has several.")
+    if kind != "rows" and not hasattr(model, "predict_marginals"):
+        raise InputError(
+            f"The {type(model).__name__} gives no probabilities before it is calibrated: train it with --dev."
+        )
+    if kind == "sequences":
+        X, y = labelled_sequences(arguments.data, arguments)
+        return y, model.predict_marginals(X), model.classes_
+    if kind == "trees":
+        gold = _treebank(model, kind, arguments)
+        parsed, marginals = model.parse(gold), model.predict_marginals(gold)
+        sure = [own.arcs[s.heads, np.arange(1, len(s) + 1)] for s, own in zip(parsed, marginals)]
+        return parsed.heads == gold.heads, np.concatenate(sure)
+    _needs_classes(model)
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"The {type(model).__name__} gives no probabilities with loss={model.loss!r}.")
+    gold, found = [], []
+    with rows.naming(arguments.data):
+        for X, y in rows.open_rows(arguments.data, arguments, model).blocks():
+            gold.append(y)
+            found.append(model.predict_proba(X))
+    return np.concatenate(gold), np.concatenate(found), model.classes_
+
+
+def _pruning(model: Any, kind: str, arguments: Namespace) -> Any:
+    from omkl import reports
+
+    if kind != "trees":
+        raise InputError(f"--kind pruning is for parsers, and this is a {type(model).__name__}.")
+    gold = _treebank(model, kind, arguments)
+    # the weights of an SVM are all alike
+    by = "norms" if len(set(model.template_weights_.values())) == 1 else "weights"
+    return reports.plot_pruning(reports.pruning_curve(model, gold, by=by), **_options(arguments))
+
+
+def _tree(model: Any, kind: str, arguments: Namespace) -> str:
+    from omkl import reports
+
+    if kind not in COLUMNS:
+        raise InputError(f"--kind tree is for parsers and annotators, and this is a {type(model).__name__}.")
+    gold = _example(_treebank(model, kind, arguments), arguments)
+    if kind == "annotations":
+        return reports.draw_tree(gold[0], model.annotate(gold)[0])
+    try:
+        parsed = model.parse(gold, confidence=True)
+    except InputError:  # it is not calibrated
+        parsed = model.parse(gold)
+    return reports.draw_tree(gold[0], parsed[0])
+
+
+def _word(model: Any, kind: str, arguments: Namespace) -> Any:
+    from omkl import reports
+
+    X, y = _handwriting(model, kind, arguments)
+    X, y = _example(X, arguments), _example(y, arguments)
+    options = {**_options(arguments), "gold": y[0]}
+    if hasattr(model, "predict_marginals"):
+        options["probabilities"] = model.predict_marginals(X)[0].max(axis=1).tolist()
+    return reports.plot_word(_images(X[0]), list(model.predict(X)[0]), **options)
+
+
+def _mistakes(model: Any, kind: str, arguments: Namespace) -> Any:
+    from omkl import reports
+
+    X, y = _handwriting(model, kind, arguments)
+    images = [_images(x) for x in X]
+    return reports.plot_mistakes(images, y, model.predict(X), n=arguments.show or 8, **_options(arguments))
+
+
+def _handwriting(model: Any, kind: str, arguments: Namespace) -> tuple[list, list]:
+    if kind != "sequences":
+        raise InputError(f"--kind {arguments.kind} is for labelers, and this is a {type(model).__name__}.")
+    return labelled_sequences(arguments.data, arguments)
+
+
+def _images(x: Any) -> np.ndarray:
+    """The images of a word's letters: the vectors of its tokens, or what they have as ``pixels``."""
+    tokens = [token.get("pixels") if isinstance(token, dict) else token for token in x]
+    if any(token is None or np.ndim(token) != 1 for token in tokens):
+        raise InputError("Tokens are drawn that are vectors of pixels, or have some by this name.")
+    return np.array(tokens)
+
+
+def _treebank(model: Any, kind: str, arguments: Namespace) -> Any:
+    reading = {"trees": "given"} if kind == "annotations" else {"single_root": model.single_root}
+    return data.read_treebank(arguments.data, on_error=arguments.on_error, **reading)
+
+
+def _example(found: Any, arguments: Namespace) -> Any:
+    """The example that is asked for, as one of one."""
+    if arguments.example > len(found):
+        raise InputError(f"--example {arguments.example}: {arguments.data} has {len(found)} examples.")
+    return found[arguments.example - 1 : arguments.example]
+
+
+def _needs_classes(model: Any) -> None:
+    if not hasattr(model, "classes_"):
+        raise InputError(f"A {type(model).__name__} predicts numbers: confusion and calibration are of labels.")
+
+
+def _options(arguments: Namespace) -> dict[str, Any]:
+    return {"title": arguments.title, "width": arguments.width}
+
+
+#: What a picture shows of a model on labelled data, and what draws it.
+DRAWN_FROM_DATA = {
+    "groups": ("how much worse it is without each group", _groups),
+    "confusion": ("what labels are taken for", _confusion),
+    "calibration": ("whether its probabilities are right", _calibration),
+    "pruning": ("how good a parser is with fewer templates", _pruning),
+    "tree": ("a gold tree beside the predicted one", _tree),
+    "word": ("a handwritten word and what is read", _word),
+    "mistakes": ("the letters that are misread most", _mistakes),
+}

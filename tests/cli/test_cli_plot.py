@@ -1,0 +1,137 @@
+"""``omkl plot``: every kind of picture from saved models, and one sentence where there is nothing to draw."""
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+import omkl
+from omkl.cli import main
+from omkl.data import handwritten_dates, synthetic_treebank, write_treebank
+
+pytest.importorskip("matplotlib")
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Models, and labelled files for them, by what they are called."""
+    folder = tmp_path_factory.mktemp("files")
+    treebank = synthetic_treebank(80, vocabulary=10, random_state=0)
+    write_treebank(folder / "trees.conllu", treebank)
+    X, y = load_iris(return_X_y=True)
+    np.savetxt(folder / "rows.csv", np.column_stack([X, y]), delimiter=",", header="a,b,c,d,kind", comments="")
+    dates = handwritten_dates(4, 30, 0)
+    pictures = [
+        {"x": date.tolist(), "y": list(map(str, digits))} for date, digits in zip(dates.test_images, dates.test_digits)
+    ]
+    (folder / "dates.jsonl").write_text("".join(json.dumps(picture) + "\n" for picture in pictures))
+    settings = {"epochs": 2, "random_state": 0, "verbose": False}
+    parser = omkl.DependencyParser("small", memory=10, **settings).fit(treebank)
+    parser.save(folder / "parser.npz")
+    parser.calibrate(treebank).save(folder / "sure.npz")
+    omkl.OnlineMKLClassifier(["linear", "gaussian"], loss="crf", **settings).fit(X, y).save(folder / "rows.npz")
+    omkl.OnlineMKLRegressor(["linear"], **settings).fit(X, y).save(folder / "numbers.npz")
+    omkl.MKLClassifierCV(["linear", "gaussian"], Cs=[0.1, 1.0], cv=2).fit(X, y).save(folder / "batch.npz")
+    once = omkl.SequenceLabeler(epochs=1), omkl.DependencyParser("small", memory=10, epochs=1)
+    annotator = omkl.Annotator(("upos", "trees"), tagger=once[0], parser=once[1], folds=2, verbose=False)
+    annotator.fit(treebank[:30]).save(folder / "annotator.npz")
+    X, y = omkl.data.read_sequences(folder / "dates.jsonl")
+    omkl.SequenceLabeler(["linear"], **settings).fit(X[:3], y[:3]).save(folder / "dates.npz")
+    sentences = [[{"word": form} for form in sentence.forms] for sentence in treebank]
+    labeler = omkl.SequenceLabeler(loss="crf", **settings).fit(sentences, [sentence.upos for sentence in treebank])
+    labeler.save(folder / "labeler.npz")
+    (folder / "words.txt").write_text(
+        "\n".join("".join(f"{tag}\tword={form}\n" for form, tag in zip(s.forms, s.upos)) for s in treebank)
+    )
+    return folder
+
+
+def plot(files, model, data, *options, name="picture.png"):
+    out = files / name
+    out.unlink(missing_ok=True)
+    command = ["plot", str(files / model), *([str(files / data)] if data else []), "-o", str(out), *options]
+    return main(command), out
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "kind"),
+    [
+        ("labeler.npz", None, "weights"), ("labeler.npz", None, "history"), ("parser.npz", None, "loss"),
+        ("batch.npz", None, "search"), ("batch.npz", None, "weights"),
+        ("parser.npz", "trees.conllu", "groups"), ("rows.npz", "rows.csv", "groups"),
+        ("labeler.npz", "words.txt", "confusion"), ("parser.npz", "trees.conllu", "confusion"),
+        ("annotator.npz", "trees.conllu", "confusion"), ("rows.npz", "rows.csv", "confusion"),
+        ("labeler.npz", "words.txt", "calibration"), ("sure.npz", "trees.conllu", "calibration"),
+        ("dates.npz", "dates.jsonl", "word"), ("dates.npz", "dates.jsonl", "mistakes"),
+        ("rows.npz", "rows.csv", "calibration"), ("parser.npz", "trees.conllu", "pruning"),
+    ],
+)  # fmt: skip
+def test_pictures_of_models_and_of_what_they_do_on_data(files, model, data, kind, capsys):
+    more = ["--format", "crfsuite"] if data == "words.txt" else []
+    code, out = plot(files, model, data, "--kind", kind, *more)
+    assert (code, capsys.readouterr().err) == (0, "")
+    assert out.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("model", ["parser.npz", "sure.npz", "annotator.npz"])
+def test_a_tree_beside_the_gold_one(files, model, capsys):
+    code, out = plot(files, model, "trees.conllu", "--kind", "tree", "--example", "3", name="tree.svg")
+    assert code == 0
+    drawn = ElementTree.fromstring(out.read_text())
+    forms = [t.text for t in drawn.iter("{http://www.w3.org/2000/svg}text") if t.get("class") == "form"]
+    assert forms == synthetic_treebank(80, vocabulary=10, random_state=0)[2].forms
+    assert ("unsure" in out.read_text()) == (model == "sure.npz")
+
+
+def test_formats_sizes_backgrounds_and_standard_output(files, capsys):
+    assert plot(files, "rows.npz", None, "--width", "3.3", "--dark", "--title", "T", name="a.pdf")[0] == 0
+    assert (files / "a.pdf").read_bytes().startswith(b"%PDF")
+    assert plot(files, "rows.npz", None, name="a.svg")[0] == 0
+    first = (files / "a.svg").read_bytes()
+    assert plot(files, "rows.npz", None, name="a.svg")[0] == 0
+    assert (files / "a.svg").read_bytes() == first  # equal models are equal pictures
+    assert plot(files, "annotator.npz", None, "--part", "upos")[0] == 0
+    capsys.readouterr()
+    assert main(["plot", str(files / "rows.npz"), "-o", str(files / "b.png"), "--quiet", "--json", "-"]) == 0
+    assert '"kind": "weights"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "options", "words"),
+    [
+        ("rows.npz", None, ["--kind", "confusion"], "name a file"),
+        ("rows.npz", "rows.csv", [], "does not read"),
+        ("rows.npz", None, ["--kind", "search"], "cross-validation"),
+        ("rows.npz", "rows.csv", ["--kind", "pruning"], "is for parsers"),
+        ("rows.npz", "rows.csv", ["--kind", "word"], "is for labelers"),
+        ("labeler.npz", "words.txt", ["--kind", "word", "--format", "crfsuite"], "vectors of pixels"),
+        ("batch.npz", None, ["--kind", "history"], "no records"),
+        ("annotator.npz", None, [], "--part"),
+        ("numbers.npz", "rows.csv", ["--kind", "confusion"], "predicts numbers"),
+        ("parser.npz", "trees.conllu", ["--kind", "calibration"], "calibrate"),
+        ("rows.npz", None, ["--width", "0"], "inches"),
+        ("rows.npz", None, ["--show", "0"], "from 1"),
+        ("batch.npz", "rows.csv", ["--kind", "groups"], "trained online"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(files, model, data, options, words, capsys):
+    code, out = plot(files, model, data, *options)
+    printed = capsys.readouterr()
+    assert code == 2
+    assert words in printed.err
+    assert printed.err.startswith("omkl: error: ")
+    assert printed.err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_names_say_the_format(files, capsys):
+    assert plot(files, "rows.npz", None, name="picture.doc")[0] == 2
+    assert ".png, .svg, .pdf" in capsys.readouterr().err
+    assert plot(files, "parser.npz", "trees.conllu", "--kind", "tree", name="tree.png")[0] == 2
+    assert ".svg" in capsys.readouterr().err
+    options = ["--kind", "tree", "--example", "81"]
+    assert plot(files, "parser.npz", "trees.conllu", *options, name="tree.svg")[0] == 2
+    assert "80 examples" in capsys.readouterr().err
