@@ -14,7 +14,7 @@ DPI, DARK = 200, "dark_background"
 #: What a picture shows of a model alone.
 OF_MODEL = {
     "weights": "the weights of its groups",
-    "history": "these weights along training",
+    "history": "the weights of its groups along training",
     "loss": "the loss along training",
     "search": "the scores of cross-validation",
 }

@@ -84,8 +84,9 @@ def _pruning(model: Any, kind: str, arguments: Namespace) -> Any:
     if kind != "trees":
         raise InputError(f"--kind pruning is for parsers, and this is a {type(model).__name__}.")
     gold = _treebank(model, kind, arguments)
-    curves = {by: reports.pruning_curve(model, gold, by=by) for by in ("weights", "norms")}
-    return reports.plot_pruning(curves, **_options(arguments))
+    # the weights of an SVM are all alike
+    by = "norms" if len(set(model.template_weights_.values())) == 1 else "weights"
+    return reports.plot_pruning(reports.pruning_curve(model, gold, by=by), **_options(arguments))
 
 
 def _tree(model: Any, kind: str, arguments: Namespace) -> str:

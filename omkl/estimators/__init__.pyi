@@ -8,6 +8,7 @@ from .explanations import Explanation
 from .label_evaluation import evaluate_labels
 from .loading import load
 from .mkl import MKLClassifier, MKLRegressor
+from .one_class import OneClassMKL
 from .parsing import DependencyParser
 from .regression import OnlineMKLRegressor
 from .sequence import SequenceLabeler
@@ -23,6 +24,7 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressor",
     "MKLRegressorCV",
+    "OneClassMKL",
     "OnlineMKLClassifier",
     "OnlineMKLRegressor",
     "SequenceLabeler",

@@ -18,6 +18,11 @@ class CertifiedEstimator(SavedEstimator):
     #: Whether it predicts what a loss with a link expects.
     _takes_links = False
 
+    @property
+    def _classifies(self) -> bool:
+        """Whether losses are those of classification."""
+        return isinstance(self, ClassifierMixin)
+
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
         check_flags(self)
@@ -26,7 +31,7 @@ class CertifiedEstimator(SavedEstimator):
         if self.max_iter is not None:
             check_number("max_iter", self.max_iter, above=0, integer=True)
         loss = resolve(PointwiseLoss, self.loss, "loss")
-        if loss.classifies != isinstance(self, ClassifierMixin):
+        if loss.classifies != self._classifies:
             kind = "classification" if loss.classifies else "regression"
             raise InputError(f"{loss!r} is a loss of {kind}, which {type(self).__name__} does not do: choose another.")
         if loss.has_link and not self._takes_links:

@@ -10,6 +10,7 @@ from omkl.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
 from omkl.estimators.design import GroupLasso, SparseLogisticRegression
 from omkl.estimators.design_cv import GroupLassoCV, SparseLogisticRegressionCV
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
+from omkl.estimators.one_class import OneClassMKL
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
@@ -20,8 +21,8 @@ from omkl.persistence import Unpacker, check_state, expanded
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
     Annotator, DependencyParser, GroupLasso, GroupLassoCV, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV,
-    OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression, SparseLogisticRegressionCV,
-    StructuredPredictor,
+    OneClassMKL, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, SparseLogisticRegression,
+    SparseLogisticRegressionCV, StructuredPredictor,
 )  # fmt: skip
 
 

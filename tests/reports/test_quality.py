@@ -115,3 +115,22 @@ def test_mistakes_show_the_letters_that_were_misread():
     np.testing.assert_array_equal(words.images[0].get_array(), ax.images[0].get_array())
     with pytest.raises(InputError, match="no label is wrong"):
         plot_mistakes(images, range(6), range(6))
+
+
+@pytest.mark.parametrize("width", [None, 3.3, 10.0])
+def test_nothing_is_cut_off(width):
+    digits = load_digits()
+    found = (digits.target + (np.arange(len(digits.target)) % 7 == 0)) % 10
+    p = np.random.default_rng(0).dirichlet(np.ones(10), len(found))
+    names = [f"label of a rather long name {k}" for k in range(10)]
+    gold, read = ([names[k] for k in side] for side in (digits.target, found))
+    for ax in (
+        plot_word(digits.images[:9], found[:9], digits.target[:9], probabilities=p[:9, 0], title="T", width=width),
+        plot_mistakes(digits.images, gold, read, title="T", width=width),
+        plot_confusion(gold, read, title="T", width=width),
+        plot_calibration(digits.target, p, title="T", width=width),
+    ):
+        ax.figure.draw_without_rendering()
+        box, size = ax.figure.get_tightbbox(), ax.figure.get_size_inches()
+        assert box.min.min() >= 0
+        assert (box.max <= size).all()

@@ -335,14 +335,17 @@ class _Search:
         ):
             last = iterates[-1]
             self.w = sweeps.round(last.w, last.outputs)
-            iterate = self._iterate(problem, sweeps.extrapolated)
+            # where few losses are curved, rounds may lead as far as numbers go: halved, they come back
+            with np.errstate(over="ignore", invalid="ignore"):
+                iterate = self._iterate(problem, sweeps.extrapolated)
             for halved in range(HALVINGS + 1):
                 if iterate.primal <= last.primal or halved == HALVINGS:
                     break
                 self.w = 0.5 * (self.w + last.w)
-                iterate = self._iterate(problem)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    iterate = self._iterate(problem)
             sweeps.learn(halved)
-            if iterate.primal > last.primal:
+            if not iterate.primal <= last.primal:
                 self.w, iterate = last.w, last
             iterates.append(iterate)
             made.append(sweeps.sweeps)

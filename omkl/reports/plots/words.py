@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
 from omkl.reports.plots.canvas import COLOURS, axes_for, dress, inches, ink, letters
+from omkl.reports.plots.names import SHORTEST, room_for_names, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,7 +133,9 @@ def plot_mistakes(
     ax = axes_for(ax, width, 0.3 + 0.75 * width * len(common) * rows / (examples * columns))
     _montage(ax, shown)
     dress(ax, title)
-    names = [f"{gold} as {label}, {times} times" for (gold, label), times in common]
+    labels = sorted({str(label) for pair, _ in common for label in pair})
+    short = dict(zip(labels, shortened(labels, max(SHORTEST, room_for_names(ax) // 2 - 6))))
+    names = [f"{short[str(gold)]} as {short[str(label)]}, {times} times" for (gold, label), times in common]
     ax.set_yticks((np.arange(len(common)) + 0.5) * (rows + 1) - 0.5, names)
     ax.set_xticks([])
     ax.tick_params(length=0)
