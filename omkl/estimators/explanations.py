@@ -133,10 +133,11 @@ def _new_axes(n_rows: int) -> Any:
 def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
     """Lines of numbers, bars and names."""
     largest = max((abs(value) for _, value in rows), default=0.0) or 1.0
+    width = min(max((len(name) for name, _ in rows), default=0), 2 * NAME)
     lines = [f"{'adds':>10}  {title}"]
     for name, value in rows:
         bar = ("+" if value > 0 else "-") * max(1, round(BAR * abs(value) / largest))
-        lines.append(f"{_number(value):>10}  {name:{NAME}}  {bar}".rstrip())
+        lines.append(f"{_number(value):>10}  {name:{width}}  {bar}".rstrip())
     return lines
 
 

@@ -5,6 +5,7 @@
 
 import argparse
 import importlib
+import importlib.util
 import os
 import re
 import zlib
@@ -104,7 +105,18 @@ def test_every_public_name_has_a_built_page(built):
     assert {f"{module}.{name}" for module, name in public_names()} <= described
 
 
-def test_every_option_is_on_the_page_of_the_command_line(built):
+def test_every_option_is_in_the_reference_of_the_command_line():
+    spec = importlib.util.spec_from_file_location("command_reference", DOCS / "command_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages = re.split(r"^## (.+)$", module.reference(build_parser()), flags=re.MULTILINE)[1:]
+    sections = dict(zip(pages[::2], pages[1::2]))
+    for command, option in options(build_parser()):
+        if command != "omkl":  # --version
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", sections[command]), f"{command} {option}"
+
+
+def test_every_command_is_on_a_built_page(built):
     page = text_of(built / "cli.html")
     assert [(command, option) for command, option in options(build_parser()) if option not in page] == []
 
