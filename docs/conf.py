@@ -1,8 +1,14 @@
 """How the documentation is built: ``python -m sphinx -W -b html docs docs/_build/html``."""
 
 import os
+import sys
+from pathlib import Path
 
 import omkl
+from omkl.cli.commands import build_parser
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_reference import reference
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["COLUMNS"] = "100"
@@ -21,9 +27,8 @@ extensions = [
     "sphinx-mathjax-offline",
     "sphinx_design",
     "sphinx_copybutton",
-    "sphinxarg.ext",
 ]
-exclude_patterns = ["_build", "stories"]
+exclude_patterns = ["_build", "stories", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 templates_path = ["_templates"]
 default_role = "code"
 myst_enable_extensions = ["colon_fence", "dollarmath", "amsmath", "deflist"]
@@ -59,6 +64,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 1e6,
     "matplotlib_animations": False,
+    "capture_repr": (),
 }
 
 
@@ -69,5 +75,10 @@ def from_elsewhere(app, what, name, member, skip, options):
     return True if not module.startswith("omkl") and callable(function) else None
 
 
+def write_command_reference(app):
+    Path(app.srcdir, "_command_reference.inc").write_text(reference(build_parser()), encoding="utf-8")
+
+
 def setup(app):
+    app.connect("builder-inited", write_command_reference)
     app.connect("autodoc-skip-member", from_elsewhere)

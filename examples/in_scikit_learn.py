@@ -1,4 +1,6 @@
-"""omkl's estimators inside scikit-learn: pipelines, columns of many kinds, searches, calibration, importance, kernels.
+"""
+omkl's estimators inside scikit-learn: pipelines, columns of many kinds, searches, calibration, importance, kernels
+===================================================================================================================
 
     python examples/in_scikit_learn.py                         a few seconds, nothing to download
 

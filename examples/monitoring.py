@@ -5,8 +5,8 @@ Follow training in TensorBoard or MLflow: a callback is a function of the traine
     pip install tensorboardX tensorboard
     python examples/monitoring.py runs && tensorboard --logdir runs
 
-A record holds what history_ does: loss, objective, the norm and the weight of every group. The same few lines write to
-MLflow, or to whatever else takes numbers: see the function to_mlflow.
+A record holds what ``history_`` does: loss, objective, the norm and the weight of every group. The same few lines write
+to MLflow, or to whatever else takes numbers: see the function to_mlflow.
 """
 
 import sys

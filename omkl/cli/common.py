@@ -63,7 +63,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
                    "(default), or leave them out"},
     "--jobs": {"type": int, "metavar": "N", "help": "threads; -1 is one for each core (default: one)"},
     "--budget": {"type": int, "metavar": "B", "help": "at most B support vectors for kernels (default: any)"},
-    "--early-stopping": {"action": "store_true", "help": "stop when a held-out tenth gets no better"},
+    "--early-stopping": {"action": "store_true", "help": "stop when --dev, or without it a held-out tenth, gets no "
+                         "better, and keep the best"},
     "--stream": {"action": "store_true",
                  "help": "never hold the file whole: read it once an epoch, and shuffle through a buffer"},
     "--checkpoint": {"metavar": "DIR", "help": "keep the state of training in this directory"},
@@ -165,7 +166,8 @@ def add_training_options(
 def add_strength(parser: ArgumentParser, epochs: int, C: float) -> None:
     """How long and how closely to fit; with these defaults."""
     parser.add_argument("--epochs", type=int, metavar="N", default=epochs, help=f"passes over the data ({epochs})")
-    parser.add_argument("--C", type=float, metavar="C", default=C, help=f"weight of the losses, 1/(lambda m) ({C:g})")
+    text = f"weight of the losses, 1/(lambda m) ({C:g}); auto tries five around it, on --dev or by cross-validation"
+    parser.add_argument("--C", type=_rate, metavar="C", default=C, help=text)
 
 
 def shuffled(stream: Any, arguments: Namespace) -> Any:
@@ -187,7 +189,10 @@ def training_parameters(arguments: Namespace) -> dict[str, Any]:
         raise InputError(
             "--predict-only is not for models on a --budget, nor for those that Hedge combines: leave it out."
         )
-    names = ("loss", "regularizer", "weighting", "C", "epochs", "method", "eta0", "average", "random_state")
+    if arguments.C == "auto" and arguments.stream:
+        raise InputError("--C auto trains several times on data that are all at hand: leave --stream out, or give C.")
+    names = ["loss", "regularizer", "weighting", "epochs", "method", "eta0", "average", "random_state"]
+    names += [] if arguments.C == "auto" else ["C"]
     parameters = {name: getattr(arguments, name) for name in (*names, "early_stopping")}
     return {**parameters, "n_jobs": arguments.jobs, "verbose": not arguments.quiet}
 

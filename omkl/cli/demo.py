@@ -60,6 +60,8 @@ def run(arguments: Namespace) -> None:
     folder, kind = Path(arguments.folder), arguments.kind
     if arguments.folder == "-":
         raise InputError("-o names the folder for model, figure and metrics, which standard output is not: name one.")
+    if arguments.C == "auto":
+        raise InputError("--C auto is for training on files of your own: give C.")
     folder.mkdir(parents=True, exist_ok=True)
     tell = partial(say, arguments)
     show, *names, example, call = KINDS[kind]

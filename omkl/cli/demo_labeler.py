@@ -155,17 +155,16 @@ def describe(weights: dict[str, float], by_norms: dict[str, float]) -> list[str]
 
 def draw(found: dict[str, WeightsOnTheWay], path: PathLike) -> None:
     """Draw the weights while they are learned: a curve for each kernel that sees the digit, and one for all others."""
-    panels = []
-    for title, way in found.items():
+    from omkl.reports.plots.canvas import figure_for
+
+    figure = figure_for(9.0, 3.2)
+    for ax, (title, way) in zip(figure.subplots(1, len(found), sharey=True), found.items()):
         sums = {view: [weights[view] for weights in way.weights] for view in USEFUL}
-        sums[f"the {N_USELESS} that do not see it, in sum"] = [
-            sum(weights[view] for view in USELESS) for weights in way.weights
-        ]
+        sums[f"the {N_USELESS} useless, in sum"] = [sum(weights[view] for view in USELESS) for weights in way.weights]
         curves = {name: (way.rounds, values) for name, values in sums.items()}
-        panels.append(
-            {"curves": curves, "title": title, "xlabel": "dates learned from", "ylabel": "weight", "log": "x"}
-        )
-    omkl.reports.plot_panels([panels], path)
+        omkl.reports.plot_curves(curves, None, title, "dates learned from", "weight", "x", ax=ax)
+    ax.set_ylim(bottom=-0.01)
+    figure.savefig(path, dpi=150)
 
 
 def _drawing(images, shades=" .:-=+*#%@"):

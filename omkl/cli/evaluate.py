@@ -144,9 +144,14 @@ def _labels(labeler, arguments):
              "({tokens} tokens, {sequences} sequences)".format(**metrics)]  # fmt: skip
     lines += _label_lines(metrics["labels"])
     if metrics["entities"] is not None:
-        line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
-        lines += ["", line.format(**metrics), *score_table(metrics["entities"], "type")]
+        lines += ["", entity_line(metrics), *score_table(metrics["entities"], "type")]
     return [*lines, ""], metrics
+
+
+def entity_line(metrics: dict[str, Any]) -> str:
+    """Scores of entities as a line of text."""
+    line = "Entities: precision {entity_precision:.2%}, recall {entity_recall:.2%}, F1 {entity_f1:.2%}"
+    return line.format(**metrics)
 
 
 def _label_lines(records):

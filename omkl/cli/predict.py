@@ -50,13 +50,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--nbest", type=int, metavar="N",
         help="the N best labellings or trees of each sequence or sentence, best first, with their scores: in comments, "
-        'or as "nbest" in JSON lines',
+        'or as "nbest" in JSON lines; of a classifier the N best classes of each row, each with its score after a tab',
     )  # fmt: skip
     parser.add_argument(
         "--confidence", action="store_true",
         help="a parser notes the probabilities of arcs and relations in MISC, as HeadConf=0.987 and RelConf=0.912, a "
-        "labeler those of labels: in MISC, as UposConf=0.987, beside the label, or as confidence in JSON lines; an "
-        "annotator all of these in MISC",
+        "labeler those of labels: in MISC, as UposConf=0.987, beside the label, or as confidence in JSON lines, "
+        "and so does a classifier; an annotator all of these in MISC",
     )  # fmt: skip
     add_options(parser, "--format", "--folds", *ROWS, "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
@@ -67,13 +67,15 @@ def run(arguments: Namespace) -> None:
     model, kind = load_model(arguments)
     arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
     for option, given, kinds in (
-        ("--confidence", arguments.confidence, ("trees", "annotations", "sequences")),
-        ("--nbest", arguments.nbest is not None, ("trees", "sequences")),
+        ("--confidence", arguments.confidence, ("trees", "annotations", "sequences", "rows")),
+        ("--nbest", arguments.nbest is not None, ("trees", "sequences", "rows")),
     ):
         if given and kind not in kinds:
             raise InputError(f"{option} does not go with {arguments.model}, which predicts {kind}: leave it out.")
     if arguments.confidence and arguments.nbest is not None:
         raise InputError("--nbest has scores instead of probabilities: leave --confidence out.")
+    if arguments.nbest is not None and arguments.nbest < 1:
+        raise InputError(f"--nbest is a number of at least 1, not {arguments.nbest}.")
     form = form_of(arguments, kind)
     {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict}[kind](model, arguments, form)
 
@@ -211,10 +213,8 @@ def _predict(model, arguments, form):
     n_rows = 0
     with data.output_file(arguments.output) as file, rows.naming(arguments.input):
         for block in rows.open_rows(arguments.input, arguments, model, labelled=False).blocks():
-            outputs = model.predict(block.X).tolist()
-            file.writelines(
-                map(json_line, ({"y": output} for output in outputs)) if form == "jsonl" else [_lines(outputs)]
-            )
+            records = rows.predictions(model, block.X, arguments)
+            file.writelines(map(json_line, records) if form == "jsonl" else [_lines(map(rows.text_of, records))])
             n_rows += block.n_examples
     metrics = {"examples": n_rows, "output": arguments.output}
     report(arguments, [f"Predicted {n_rows} rows: {arguments.output}"], metrics)

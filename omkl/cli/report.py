@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> None:
     n = None if X is None else len(X) if not hasattr(X, "shape") else X.shape[0]
     metrics = {"class": type(model).__name__, "examples": n, "output": arguments.output, "bytes": len(page.encode())}
     on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
-    report(arguments, [f"Report on a {metrics['class']}{on}: {arguments.output}"], metrics)
+    report(arguments, [f"Report on {metrics['class']}{on}: {arguments.output}"], metrics)
 
 
 def _trees(model, arguments):

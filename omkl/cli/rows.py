@@ -59,6 +59,47 @@ def naming(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
+def predictions(model: Any, X: Any, arguments: Namespace) -> Iterator[dict[str, Any]]:
+    """What is predicted for each row, as ``--confidence`` and ``--nbest`` ask.
+
+    Yields
+    ------
+    dict
+        ``y``, and ``confidence``, its probability; or ``nbest``, a list of ``y`` and ``score``, the best class first.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the model has no classes to choose from, or no probabilities.
+    """
+    if not arguments.confidence and arguments.nbest is None:
+        yield from ({"y": output} for output in model.predict(X).tolist())
+        return
+    option = "--confidence" if arguments.confidence else "--nbest"
+    if getattr(getattr(model, "classes_", None), "ndim", 0) != 1 or not hasattr(model, "decision_function"):
+        raise InputError(f"{option} goes with models that choose one class of several: leave it out.")
+    if arguments.confidence and not hasattr(model, "predict_proba"):
+        raise InputError(
+            "--confidence needs probabilities, which this classifier has none of: train it with --loss crf, or ask for "
+            "scores with --nbest."
+        )
+    scores = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
+    scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    ranked, classes = np.argsort(-scores, axis=1, kind="stable"), model.classes_.tolist()
+    for best, own in zip(ranked[:, : arguments.nbest or 1].tolist(), scores.tolist()):
+        if arguments.confidence:
+            yield {"y": classes[best[0]], "confidence": round(own[best[0]], 3)}
+        else:
+            yield {"nbest": [{"y": classes[k], "score": own[k]} for k in best]}
+
+
+def text_of(record: dict[str, Any]) -> str:
+    """A record of :func:`predictions` as a line of text."""
+    if "nbest" in record:
+        return "\t".join(f"{found['y']}\t{found['score']:.6g}" for found in record["nbest"])
+    return f"{record['y']}\t{record['confidence']:.3f}" if "confidence" in record else str(record["y"])
+
+
 def outputs_of(model: Any, path: str, arguments: Namespace) -> tuple[np.ndarray, np.ndarray]:
     """All outputs of a labelled file, and what a model predicts, read block by block: two arrays."""
     gold, predicted = [], []

@@ -47,6 +47,8 @@ def add_parser(kinds: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Train and save an annotator."""
+    if arguments.C == "auto":
+        raise InputError("--C auto is for models of one part, and an annotator has several: give C.")
     reading = {"trees": "partial", "on_error": arguments.on_error, "keep_text": False}
     treebank = data.read_treebank(arguments.train, **reading)
     dev = data.read_treebank(arguments.dev, **{**reading, "trees": "given"}) if arguments.dev else None

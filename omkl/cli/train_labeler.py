@@ -5,6 +5,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data, estimators
+from omkl.cli.choosing import choose_strength
 from omkl.cli.common import (
     add_command,
     add_options,
@@ -16,6 +17,7 @@ from omkl.cli.common import (
     shuffled,
     training_parameters,
 )  # fmt: skip
+from omkl.cli.evaluate import entity_line
 from omkl.cli.inputs import labelled_sequences
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
@@ -63,7 +65,8 @@ def run(arguments: Namespace) -> None:
     )  # fmt: skip
     started = time.perf_counter()
     with fit_options(arguments) as options:
-        learned = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options)
+        options["validation"] = dev if arguments.early_stopping else None
+        learned, chosen = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options, dev)
     seconds = time.perf_counter() - started
     uncalibrated = None
     if dev is not None and arguments.loss != "crf":
@@ -82,25 +85,29 @@ def run(arguments: Namespace) -> None:
         "history": labeler.history_,
     }
     lines = [
+        *chosen,
         f"Trained on {learned['sequences']} sequences, {learned['tokens']} tokens, {len(labeler.classes_)} labels: "
         f"{labeler.n_iter_} epochs in {seconds:.1f} s, loss {labeler.history_[-1]['loss']:.4g} a sequence in the last.",
         *bar_chart(labeler.kernel_weights_),
     ]
     if dev is not None:
-        metrics["dev_accuracy"] = labeler.score(*dev)
-        lines.append(f"Token accuracy on {arguments.dev}: {metrics['dev_accuracy']:.2%}")
+        found = metrics["dev"] = labeler.evaluate(*dev)
+        lines.append(f"Token accuracy on {arguments.dev}: {found['accuracy']:.2%}")
+        if found["entities"] is not None:
+            lines += [entity_line(found)]
     lines += [] if uncalibrated is None else [uncalibrated]
     lines += interruption.lines(labeler, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
 
-def _fit_whole(labeler, arguments, options):
+def _fit_whole(labeler, arguments, options, dev):
     X, y = labelled_sequences(arguments.train, arguments)
+    lines, metrics = choose_strength(labeler, X, y, dev, arguments)
     labeler.fit(X, y, **options)
-    return {"sequences": len(X), "tokens": sum(map(len, X))}
+    return {"sequences": len(X), "tokens": sum(map(len, X)), **metrics}, lines
 
 
-def _fit_stream(labeler, arguments, options):
+def _fit_stream(labeler, arguments, options, dev):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
     if arguments.folds:
         raise InputError("--folds chooses among sequences that are read at once: leave it or --stream out.")
@@ -113,4 +120,4 @@ def _fit_stream(labeler, arguments, options):
         raise DataFileError(f"{arguments.train} holds no labels.")
     labeler.set_params(n_examples=n_sequences)
     labeler.fit(shuffled(stream, arguments), classes=list(labels), **options)
-    return {"sequences": n_sequences, "tokens": n_tokens}
+    return {"sequences": n_sequences, "tokens": n_tokens}, []

@@ -9,6 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from omkl import data, estimators
+from omkl.cli.choosing import choose_strength
 from omkl.cli.common import (
     add_command,
     add_options,
@@ -121,11 +122,16 @@ def run(arguments: Namespace) -> None:
         **training_parameters(arguments),
     )  # fmt: skip
     started = time.perf_counter()
+    compared = None if dev is None else (dev, None)
+    lines, chosen = choose_strength(parser, trees, None, compared, arguments)
+    if lines:
+        tell("\n".join(lines))
     with fit_options(arguments) as options:
-        parser.fit(trees, **options)
+        parser.fit(trees, validation=dev if arguments.early_stopping else None, **options)
     seconds = time.perf_counter() - started
     save_model(parser, arguments)
     metrics = {
+        **chosen,
         "sentences": n_sentences,
         "words": n_words,
         "templates": len(parser.templates_),

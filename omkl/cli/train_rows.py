@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from omkl import estimators
+from omkl.cli.choosing import choose_strength
 from omkl.cli.common import (
     ROWS,
     add_command,
@@ -59,14 +60,19 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
     )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
     started = time.perf_counter()
+    chosen: tuple[list[str], dict[str, Any]] = ([], {})
     with fit_options(arguments) as options, naming(arguments.train):
         if arguments.stream:
             n_examples = _fit_stream(model, stream, arguments, options)
         else:
             whole = stream.read()
+            dev = None if arguments.dev is None else _dev(whole, arguments)
+            chosen = choose_strength(model, whole, whole.y, dev, arguments)
+            options["validation"] = dev if arguments.early_stopping else None
             model.fit(whole, whole.y, **options)  # with the names of the columns
             n_examples = whole.n_examples
     metrics = {
+        **chosen[1],
         "examples": n_examples,
         "epochs": model.n_iter_,
         "seconds": time.perf_counter() - started,
@@ -77,6 +83,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
     }
     save_model(model, arguments)
     lines = [
+        *chosen[0],
         f"Trained on {n_examples} examples: {model.n_iter_} epochs in {metrics['seconds']:.1f} s, "
         f"loss {model.history_[-1]['loss']:.4g} an example at last.",
         *bar_chart(model.kernel_weights_),
@@ -85,14 +92,20 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
         metrics["labels"] = len(model.classes_)
     if arguments.dev:
         found = scores(model, *outputs_of(model, arguments.dev, arguments))
+        metrics["dev"] = found
         if is_classifier:
-            metrics["dev_accuracy"] = found["accuracy"]
             lines.append(f"Accuracy on {arguments.dev}: {found['accuracy']:.2%}")
         else:
-            metrics["dev"] = found
             lines.append(f"On {arguments.dev}: R^2 {found['r2']:.4f}, RMSE {found['rmse']:.4g}")
     lines += interruption.lines(model, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
+
+
+def _dev(block, arguments):
+    """The rows of ``--dev`` and their outputs, with the columns of a block of the training data."""
+    alike = Namespace(n_features_in_=getattr(block.X, "shape", (0, None))[1], feature_names_in_=block.feature_names)
+    whole = open_rows(arguments.dev, arguments, alike).read()
+    return whole, whole.y
 
 
 def _fit_stream(estimator, stream, arguments, options):
@@ -104,6 +117,8 @@ def _fit_stream(estimator, stream, arguments, options):
         n_examples += block.n_examples
         classes.update(block.y.tolist() if learns_classes else ())
     estimator.set_params(n_examples=n_examples or None)
+    if arguments.early_stopping and arguments.dev:
+        options = {**options, "validation": _dev(block, arguments)}
     declared = {"classes": sorted(classes)} if learns_classes else {}
     estimator.fit(shuffled(stream, arguments), **declared, **options)
     return n_examples

@@ -12,13 +12,14 @@ import numpy as np
 
 from omkl._components import check_flags, check_n_jobs, check_number, parameters_of
 from omkl.data import Stream
+from omkl.estimators.held_out import check_validation, held_out_part, joined, label_accuracy, parted, stopping_by
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
 from omkl.estimators.undoing import as_it_was
 from omkl.exceptions import InputError, NotFittedError
-from omkl.losses import StructuredLoss, is_partial
+from omkl.losses import StructuredLoss
 from omkl.online import (
     ArraySource,
     Checkpointer,
@@ -28,7 +29,6 @@ from omkl.online import (
     OnlineModel,
     OnlineSettings,
     OnlineTrainer,
-    Predictor,
     ProgressBar,
     ProgressiveValidation,
     Schedule,
@@ -42,15 +42,6 @@ from omkl.persistence import Packer, Unpacker
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
 FREE = ("verbose", "callbacks", "n_jobs")
-
-
-def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
-    """The share of the known labels of some examples that a frozen model has right."""
-    right = total = 0
-    for x, y, _ in examples:
-        right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-        total += int(np.count_nonzero(y >= 0)) if is_partial(predictor.structure, y) else len(x)
-    return right / total
 
 
 def no_companions(model: OnlineModel, make_pass: Callable) -> list[Any]:
@@ -164,6 +155,8 @@ def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np
 class OnlineEstimator(LearnedGroups, SavedEstimator):
     """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned."""
 
+    #: Whether the inputs that early stopping looks at are encoded with those of training, as cached kernels need.
+    _stops_by_inputs = True
     #: The family that ``loss`` names a member of.
     _losses: type = StructuredLoss
 
@@ -191,7 +184,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
     def _fit(
         self, codec: Any, read: Callable, X: Any, y: Any, sample_weight: Any, running: dict[str, Any], *,
         held_out_score: Callable = label_accuracy, companions: Callable = no_companions,
-        finish: Callable | None = None,
+        finish: Callable | None = None, validation: Any = None,
     ) -> Any:  # fmt: skip
         """What ``fit`` does, on arrays or a stream.
 
@@ -212,18 +205,22 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
             ``companions(model, make_pass)`` are callbacks that learn from the blocks of a stream beside the model.
         finish : callable, optional
             ``finish(model, examples, chosen, run, epochs)`` learns what is left when the epochs on arrays are over.
+        validation : pair (X, y), optional
+            What early stopping looks at, if not at a part of the training data.
         """
         started, settings, stream = time.perf_counter(), self._settings(), as_stream(X, y, sample_weight)
         model = OnlineModel(codec, settings)
+        given = None if validation is None else check_validation(self, validation)
         parameters = {} if running["checkpoint"] is None else self._saved_parameters()
         n_jobs = getattr(self, "n_jobs", None)
         begun = Run(type(self).__name__, parameters, self.random_state, self.verbose, n_jobs=n_jobs, **running)
         with begun as run, names_kept(self):
             if stream is None:
                 block = TrainingBlock(X, y, sample_weight)
-                source, callbacks, conclude = self._start_on_arrays(model, read, block, run, held_out_score, finish)
+                starting = self._start_on_arrays(model, read, block, run, held_out_score, finish, given)
             else:
-                source, callbacks, conclude = self._start_on_stream(model, read, stream, run, companions)
+                starting = self._start_on_stream(model, read, stream, run, companions, held_out_score, given)
+            source, callbacks, conclude = starting
             history = run.loop("model", model.trainer, source, self.epochs, callbacks).run(self.epochs)
             records = conclude(history)
         self._adopt(model)
@@ -232,16 +229,21 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
 
     def _start_on_arrays(
         self, model: OnlineModel, read: Callable, block: TrainingBlock, run: Run, held_out_score: Callable,
-        finish: Callable | None,
+        finish: Callable | None, given: TrainingBlock | None,
     ) -> tuple[ArraySource, list[Any], Callable]:  # fmt: skip
         """``(source, callbacks, conclude)`` of training on examples that are all at hand; the model has started."""
-        examples = model.codec.start(read(block, True, True))
+        together = given is not None and self._stops_by_inputs
+        data = read(joined(block, given) if given is not None and together else block, True, True)
+        examples = model.codec.start(data)
         if run.checkpointer is not None:
             run.checkpointer.check_data(model.codec.facts(examples))
         callbacks, chosen = list(self.callbacks or ()), np.arange(examples.n_inputs)
         training = examples
-        if self.early_stopping:
-            chosen, held_out = self._held_out(examples.n_inputs, run.rng)
+        if given is not None and not together:
+            callbacks.insert(0, stopping_by(self, model, given, held_out_score))
+        elif self.early_stopping:
+            n, rng = examples.n_inputs, run.rng
+            chosen, held_out = parted(data, given) if together else held_out_part(n, self.validation_fraction, rng)
             training, validation = examples.only(chosen), examples.only(held_out, weighted=False)
             callbacks.insert(0, EarlyStopping(validation, self.n_iter_no_change, held_out_score))
         training.shorten()
@@ -256,21 +258,21 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
 
         return ArraySource(training, run.rng if self.shuffle else None), callbacks, conclude
 
-    def _held_out(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of ``(training, validation)`` examples."""
-        n_held_out = max(1, round(self.validation_fraction * n))
-        if n_held_out >= n:
-            raise InputError(f"Early stopping cannot hold out {n_held_out} of {n} examples: give more of them.")
-        shuffled = rng.permutation(n)
-        return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
-
     def _start_on_stream(
-        self, model: OnlineModel, read: Callable, stream: Stream, run: Run, companions: Callable
+        self,
+        model: OnlineModel,
+        read: Callable,
+        stream: Stream,
+        run: Run,
+        companions: Callable,
+        held_out_score: Callable,
+        given: TrainingBlock | None,
     ) -> tuple[StreamSource, list[Any], Callable]:
         """The same of training on a stream, block by block."""
-        if getattr(self, "early_stopping", False):
+        if getattr(self, "early_stopping", False) and given is None:
             raise InputError(
-                "early_stopping holds out examples, which a stream does not: history_ tells the progressive error."
+                "early_stopping holds out examples, which a stream does not: give some, validation=(X, y). history_ "
+                "tells the progressive error."
             )
         if stream.once and self.epochs > 1:
             raise InputError(
@@ -292,7 +294,8 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
             meter.close(model.trainer, len(history))
             return meter.records
 
-        return source, [*companions(model, run.make_pass), *(self.callbacks or ()), meter], conclude
+        stopping = [] if given is None else [stopping_by(self, model, given, held_out_score)]
+        return source, [*stopping, *companions(model, run.make_pass), *(self.callbacks or ()), meter], conclude
 
     def _partial_fit(
         self, codec: Any, read: Callable, X: Any, y: Any, sample_weight: Any, *, classes: Any = None,

@@ -32,7 +32,7 @@ class BatchClassifier(ScoringClassifier):
         """Set ``classes_``; returns the index of each target in it."""
         self.classes_, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs two.")
+            raise InputError(f"y holds one class only, {self.classes_.tolist()[0]!r}: a classifier needs two.")
         return codes
 
     def _one_vs_rest(self, codes: np.ndarray) -> list[np.ndarray]:

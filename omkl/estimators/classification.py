@@ -111,8 +111,9 @@ callbacks, verbose, random_state
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, classes: Any = None, checkpoint: Any = None,
-        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, classes: Any = None, validation: Any = None,
+        checkpoint: Any = None, checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None,
+        shards: int | None = None,
     ) -> "OnlineMKLClassifier":  # fmt: skip
         """Train from scratch.
 
@@ -127,7 +128,7 @@ callbacks, verbose, random_state
         classes : array or "growing", optional
             All classes that there are, if more than the examples have, or those to come in a stream: see
             :meth:`partial_fit`.
-        checkpoint, checkpoint_every, resume, client, shards
+        validation, checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
@@ -141,7 +142,7 @@ callbacks, verbose, random_state
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
-        return self._fit(self._codec(classes), self._reader(), X, y, sample_weight, running)
+        return self._fit(self._codec(classes), self._reader(), X, y, sample_weight, running, validation=validation)
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None

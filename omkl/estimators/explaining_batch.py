@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, OutlierMixin
 
 from omkl._components import check_number
 from omkl.batch.design.blocks import column_labels
@@ -110,7 +110,7 @@ class ExplainsKernels:
         Returns
         -------
         omkl.estimators.Explanation
-            ``intercept`` among the groups is the constant.
+            ``intercept`` among the groups is the constant, of a detector of outliers minus its ``offset_``.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class ExplainsKernels:
         """
         own: Any = self
         X = self._checked(one_row(x) if hasattr(self, "n_features_in_") else x)
-        source, active, intercepts = self._source, own._active, own.intercept_
+        source, active, intercepts = self._source, own._active, own.intercept_ - getattr(self, "offset_", 0.0)
         if source.n_rows(X) != 1:
             raise InputError(f"explain takes one sample, but there are {source.n_rows(X)}: call it for each of them.")
         [(_, parts)] = source.blocks(X, active)
@@ -143,6 +143,11 @@ class ExplainsKernels:
     def _compared(self, outputs: np.ndarray, label: Any, against: Any, target: int) -> Compared:
         """What outputs (P,) of a sample are explained."""
         own: Any = self
+        if isinstance(self, OutlierMixin):
+            _refuse_classes(label, against)
+            sign = 1 if outputs[0] >= 0 else -1
+            names = ("normal", "an outlier")[::sign]
+            return Compared(np.array([float(sign)]), sign, -sign, " rather than ".join(names))
         if not isinstance(self, ClassifierMixin):
             _refuse_classes(label, against)
             weights = _one_of(target, len(outputs))

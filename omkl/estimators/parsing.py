@@ -203,10 +203,12 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         self.decode = decode
         self.random_state = random_state
 
+    _stops_by_inputs = False  # no kernels
+
     # ---- training -----------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None,
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None, checkpoint: Any = None,
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
     ) -> "DependencyParser":  # fmt: skip
         """Train from scratch.
@@ -222,6 +224,9 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
             The trees are in ``X``.
         sample_weight : array of shape (number of sentences,), optional
             How often each sentence counts: an integer is that many copies. Not for streams.
+        validation : path, list of paths, Treebank or sentences, optional
+            Trees that ``early_stopping`` looks at after every epoch, instead of a part of the training data. The parser
+            is calibrated by them.
         checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
@@ -246,14 +251,26 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
             data = read(TrainingBlock(X, None, sample_weight), True, True)
             codec.asked = kept_templates(self, codec.suited(data), data, running)
         held_out: list[Treebank] = []
+        looked_at = None if validation is None else (sentences_of(validation), None)
 
         def finish(model: OnlineModel, examples: Any, chosen: np.ndarray, *others: Any) -> None:
             learn_relations(model, examples, chosen, *others)
-            if self.early_stopping and model.codec.first is None:
+            if self.early_stopping and model.codec.first is None and validation is None:
                 held_out.append(examples.treebank[np.setdiff1d(np.arange(examples.n_inputs), chosen)])
 
-        self._fit(codec, read, X, None, sample_weight, running, companions=relations_beside, finish=finish)
+        self._fit(
+            codec,
+            read,
+            X,
+            None,
+            sample_weight,
+            running,
+            companions=relations_beside,
+            finish=finish,
+            validation=looked_at,
+        )
         self.temperature_ = self.relation_temperature_ = None
+        held_out += [] if looked_at is None else [looked_at[0]]
         return self.calibrate(held_out[0]) if held_out else self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DependencyParser":

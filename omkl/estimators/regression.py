@@ -127,7 +127,7 @@ class OnlineMKLRegressor(ExplainsNumbers, RegressorMixin, OnlineEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None,
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None, checkpoint: Any = None,
         checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
     ) -> "OnlineMKLRegressor":  # fmt: skip
         """Train from scratch.
@@ -140,7 +140,7 @@ class OnlineMKLRegressor(ExplainsNumbers, RegressorMixin, OnlineEstimator):
         y : array of shape (n,), optional
         sample_weight : array of shape (n,), optional
             How often each example counts: an integer is that many copies.
-        checkpoint, checkpoint_every, resume, client, shards
+        validation, checkpoint, checkpoint_every, resume, client, shards
             As for :meth:`omkl.SequenceLabeler.fit`.
 
         Returns
@@ -155,7 +155,9 @@ class OnlineMKLRegressor(ExplainsNumbers, RegressorMixin, OnlineEstimator):
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
         read = partial(read_rows, self, finite_targets, None)
-        return self._fit(self._codec(), read, X, y, sample_weight, running, held_out_score=held_out_r2)
+        return self._fit(
+            self._codec(), read, X, y, sample_weight, running, held_out_score=held_out_r2, validation=validation
+        )
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "OnlineMKLRegressor":
         """One round of training for each example, in the given order.

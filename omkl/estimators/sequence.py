@@ -215,8 +215,9 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, classes: Any = None, checkpoint: Any = None,
-        checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None, shards: int | None = None,
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, classes: Any = None, validation: Any = None,
+        checkpoint: Any = None, checkpoint_every: str | float = "60s", resume: bool = False, client: Any = None,
+        shards: int | None = None,
     ) -> "SequenceLabeler":  # fmt: skip
         """Train from scratch.
 
@@ -233,6 +234,9 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         classes : sequence of labels or "growing", optional
             All labels that there are, if more than the sequences have, or those to come in a stream: see
             :meth:`partial_fit`.
+        validation : pair (X, y), optional
+            What ``early_stopping`` looks at after every epoch, instead of a part of the training data. Streams have it
+            as well: all labels in it must then be known from training.
         checkpoint : path-like, optional
             A directory for the states of this run; see :class:`~omkl.online.Checkpoints`. A run that was killed and
             is resumed gives the same bytes as one that was not. Callbacks take part if they have ``state()``.
@@ -270,7 +274,7 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
 
         read = partial(read_labeled, self)
         finish = calibrate if self.early_stopping else None  # without it nothing is held out
-        self._fit(self._codec(classes), read, X, y, sample_weight, running, finish=finish)
+        self._fit(self._codec(classes), read, X, y, sample_weight, running, finish=finish, validation=validation)
         self.temperature_ = temperatures[-1]
         return self
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import Pair, Vectors
+from omkl.kernels.inputs import Pair, Vectors, check_magnitudes
 
 
 @dataclass(eq=False, repr=False)
@@ -43,6 +43,7 @@ class Precomputed(Kernel):
         index, values = X[:, 0], X[:, 1:]
         if not np.isin(index, np.arange(values.shape[1])).all():
             raise InputError(f"A precomputed kernel needs a square matrix of all training inputs, not {values.shape}.")
+        check_magnitudes(values, self)
         self.n_inputs_ = values.shape[1]
         values = values[:, index.astype(np.int64)]
         scale = np.abs(values).max(initial=0.0)

@@ -11,15 +11,15 @@ class EarlyStopping:
 
     Parameters
     ----------
-    examples : sequence of Example
-        Held out: no round learns from them.
+    examples : sequence of Example, or callable
+        Held out: no round learns from them. What is called without arguments when they are first needed returns them.
     patience : int > 0
         Epochs without improvement.
     score : callable
         ``score(predictor, examples)`` is a number, the larger the better.
     """
 
-    def __init__(self, examples: Sequence, patience: int, score: Callable) -> None:
+    def __init__(self, examples: Sequence | Callable[[], Sequence], patience: int, score: Callable) -> None:
         self.examples = examples
         self.patience = patience
         self.score = score
@@ -29,6 +29,8 @@ class EarlyStopping:
 
     def on_epoch(self, trainer: Any, record: dict[str, Any]) -> bool:
         """Score the model, note it in the record as ``validation_score``, and tell whether to stop."""
+        if callable(self.examples):
+            self.examples = self.examples()
         score = record["validation_score"] = self.score(trainer.predictor(), self.examples)
         if score > self.best_score:
             self.best_score, self.best_epoch = score, record["epoch"]

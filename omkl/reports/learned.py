@@ -30,7 +30,7 @@ def learned_parts(model: Any, measured: list[dict[str, Any]] | None) -> list[str
     """
     weights = getattr(model, "kernel_weights_", None)
     if isinstance(weights, Mapping) and weights and all(isinstance(own, Mapping) for own in weights.values()):
-        return [part for name, own in weights.items() for part in _of_part(name, own)]
+        return _of_parts(model, weights)
     parts = [drawn(plots.plot_weights, model, caption="Weights of the groups, the heaviest first.")]
     left_out = getattr(model, "left_out_", [])
     if left_out:
@@ -49,12 +49,19 @@ def learned_parts(model: Any, measured: list[dict[str, Any]] | None) -> list[str
     return parts
 
 
-def _of_part(name: str, weights: Mapping[str, float]) -> list[str]:
-    """The groups of one part of an annotator."""
-    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
-    shown = table(["group", "weight"], [[group, percent(weight)] for group, weight in ranked])
-    first = ", ".join(f"{group} {weight:.0%}" for group, weight in ranked[:4])
-    return [opening(f"{name}: {first}", shown)]
+def _of_parts(annotator: Any, weights: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The groups of the parts of an annotator: those of tags and trees in full, those of single words as tables."""
+    parts, models = [], annotator.models()
+    for name, own in weights.items():
+        ranked = sorted(own.items(), key=lambda pair: -pair[1])
+        shown = table(["group", "weight"], [[group, percent(weight)] for group, weight in ranked])
+        if " of " in name:
+            first = ", ".join(f"{group} {weight:.0%}" for group, weight in ranked[:4])
+            parts.append(opening(f"{name}: {first}", shown))
+        else:
+            parts += [heading(f"Weights of {name}"), drawn(plots.plot_weights, own), opening("All groups", shown)]
+            parts.append(_features(models[name]))
+    return parts
 
 
 def _measured(records: list[dict[str, Any]]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -116,14 +115,6 @@ def figure(picture: str, caption: str = "", paper: bool = False) -> str:
     """An SVG picture, and what it shows; on white ``paper`` where it would not be seen on a dark page."""
     below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
     return f"<figure{' class=paper' * paper}>{picture}{below}</figure>"
-
-
-def on_paper(svg: str, name: str) -> str:
-    """An SVG picture that is drawn for white paper, with styles of its own, as an image."""
-    data = base64.b64encode(_NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", svg).encode()).decode()
-    return (
-        f'<div class=wide><div class=paper><img alt="{text(name)}" src="data:image/svg+xml;base64,{data}"></div></div>'
-    )
 
 
 def bar(value: float, largest: float) -> Markup:

@@ -106,12 +106,16 @@ def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
 
 
 def reasons(explain: Callable[[], Explanation]) -> str:
-    """What speaks for the wrong output against the right one, hidden until it is asked for."""
+    """What speaks for the wrong output against the right one, or what a number is the sum of; hidden until it is asked
+    for."""
     try:
         why = explain()
     except InputError:
         return ""
-    return opening(f"Why: ahead of the right one by {number(why.margin, 3)}", *explanation_parts(why))
+    title = f"Why: ahead of the right one by {number(why.margin, 3)}"
+    if why.against is None:
+        title = f"Why: the parts that add up to {number(why.margin, 4)}"
+    return opening(title, *explanation_parts(why))
 
 
 def explanation_parts(why: Explanation) -> list[str]:

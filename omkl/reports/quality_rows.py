@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import OutlierMixin
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from omkl.estimators import evaluate_labels
+from omkl.estimators.counts import records
 from omkl.exceptions import InputError
 from omkl.reports import plots
 from omkl.reports.markup import NOTHING, Cell, example, heading, number, paragraph, percent, table
@@ -26,10 +28,15 @@ RANGES = 10
 def row_quality(model: Any, X: Any, y: Any, n_worst: int) -> Quality:
     """What a model makes of rows whose outputs are known."""
     y = np.asarray(y)
-    if y.ndim != 1 or not len(y):
-        raise InputError("A report is on rows with one output each: give y as an array (n,), of one row at least.")
+    if y.ndim not in (1, 2) or not len(y):
+        raise InputError("y must be an array (n,), or (n, K) for K targets or labels, of one row at least.")
     predicted = np.asarray(model.predict(X))
-    return (_classes if hasattr(model, "classes_") else _numbers)(model, X, y, predicted, n_worst)
+    if predicted.shape != y.shape:
+        raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give what the model predicts.")
+    if y.ndim == 2:
+        return _several(model, X, y, predicted, n_worst)
+    labels = hasattr(model, "classes_") or isinstance(model, OutlierMixin)
+    return (_classes if labels else _numbers)(model, X, y, predicted, n_worst)
 
 
 def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
@@ -41,14 +48,15 @@ def _classes(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
         parts += [heading("Calibration"), calibration_part(y == predicted, sure)]
     wrong = np.flatnonzero(y != predicted)
     order = wrong if sure is None else wrong[np.argsort(-sure[wrong], kind="stable")]
-    known = set(model.classes_.tolist())
+    known = set(getattr(model, "classes_", np.zeros(0)).tolist())  # none of a detector of outliers
     worst = []
     for i in order[:n_worst].tolist():
         title = f"Row {i + 1}: {other[i]} instead of {gold[i]}"
         if sure is not None and hasattr(model, "predict_proba"):
             title += f", with a probability of {sure[i]:.1%}"
-        why = partial(model.explain, _row(X, i), label=other[i], against=gold[i])
-        worst.append(example(title, _entries(model, X, i), reasons(why) if gold[i] in known else ""))
+        chosen = {"label": other[i], "against": gold[i]} if known else {}
+        why = partial(model.explain, _row(X, i), **chosen)
+        worst.append(example(title, _entries(model, X, i), reasons(why) if gold[i] in known or not known else ""))
     tiles = {"accuracy": percent(found["accuracy"]), "rows": number(len(y)), "wrong": number(len(wrong))}
     return Quality(tiles, parts, worst)
 
@@ -93,6 +101,31 @@ def _numbers(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: 
         for i in np.argsort(-errors, kind="stable")[:n_worst].tolist() if errors[i] > 0
     ]  # fmt: skip
     return Quality(tiles, parts, worst)
+
+
+def _several(model: Any, X: Any, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+    """Several targets of a regressor, or labels that a row has or has not."""
+    tiles: dict[str, Any] = {"rows": number(len(y)), "outputs": number(y.shape[1])}
+    if hasattr(model, "classes_"):
+        counts = zip((y != 0).sum(axis=0), (predicted != 0).sum(axis=0), ((y != 0) & (predicted != 0)).sum(axis=0))
+        shown = score_table(records("label", {k: row for k, row in enumerate(counts)}), "label")
+        wrong = (y != predicted).astype(np.float64)
+        tiles["rows all right"] = percent(float(np.mean(~wrong.any(axis=1))))
+    else:
+        wrong = np.abs(y - predicted) / np.maximum(y.std(axis=0), 1e-300)
+        rows = [
+            [str(k), float(r2_score(own, found)), float(np.abs(own - found).mean())]
+            for k, (own, found) in enumerate(zip(y.T, predicted.T))
+        ]
+        shown = table(["target", "R\N{SUPERSCRIPT TWO}", "mean absolute error"], rows)
+        tiles["R\N{SUPERSCRIPT TWO}, mean"] = number(float(np.mean([row[1] for row in rows])), 3)
+    order = np.argsort(-wrong.sum(axis=1), kind="stable")[:n_worst]
+    worst = []
+    for i in order[wrong[order].any(axis=1)].tolist():
+        k = int(wrong[i].argmax())
+        title = f"Row {i + 1}: output {k} is {number(predicted[i, k].item())} instead of {number(y[i, k].item())}"
+        worst.append(example(title, _entries(model, X, i), reasons(partial(model.explain, _row(X, i), target=k))))
+    return Quality(tiles, [heading("By output"), shown], worst)
 
 
 def _scatter(y: np.ndarray, predicted: np.ndarray) -> Any:

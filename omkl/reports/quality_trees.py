@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from omkl.data import Treebank
-from omkl.estimators import evaluate_treebanks
-from omkl.reports.markup import example, heading, number, on_paper, paragraph, percent, table
-from omkl.reports.quality import Quality, by_length, calibration_part, marked_tokens, reasons, score_table, worst_first
+from omkl.estimators import evaluate_labels, evaluate_treebanks
+from omkl.reports.markup import example, heading, number, paragraph, percent, table
+from omkl.reports.quality import (
+    Quality,
+    by_length,
+    calibration_part,
+    confusion_parts,
+    marked_tokens,
+    reasons,
+    score_table,
+    worst_first,
+)
 from omkl.reports.trees import draw_tree
 
 #: Scores by what the field calls them.
@@ -37,6 +46,8 @@ def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
         sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
         right = gold.heads[: some.n_words] == found[: some.n_words]
         quality.parts += [heading("Calibration of arcs"), calibration_part(right, np.concatenate(sure))]
+    else:
+        sure = []
     for i in _worst(gold, predicted, gold.heads != predicted.heads, n_worst):
         sentence, other = gold[i], predicted[i]
         n_wrong = sum(own != head for own, head in zip(sentence.heads, other.heads))
@@ -44,7 +55,8 @@ def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
         if None not in sentence.heads:
             why = reasons(partial(parser.explain, sentence, heads=other.heads, against=sentence.heads))
         title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
-        quality.worst.append(example(title, *_drawn(sentence, other), why))
+        picture = _drawn(sentence, other, sure[i] if i < len(sure) else None)
+        quality.worst.append(example(title, picture, why))
     return quality
 
 
@@ -57,17 +69,27 @@ def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
     wrong = np.zeros(gold.n_words, dtype=bool)
     columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
     for name in columns:
-        strings = [np.array(bank.strings[name].tolist(), dtype=object) for bank in (gold, predicted)]
-        wrong |= strings[0][getattr(gold, name)] != strings[1][getattr(predicted, name)]
+        wrong |= np.array([own != other for own, other in zip(_strings(gold, name), _strings(predicted, name))])
     if trees:
         wrong |= gold.heads != predicted.heads
+    tag = next((name for name in ("upos", "xpos") if name in columns), None)
+    if tag is not None:
+        pair = [_strings(bank, tag) for bank in (gold, predicted)]
+        records = evaluate_labels([pair[0]], [pair[1]])["labels"]
+        quality.parts[2:2] = [heading("By tag"), score_table(records, "label"), *confusion_parts(*pair)]
     for i in _worst(gold, predicted, wrong, n_worst):
         sentence, other = gold[i], predicted[i]
         shown = [marked_tokens(sentence.forms, getattr(sentence, name), getattr(other, name)) for name in columns]
         labelled = [part for name, own in zip(columns, shown) for part in (paragraph(name, soft=True), own)]
         title = f"Sentence {i + 1}: {int(wrong[slice(*gold.offsets[i : i + 2])].sum())} of {len(sentence)} words wrong"
-        quality.worst.append(example(title, *labelled, *(_drawn(sentence, other) if trees else ())))
+        quality.worst.append(example(title, *labelled, _drawn(sentence, other) if trees else ""))
     return quality
+
+
+def _strings(bank: Treebank, name: str) -> list[str]:
+    """A column of all words."""
+    table_of = np.array(bank.strings[name].tolist(), dtype=object)
+    return table_of[getattr(bank, name)].tolist()
 
 
 def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
@@ -98,9 +120,7 @@ def _worst(gold: Treebank, predicted: Treebank, wrong: np.ndarray, n: int) -> li
     return worst_first(np.where(gold.lengths <= DRAWN, counts, 0), gold.lengths, n)
 
 
-def _drawn(gold: Any, predicted: Any) -> list[str]:
-    """The right tree, and below it the one that is predicted."""
-    parts = []
-    for what, sentence in (("right", gold), ("predicted", predicted)):
-        parts += [paragraph(what, soft=True), on_paper(draw_tree(sentence), f"The {what} tree")]
-    return parts
+def _drawn(gold: Any, predicted: Any, sure: np.ndarray | None = None) -> str:
+    """The right tree, and below the words the one that is predicted, in colours of how sure its arcs are."""
+    picture = draw_tree(gold, predicted, confidence=None if sure is None else sure.tolist())
+    return f"<div class=wide>{picture}</div>"

@@ -28,6 +28,7 @@ PURPOSES = {
     "OnlineMKLRegressor": "predicts a number for a row, by a combination of kernels learned online",
     "MKLClassifier": "gives a row one of several classes, by a combination of kernels with a certificate",
     "MKLRegressor": "predicts a number for a row, by a combination of kernels with a certificate",
+    "OneClassMKL": "tells outliers from rows like those it was trained on, by a combination of kernels",
     "GroupLasso": "predicts a number for a row from the columns or groups of columns that it has selected",
     "SparseLogisticRegression": "gives a row a class by the columns or groups of columns that it has selected",
     "StructuredPredictor": "predicts outputs with a structure of its own",

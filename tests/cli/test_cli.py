@@ -79,7 +79,7 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
     assert main([*map(str, files), *settings.split()]) == 0
     assert "Token accuracy on" in capsys.readouterr().out
     saved = json.loads(metrics.read_text())
-    assert saved["dev_accuracy"] > 0.9
+    assert saved["dev"]["accuracy"] > 0.9
     assert len(saved["history"]) == 5
     parameters = omkl.load(tmp_path / "m.npz").get_params()
     assert (parameters["loss"], parameters["method"], parameters["eta0"]) == ("crf", "rda", 0.5)

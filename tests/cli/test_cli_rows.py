@@ -65,7 +65,7 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
     assert main(["evaluate", str(model), str(data), *target, "--json", str(report)]) == 0
     scores = json.loads(report.read_text())
     if kind == "classifier":
-        assert scores["accuracy"] == trained["dev_accuracy"] == pytest.approx(ours.score(X, y))
+        assert scores["accuracy"] == trained["dev"]["accuracy"] == pytest.approx(ours.score(X, y))
         assert sum(times for _, _, times in scores["confusions"]) == np.sum(ours.predict(X) != y)
         assert sum(row["gold"] for row in scores["labels"]) == len(y)
     else:

@@ -4,7 +4,9 @@
 """
 
 import argparse
+import ast
 import importlib
+import importlib.util
 import os
 import re
 import zlib
@@ -98,13 +100,32 @@ def test_every_example_begins_with_a_title():
         assert re.match(r'"""\n(.+)\n=+\n', example.read_text(encoding="utf-8")), example
 
 
+def test_no_list_in_a_docstring_goes_on_after_a_backslash():
+    """In a raw docstring the line is not continued, and what it lists is no list to the reader of numpydoc."""
+    for path in Path(omkl.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                assert ", \\\n" not in (ast.get_docstring(node) or ""), f"{path}: {node.name}"
+
+
 def test_every_public_name_has_a_built_page(built):
     inventory = (built / "objects.inv").read_bytes().split(b"\n", 4)[4]
     described = {line.split(" ", 1)[0] for line in zlib.decompress(inventory).decode().splitlines()}
     assert {f"{module}.{name}" for module, name in public_names()} <= described
 
 
-def test_every_option_is_on_the_page_of_the_command_line(built):
+def test_every_option_is_in_the_reference_of_the_command_line():
+    spec = importlib.util.spec_from_file_location("command_reference", DOCS / "command_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages = re.split(r"^## (.+)$", module.reference(build_parser()), flags=re.MULTILINE)[1:]
+    sections = dict(zip(pages[::2], pages[1::2]))
+    for command, option in options(build_parser()):
+        if command != "omkl":  # --version
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", sections[command]), f"{command} {option}"
+
+
+def test_every_command_is_on_a_built_page(built):
     page = text_of(built / "cli.html")
     assert [(command, option) for command, option in options(build_parser()) if option not in page] == []
 

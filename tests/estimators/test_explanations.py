@@ -269,6 +269,14 @@ def test_certified_kernels_of_two_classes_matrices_and_numbers(tmp_path):
         regressor.explain(X3[0], label=1)
 
 
+def test_an_outlier():
+    model = omkl.OneClassMKL(["linear", "gaussian"], nu=0.2).fit(X3 + 3)
+    for x in (X3[0] + 3, X3[1] + 3, np.full(4, -9.0)):
+        why = model.explain(x)
+        assert why.output == model.predict(x[None])[0]
+        assert_sums(why, abs(model.decision_function(x[None])[0]))
+
+
 def test_certified_kernels_of_several_targets_and_labels():
     several = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, :2] + 1)
     assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])

@@ -184,6 +184,11 @@ class MultinomialHessian:
         bent = (1.0 - self.damping) * self.shares * (moves - (self.shares * moves).sum(axis=0))
         return (self.weights * (bent + 0.5 * self.damping * moves)).ravel()
 
+    @property
+    def diagonal(self) -> np.ndarray:
+        """Second derivatives in each score by itself, (K, m)."""
+        return self.weights * ((1.0 - self.damping) * self.shares * (1.0 - self.shares) + 0.5 * self.damping)
+
     def best_values(self, rho: np.ndarray) -> np.ndarray:
         """What is not regularized, (K m,), at the minimum of the quadratic model with this residual."""
         change = self._inverse @ (rho.reshape(self.shares.shape) @ self.basis).ravel()

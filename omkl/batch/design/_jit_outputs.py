@@ -29,8 +29,8 @@ def sweep_outputs_dense(
             for k in range(len(rho) if len(shares) == 0 else 0):
                 for i in range(len(curvature)):
                     rho[k, i] -= curvature[i] * changes[k, i]
-            for i in range(len(curvature) if len(shares) else 0):
-                _follow(rho, i, changes, i, 1.0, curvature, shares, weights, damping)
+            if len(shares):
+                _follow_all(rho, changes, shares, weights, damping)
     return gained
 
 
@@ -57,6 +57,19 @@ def sweep_outputs_sparse(
                 for entry in range(ends[j], ends[j + 1]):
                     _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
     return gained
+
+
+@njit(cache=True, nogil=True)
+def _follow_all(rho, changes, shares, weights, damping):
+    """Let the residuals follow ``changes`` (K, m) of the predictions, where the loss couples outputs."""
+    means = np.zeros(len(weights))
+    for k in range(len(shares)):
+        for i in range(len(weights)):
+            means[i] += shares[k, i] * changes[k, i]
+    for k in range(len(shares)):
+        for i in range(len(weights)):
+            bent = (1.0 - damping) * shares[k, i] * (changes[k, i] - means[i]) + 0.5 * damping * changes[k, i]
+            rho[k, i] -= weights[i] * bent
 
 
 @njit(cache=True, nogil=True)

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg
 
 from omkl.batch.core.problem import WeightedLoss
-from omkl.batch.core.stacked_loss import MultinomialLoss, StackedLoss
+from omkl.batch.core.stacked_loss import MultinomialHessian, MultinomialLoss, StackedLoss
 from omkl.batch.core.unpenalized import Unpenalized
 from omkl.batch.design._jit_outputs import sweep_outputs_dense, sweep_outputs_sparse
 from omkl.batch.design._jit_sweeps import decompose_dense, decompose_sparse
@@ -29,6 +30,10 @@ from omkl.batch.design.working_set import WorkingSet
 from omkl.exceptions import InputError
 from omkl.losses import Logistic, PointwiseLoss, Squared
 from omkl.regularizers import Regularizer
+
+#: Sweeps of a round before a Newton step, where the loss couples outputs; how well that is solved for, by so many
+#: products at most; its halvings.
+SWEEPS_PER_STEP, CLOSE, MOST_PRODUCTS, HALVINGS = 2, 1e-2, 50, 3
 
 
 class StackedDesign(Design):
@@ -250,7 +255,72 @@ class StackedSweeps(Sweeps):
         return tuple(bases)
 
     def _price(self, groups: np.ndarray) -> float:
-        return np.inf if self._hessian is not None else super()._price(groups)
+        return SWEEPS_PER_STEP if self._hessian is not None else super()._price(groups)
+
+    def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, curvature: np.ndarray) -> None:
+        if self._hessian is None or not len(groups):
+            return super()._solve_groups(groups, w, rho, curvature)
+        n_outputs, sizes = self._problem.n_outputs, np.diff(self._starts)
+        indices = np.flatnonzero(np.repeat(np.isin(self._groups, groups), sizes))
+        by_output = w.reshape(-1, n_outputs)
+        model = CoupledModel(self._working_set.matrix[:, indices], self._hessian, rho, *self._penalty)
+        by_output[indices] += model.newton_step(by_output[indices].ravel(), Blocks(sizes[groups] * n_outputs))
+        return None
+
+
+class CoupledModel:
+    """A quadratic model over some columns, with a loss that couples the outputs.
+
+    Parameters
+    ----------
+    columns : array (m, a), or CSC matrix
+    hessian : MultinomialHessian
+    rho : array of shape (K m,)
+        The residual, where what is not regularized is best.
+    slope, ridge : float
+        Weights of the norms of the groups, and of half their squares.
+    """
+
+    def __init__(self, columns: Any, hessian: MultinomialHessian, rho: np.ndarray, slope: float, ridge: float) -> None:
+        self._columns, self._hessian, self._slope, self._ridge = columns, hessian, slope, ridge
+        self._correlations = self._with_columns(rho)
+
+    def _with_columns(self, rho: np.ndarray) -> np.ndarray:
+        """Correlations with a residual (K m,), (a K,)."""
+        return (self._columns.T @ rho.reshape(len(self._hessian.shares), -1).T).ravel()
+
+    def _curved(self, w: np.ndarray) -> np.ndarray:
+        """The second derivatives times a vector (a K,)."""
+        outputs = (self._columns @ w.reshape(-1, len(self._hessian.shares))).T.ravel()
+        return self._with_columns(self._hessian.balance(self._hessian @ outputs))
+
+    def newton_step(self, w: np.ndarray, blocks: Blocks) -> np.ndarray:
+        """Newton's step from coefficients (a K,) of groups that are not zero, by conjugate gradients, (a, K).
+
+        Groups that it would lead past zero are zero then. It is 0 where it gains nothing.
+        """
+        norms = blocks.norms(w)
+        unit, across = w / blocks.spread(norms), blocks.spread(self._slope / norms)
+
+        def times(v: np.ndarray) -> np.ndarray:
+            # across its ray the norm of a group is curved
+            return self._curved(v) + (self._ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
+
+        squares = self._columns.multiply(self._columns) if sparse.issparse(self._columns) else self._columns**2
+        diagonal = (squares.T @ self._hessian.diagonal.T).ravel() + self._ridge + across * (1.0 - unit**2)
+        inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
+        shape = (len(w), len(w))
+        right = self._correlations - self._ridge * w - self._slope * unit
+        system, inverses = LinearOperator(shape, times, dtype=float), LinearOperator(shape, lambda v: inverse * v)
+        step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=inverses)
+        for _ in range(HALVINGS):
+            after = np.where(blocks.spread(blocks.sums(w * (w + step))) > 0, w + step, 0.0)
+            moves, after_norms = after - w, blocks.norms(after)
+            change = self._slope * (after_norms - norms).sum() + 0.5 * self._ridge * (after_norms**2 - norms**2).sum()
+            if change + 0.5 * moves @ self._curved(moves) < moves @ self._correlations:
+                return moves.reshape(-1, len(self._hessian.shares))
+            step *= 0.5
+        return np.zeros((self._columns.shape[1], len(self._hessian.shares)))
 
 
 def working_set_of(problem: Any) -> Any:

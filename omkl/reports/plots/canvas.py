@@ -28,6 +28,9 @@ LARGEST, SMALLEST = 0.9, 0.7
 def axes_for(ax: Axes | None, width: float | None = None, height: float | None = None) -> Axes:
     """The axes that are given, or those of a new figure.
 
+    Where the figure of given axes has no layout yet it gets matplotlib's constrained one: names beside axes would be
+    cut off otherwise.
+
     Parameters
     ----------
     ax : matplotlib.axes.Axes, optional
@@ -40,6 +43,9 @@ def axes_for(ax: Axes | None, width: float | None = None, height: float | None =
         If matplotlib is not installed.
     """
     if ax is not None:
+        figure: Any = ax.figure.figure  # of a part of a figure, the whole
+        if figure.get_layout_engine() is None:
+            figure.set_layout_engine("constrained")
         return ax
     width = WIDTH if width is None else width
     return figure_for(width, 0.62 * width if height is None else height).subplots()

@@ -192,9 +192,8 @@ def plot_confusion(
     (['a', 'b'], ['1', '1', '1'])
     """
     labels, counts = confusion_counts(y_true, y_pred)
-    if ax is None:
-        side = 0.9 + 0.22 * min(len(labels), LABELS) if width is None else width
-        ax = axes_for(None, min(max(side, 2.8), 9.0), 0.95 * min(max(side, 2.8), 9.0))
+    side = 0.9 + 0.22 * min(len(labels), LABELS) if width is None else width
+    ax = axes_for(ax, min(max(side, 2.8), 9.0), 0.95 * min(max(side, 2.8), 9.0))
     room = int(min(inches(ax)) * 72.0 / (1.05 * letters(ax)))
     labels, counts = _most_confused(labels, counts, min(LABELS, room) if n is None else n)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

@@ -45,7 +45,7 @@ def plot_search(
         If matplotlib is not installed.
     """
     if not hasattr(model, "scores_") or not hasattr(model, "cv_results_"):
-        raise InputError(f"A {type(model).__name__} has chosen nothing by cross-validation: give one of those that do.")
+        raise InputError(f"{type(model).__name__} has chosen nothing by cross-validation: give an estimator that does.")
     ax = axes_for(ax, width)
     name = "C" if hasattr(model, "Cs_") else "alpha"
     values, chosen = getattr(model, f"{name}s_"), getattr(model, f"{name}_")

@@ -178,7 +178,7 @@ def curves_of(source: Any, groups: Any = None, names: Any = None) -> Curves:
     if not kinds:
         raise InputError(
             "These records hold no weights: those of a batch solver tell how the gap closed, which plot_gap draws; "
-            "plot_weights draws the weights that it found."
+            "plot_weights draws the weights that it found, and plot_path what path(X, y) of the estimator returns."
         )
     weights = [values_of(record, kinds[0]) for record in records]
     own = list(dict.fromkeys(name for each in weights for name in each))

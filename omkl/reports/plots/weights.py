@@ -64,11 +64,10 @@ def plot_weights(
     names, values = list(weights.values), np.array(list(weights.values.values()))
     order = np.argsort(-values, kind="stable")
     order = order[values[order] != 0] if len(names) > FEW and values.any() else order
-    if ax is None:
-        n = BARS if n is None else n
-        rows = min(len(order), n) + (len(order) < len(names))
-        height = 0.75 + 0.25 * bool(title) + rows * STEP * (8.5 if width is None or width > 4 else 7) / 72.0
-        ax = axes_for(None, width, height)
+    n = BARS if n is None and ax is None else n
+    rows = min(len(order), n or BARS) + (len(order) < len(names))
+    height = 0.75 + 0.25 * bool(title) + rows * STEP * (8.5 if width is None or width > 4 else 7) / 72.0
+    ax = axes_for(ax, width, height)
     room = max(2, int(inches(ax)[1] * 72.0 / (1.15 * letters(ax))) if n is None else n)
     shown, rest = (order[:room], order[room:]) if len(order) <= room else (order[: room - 1], order[room - 1 :])
     _bars(ax, weights, values, shown)

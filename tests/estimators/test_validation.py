@@ -1,0 +1,74 @@
+"""Early stopping by examples of their own: the model is the best epoch's on them, however the training data come."""
+
+import numpy as np
+import pandas
+import pytest
+from scipy.sparse import csr_array
+from sklearn.datasets import load_diabetes, load_iris
+
+import omkl
+from omkl.data import Stream, synthetic_treebank
+from omkl.exceptions import InputError
+
+SETTINGS = {"epochs": 30, "early_stopping": True, "n_iter_no_change": 2, "weighting": "norms", "random_state": 0}
+
+
+def iris():
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    return X[order], y[order]
+
+
+X, Y = iris()
+Z, T = load_diabetes(return_X_y=True)
+TREES = synthetic_treebank(120, vocabulary=10, random_state=0)
+WORDS, TAGS = [s.forms for s in TREES], [s.upos for s in TREES]
+VECTORS = [X[3 * i : 3 * i + 3] for i in range(50)]
+CODES = [Y[3 * i : 3 * i + 3].tolist() for i in range(50)]
+CASES = {
+    "arrays": (omkl.OnlineMKLClassifier(**SETTINGS), (X[:100], Y[:100]), (X[100:], Y[100:])),
+    "in order": (omkl.OnlineMKLClassifier(**SETTINGS, shuffle=False), (X[:100], Y[:100]), (X[100:], Y[100:])),
+    "sparse": (omkl.OnlineMKLClassifier(**SETTINGS), (csr_array(X[:100]), Y[:100]), (csr_array(X[100:]), Y[100:])),
+    "frames": (
+        omkl.OnlineMKLClassifier(**SETTINGS), (pandas.DataFrame(X[:100], columns=list("abcd")), Y[:100]),
+        (pandas.DataFrame(X[100:], columns=list("abcd")), Y[100:]),
+    ),
+    "numbers": (omkl.OnlineMKLRegressor(**SETTINGS), (Z[:300], T[:300]), (Z[300:], T[300:])),
+    "words": (omkl.SequenceLabeler(**SETTINGS), (WORDS[:90], TAGS[:90]), (WORDS[90:], TAGS[90:])),
+    "vectors": (omkl.SequenceLabeler(**SETTINGS), (VECTORS[:35], CODES[:35]), (VECTORS[35:], CODES[35:])),
+    "trees": (omkl.DependencyParser("small", memory=9, **SETTINGS), (TREES[:90],), TREES[90:]),
+    "stream": (
+        omkl.OnlineMKLClassifier(**SETTINGS), (Stream.from_arrays(X[:100], Y[:100], 30),), (X[100:], Y[100:]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_model_is_that_of_the_best_epoch_on_the_examples_given(name):
+    """Its score, as anybody would measure it afterwards, is the best that was noted while it was trained."""
+    model, training, validation = CASES[name]
+    noted = []
+    model.set_params(callbacks=[lambda trainer, record: noted.append(record["validation_score"])])
+    model.fit(*training, validation=validation)
+    assert len(noted) == model.n_iter_ <= int(np.argmax(noted)) + 3
+    measured = model.score(*validation) if isinstance(validation, tuple) else model.score(validation)
+    assert measured == pytest.approx(max(noted))
+
+
+def test_examples_of_weight_zero_are_in_neither_part():
+    weights = np.ones(100)
+    weights[::3] = 0
+    model = omkl.OnlineMKLClassifier(**SETTINGS)
+    model.fit(X[:100], Y[:100], weights, validation=(X[100:], Y[100:]))
+    assert {record["examples"] for record in model.history_} == {66}
+    assert model.score(X[100:], Y[100:]) == pytest.approx(max(r["validation_score"] for r in model.history_))
+
+
+def test_what_nobody_looks_at_or_does_not_fit_is_refused():
+    model = omkl.OnlineMKLClassifier(epochs=2)
+    with pytest.raises(InputError, match="early_stopping=True looks at"):
+        model.fit(X, Y, validation=(X, Y))
+    model.set_params(early_stopping=True)
+    for validation, message in ((3, "pair"), ((X, Y[:-1]), "one output for each"), ((X[:, :2], Y), "fit together")):
+        with pytest.raises(InputError, match=message):
+            model.fit(X, Y, validation=validation)

@@ -1,0 +1,181 @@
+"""Long sequences, many labels, many steps, and kernels that hold nothing: against what is computed by other means.
+
+Ten million lazy steps, ten thousand labels, some minutes: ``pytest -m soak tests/robustness/test_sizes.py``.
+"""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+import omkl
+from omkl.exceptions import InputError
+from omkl.groups import ExplicitBank, Features, Tokens
+from omkl.losses import StructuredHinge
+from omkl.online import Constant, OnlineTrainer
+from omkl.regularizers import L21, SquaredL21
+from omkl.structures import Binary, Chain
+
+LONG = np.longdouble
+
+
+def check_lazy_steps(n_steps, regularizer, exact_prox):
+    """Groups that are scaled and never touched, and others that are: against numbers of 64 bits of mantissa."""
+    X = np.array([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, -0.4]])
+    rows = sparse.csr_array(X)
+    tokens = Tokens(np.arange(3), Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data))
+    bank = ExplicitBank("ab", np.array([0, 0, 1, 1]), 1, False)
+    rate, lambda_ = 0.01, 1e-6
+    trainer = OnlineTrainer(
+        [bank], Binary(), StructuredHinge(), regularizer, lambda_=lambda_, schedule=Constant(rate), average=None
+    )
+    trainer.recompute_every = 10 * n_steps  # nothing else than the steps themselves
+    examples, theta = [tokens.sequence(0), tokens.sequence(1)], np.zeros(4, LONG)
+    golds = np.random.default_rng(0).integers(0, 2, 1000).tolist()
+    for t in range(n_steps):
+        # the second group learns a thousand rounds, and is scaled ever after
+        which, gold = int(t < 1000 and t % 2 == 0), golds[t % 1000]
+        trainer.update(examples[which], gold)
+        sign = 2 * gold - 1
+        if 1 - sign * (X[which] @ theta) > 0:
+            theta += LONG(rate) * sign * X[which]
+        norms = np.array([np.hypot(*theta[:2]), np.hypot(*theta[2:])])
+        shrunk = exact_prox(norms, LONG(rate) * LONG(lambda_))
+        theta *= np.repeat(np.divide(shrunk, norms, out=np.zeros(2, LONG), where=norms > 0), 2)
+    tracked = trainer.group_state.norms.copy()
+    trainer.recompute_norms()
+    assert_allclose(tracked, trainer.group_state.norms, rtol=1e-8)
+    exact = np.array([np.hypot(*theta[:2]), np.hypot(*theta[2:])], dtype=float)
+    assert exact.all()
+    assert_allclose(tracked, exact, rtol=1e-8)
+
+
+def squared(norms, step):
+    """The prox of ``(a + b)^2 / 2``."""
+    threshold = step * norms.sum() / (1 + 2 * step)
+    if norms.min() <= threshold:
+        return np.where(norms == norms.max(), norms / (1 + step), LONG(0))
+    return norms - threshold
+
+
+PROXES = {"mkl": (SquaredL21(), squared), "group lasso": (L21(), lambda norms, step: np.maximum(norms - step, 0))}
+
+
+@pytest.mark.parametrize("name", PROXES)
+def test_lazy_steps_are_those_of_exact_arithmetic(name):
+    check_lazy_steps(5_000, *PROXES[name])
+
+
+@pytest.mark.soak
+def test_ten_million_lazy_steps_are_those_of_exact_arithmetic():
+    check_lazy_steps(10_000_000, *PROXES["mkl"])
+
+
+def log_add(a, b):
+    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
+
+
+def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up():
+    """Two labels, so that a loop of numbers can do it."""
+    n, rng, chain = 100_000, np.random.default_rng(0), Chain(2)
+    potentials = chain.zeros(n)
+    potentials.unary[:] = rng.normal(size=(n, 2))
+    potentials.pairwise[:] = pairwise = rng.normal(size=(2, 2))
+    (a, b), (c, d) = pairwise.tolist()
+    unary, (p, q) = potentials.unary.tolist(), potentials.unary[0].tolist()
+    best, forward, pointers = (p, q), [(p, q)], []
+    for u, v in unary[1:]:
+        pointers.append((best[0] + a < best[1] + c, best[0] + b < best[1] + d))
+        best = max(best[0] + a, best[1] + c) + u, max(best[0] + b, best[1] + d) + v
+        p, q = log_add(p + a, q + c) + u, log_add(p + b, q + d) + v
+        forward.append((p, q))
+    path, (p, q), backward = [int(best[1] > best[0])], (0.0, 0.0), [(0.0, 0.0)]
+    for pointer, (u, v) in zip(reversed(pointers), reversed(unary)):
+        path.append(int(pointer[path[-1]]))
+        p, q = log_add(a + u + p, b + v + q), log_add(c + u + p, d + v + q)
+        backward.append((p, q))
+    assert_array_equal(chain.decode(potentials), path[::-1])
+    log_sum, marginals = chain.marginals(potentials)
+    assert_allclose(log_sum, log_add(*forward[-1]), rtol=1e-10)
+    assert_allclose(marginals.unary, np.exp(np.array(forward) + np.array(backward[::-1]) - log_sum), atol=1e-7)
+
+
+@pytest.mark.soak
+def test_ten_thousand_labels():
+    K = 10_000
+    X = np.random.default_rng(0).normal(size=(2 * K, 5))
+    y = np.arange(2 * K) % K
+    model = omkl.OnlineMKLClassifier(["linear"], epochs=1, random_state=0).fit(X, y)
+    scores = model.decision_function(X[:50])
+    assert scores.shape == (50, K)
+    assert np.isfinite(scores).all()
+    assert_array_equal(model.predict(X[:50]), scores.argmax(axis=1))
+    words = [[{"word": f"w{k}"} for k in range(i, i + 10)] for i in range(0, K, 10)]
+    tags = [[f"t{k}" for k in range(i, i + 10)] for i in range(0, K, 10)]
+    labeler = omkl.SequenceLabeler(transitions=None, epochs=1, random_state=0).fit(words, tags)
+    assert len(labeler.classes_) == K
+    assert np.mean(np.concatenate(labeler.predict(words[:50])) == np.concatenate(tags[:50])) > 0.9
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 3))
+G = np.exp(-((X[:, None] - X) ** 2).sum(axis=-1) / 4)
+ONE, OTHER = np.outer(X[:, 0], X[:, 0]), np.outer(X[:, 1], X[:, 1])
+EMPTY, FLAT = np.zeros((30, 30)), np.ones((30, 30))
+DEGENERATE = {
+    "zero": [EMPTY], "zero beside another": [EMPTY, G], "constant": [FLAT], "constant beside another": [FLAT, G],
+    "duplicates": [G, G, G], "of rank one": [ONE], "all of rank one": [ONE, OTHER, ONE + 1e-12 * OTHER],
+    "identity": [np.eye(30)], "scaled": [1e-8 * G, G], "apart": [1e13 * ONE, 1e-8 * G], "tiny": [1e-200 * G],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_kernels_that_hold_little_are_weighed_and_certified_or_told_of(name):
+    grams, score = [K.copy() for K in DEGENERATE[name]], X[:, 0] + 0.5 * X[:, 1] ** 2
+    for estimator, y, losses in (
+        (omkl.MKLClassifier, score > 0.3, ("logistic", "hinge", "squared-hinge")),
+        (omkl.MKLRegressor, score, ("squared", "epsilon-insensitive", "huber")),
+    ):
+        for loss in losses:
+            for regularizer in ("mkl", "block1", "uniform", "elastic-net"):
+                model = estimator("precomputed", loss=loss, regularizer=regularizer)
+                with warnings.catch_warnings(record=True) as told:
+                    warnings.simplefilter("always")
+                    warnings.simplefilter("error", RuntimeWarning)
+                    try:
+                        model.fit(grams, y)
+                    except InputError:
+                        continue
+                assert -1e-9 <= model.dual_gap_ <= model.tol or [w for w in told if w.category is ConvergenceWarning]
+                assert np.isfinite(model.decision_function(grams) if y.dtype == bool else model.predict(grams)).all()
+                weights = np.array(list(model.kernel_weights_.values()))
+                assert (weights >= 0).all()
+                assert weights.sum() == pytest.approx(1.0) or not weights.any()
+                if name == "duplicates" and regularizer == "uniform":
+                    assert_allclose(weights, 1 / 3)
+    for K in grams if name != "tiny" else []:
+        model = omkl.OnlineMKLClassifier("precomputed", epochs=2, random_state=0).fit(K, score > 0.3)
+        assert np.isfinite(model.decision_function(K)).all()
+
+
+def test_online_matrices_whose_squares_are_no_floats_are_refused():
+    for unit in (1e-200, 1e200):
+        with pytest.raises(InputError, match="between 1e-150 and 1e150"):
+            omkl.OnlineMKLRegressor("precomputed").fit(unit * G, X[:, 0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_one_class_and_one_target(n):
+    for estimator in (omkl.MKLClassifier(), omkl.SparseLogisticRegression()):
+        with pytest.raises(InputError, match="y holds one class only, 'yes': a classifier needs two"):
+            estimator.fit(X[:n], ["yes"] * n)
+    for estimator in (omkl.MKLRegressor(), omkl.GroupLasso(), omkl.OnlineMKLRegressor()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            assert_allclose(estimator.fit(X[:n], [2.5] * n).predict(X[:3]), 2.5)
+    assert_array_equal(omkl.OnlineMKLClassifier().fit(X[:n], ["yes"] * n).predict(X[:3]), ["yes"] * 3)
