@@ -113,13 +113,21 @@ class Explanation:
         places = range(len(rows))
         values = [value for _, value in rows]
         ax.barh(places, values, color=[FOR if value > 0 else AGAINST for value in values])
-        ax.set_yticks(places, [name if len(name) <= NAME else name[: NAME - 1] + "…" for name, _ in rows])
+        ax.set_yticks(places, [_cut(name, NAME) for name, _ in rows])
         ax.invert_yaxis()
         ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8)
         ax.set_xlabel(f"adds to the margin, {_number(self.margin)} in all")
-        ax.set_title(self.summary if len(self.summary) <= 2 * NAME else self.summary[: 2 * NAME - 1] + "…", fontsize=9)
+        ax.set_title(_cut(self.summary, 2 * NAME), fontsize=9)
+        for written in (ax.title, *ax.get_yticklabels()):
+            written.set_parse_math(False)
         ax.spines[["top", "right"]].set_visible(False)
         return ax
+
+
+def _cut(name: str, length: int) -> str:
+    """At most so many letters of a name, those that can be drawn."""
+    name = name.encode("utf-8", "replace").decode()
+    return name if len(name) <= length else name[: length - 1] + "…"
 
 
 def _new_axes(n_rows: int) -> Any:
