@@ -64,6 +64,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 1e6,
     "matplotlib_animations": False,
+    "capture_repr": (),
 }
 
 

@@ -56,6 +56,9 @@ def choose_strength(
     where = "the data of --dev" if dev is not None else f"{N_FOLDS} parts, each by a model of the others"
     rows = [(f"{C:g}", f"{score:.4f}") for C, score in zip(candidates, scores)]
     lines = [f"C = {best:g} is best on {where}:", *table(rows, ("C", "score"))]
+    if best in (candidates[0], candidates[-1]):
+        end = "largest" if best == candidates[-1] else "smallest"
+        lines.append(f"It is the {end} that was tried: others beyond it, given as --C, may be better still.")
     return lines, {"C": best, "C_scores": [{"C": C, "score": score} for C, score in zip(candidates, scores)]}
 
 

@@ -1,6 +1,5 @@
 """``omkl train labeler``: train a sequence labeler on a file and save it."""
 
-import time
 from argparse import Namespace
 from typing import Any
 
@@ -63,11 +62,10 @@ def run(arguments: Namespace) -> None:
         budget=arguments.budget, callbacks=listeners(arguments, interruption),
         **training_parameters(arguments),
     )  # fmt: skip
-    started = time.perf_counter()
     with fit_options(arguments) as options:
         options["validation"] = dev if arguments.early_stopping else None
         learned, chosen = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options, dev)
-    seconds = time.perf_counter() - started
+    seconds = labeler.fit_seconds_
     uncalibrated = None
     if dev is not None and arguments.loss != "crf":
         try:

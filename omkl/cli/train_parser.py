@@ -121,11 +121,11 @@ def run(arguments: Namespace) -> None:
         n_examples=n_sentences if arguments.stream else None,
         **training_parameters(arguments),
     )  # fmt: skip
-    started = time.perf_counter()
     compared = None if dev is None else (dev, None)
     lines, chosen = choose_strength(parser, trees, None, compared, arguments)
     if lines:
         tell("\n".join(lines))
+    started = time.perf_counter()
     with fit_options(arguments) as options:
         parser.fit(trees, validation=dev if arguments.early_stopping else None, **options)
     seconds = time.perf_counter() - started

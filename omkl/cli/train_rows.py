@@ -1,6 +1,5 @@
 """``omkl train classifier`` and ``omkl train regressor``: train on a file of rows and save the model."""
 
-import time
 from argparse import Namespace
 from functools import partial
 from typing import Any
@@ -59,7 +58,6 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
         callbacks=listeners(arguments, interruption), **training_parameters(arguments),
     )  # fmt: skip
     stream = open_rows(arguments.train, arguments)
-    started = time.perf_counter()
     chosen: tuple[list[str], dict[str, Any]] = ([], {})
     with fit_options(arguments) as options, naming(arguments.train):
         if arguments.stream:
@@ -75,7 +73,7 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
         **chosen[1],
         "examples": n_examples,
         "epochs": model.n_iter_,
-        "seconds": time.perf_counter() - started,
+        "seconds": model.fit_seconds_,
         "memory": model.memory_usage(),
         "kernel_weights": model.kernel_weights_,
         "interrupted": interruption.happened,

@@ -352,9 +352,8 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
 
         Parameters are those of :meth:`decision_function`.
         """
-        if self._is_multinomial():
-            return softmax(self.decision_function(X, offset=offset), axis=1)
-        return self._probabilities(self.decision_function(X, offset=offset))
+        scores = self.decision_function(X, offset=offset)
+        return softmax(scores, axis=1) if self._is_multinomial() else self._probabilities(scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

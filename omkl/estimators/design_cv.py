@@ -78,7 +78,7 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
         kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
         scored_weights = None if own is None else own[kept]
         truth = y[kept] if isinstance(self, ClassifierMixin) else samples.targets[0]
-        alphas = self._path_values(self._problems(samples), self.alphas)
+        alphas = self._path_values(self._problems(samples.merged()), self.alphas)
         results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(self._fold)(samples, truth, scored_weights, alphas, scorer, *fold) for fold in folds
         )
@@ -102,7 +102,7 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
             outputs += samples.offsets[:, test].T
         active, gaps = np.zeros(len(alphas)), np.zeros(len(alphas))
         solver: Any = super()._resolve()[2]
-        rows = samples.rows(train)
+        rows = samples.rows(train).merged()
         for p, known in enumerate(rows.targets):
             if isinstance(self, ClassifierMixin) and known.ndim == 1 and np.all(known == known[0]):
                 outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER

@@ -53,8 +53,8 @@ class OneClassMKL(OutlierMixin, BatchMKL):
         The C that belongs to ``nu``.
     n_iter_ : int
         How many problems were solved to find it.
-    kernel_weights_, unscaled_kernel_weights_, kernel_representations_, dual_coef_, dual_gap_, n_active_, \
-dual_variables_, history_
+    kernel_weights_, unscaled_kernel_weights_, kernel_representations_
+    dual_coef_, dual_gap_, n_active_, dual_variables_, history_
         As for :class:`MKLClassifier`, of the problem at ``C_``.
 
     References

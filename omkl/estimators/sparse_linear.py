@@ -32,6 +32,7 @@ from omkl.estimators.explaining_batch import ExplainsColumns
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, has_columns
 from omkl.estimators.progress import GapProgress
+from omkl.estimators.repeated import first_alike
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -48,21 +49,37 @@ DECADES = 2.0
 
 @dataclass
 class Samples:
-    """What is learned from: a design, the targets (m,) of each problem, or those (m, K) of one, offsets (K, m), and the
-    largest magnitude of a feature where it is known."""
+    """What is learned from: a design, the targets (m,) of each problem, or those (m, K) of one, offsets (K, m), the
+    largest magnitude of a feature where it is known, and for each sample the number that its copies share, if any has
+    copies."""
 
     design: Design
     targets: Sequence[np.ndarray]
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
     largest: float = np.inf
+    copies: np.ndarray | None = None
 
     def rows(self, kept: np.ndarray) -> "Samples":
         """Those samples alone, by their positions; no rows of the design are copied."""
-        weights, offsets = (None if part is None else part[..., kept] for part in (self.weights, self.offsets))
-        return Samples(
-            self.design.rows(kept), [target[kept] for target in self.targets], weights, offsets, self.largest
+        weights, offsets, copies = (
+            None if part is None else part[..., kept] for part in (self.weights, self.offsets, self.copies)
         )
+        targets = [target[kept] for target in self.targets]
+        return Samples(self.design.rows(kept), targets, weights, offsets, self.largest, copies)
+
+    def merged(self) -> "Samples":
+        """The same with one sample, of their weight, in place of copies: solvers go the same way for both."""
+        if self.copies is None:
+            return self
+        _, first, own = np.unique(self.copies, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        if len(order) == len(own):
+            return self
+        sums = np.bincount(own, np.ones(len(own)) if self.weights is None else self.weights)
+        samples = self.rows(first[order])
+        samples.weights, samples.copies = sums[order], None
+        return samples
 
 
 class SparseLinear(ExplainsColumns, CertifiedEstimator):
@@ -103,7 +120,10 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         targets, weights = self._targets(y[kept], None if weights is None else weights[kept])
         offsets = _read_offsets(offset, len(y), sum(map(n_outputs_of, targets)))
         design = as_design(X) if isinstance(kept, slice) else as_design(X).rows(kept)
-        return Samples(design, targets, weights, None if offsets is None else offsets[:, kept], largest)
+        copies = None if isinstance(X, LinearOperator) else _copies(X, y, offsets)
+        samples = Samples(design, targets, weights, None if offsets is None else offsets[:, kept], largest)
+        samples.copies = None if copies is None else copies[kept]
+        return samples
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
         """The targets of the problems, checked, and the weights of the samples' losses."""
@@ -144,7 +164,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
 
     def _solve(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Solve one problem for each target; sets what is learned. Returns coefficients (P, n) and intercepts (P,)."""
-        solver, problems, n_columns = self._resolve()[2], self._problems(samples), samples.design.shape[1]
+        solver, problems, n_columns = self._resolve()[2], self._problems(samples.merged()), samples.design.shape[1]
         _refuse_lost(problems, problems[0].alpha, samples)
         starts = self._starts([problem.n_outputs for problem in problems], n_columns)
         learned, gaps, iterations, self.history_ = [], [], [], []
@@ -228,7 +248,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         self, X: Any, y: ArrayLike, alphas: int | ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> list[dict[str, Any]]:
         solver: Any = self._resolve()[2]
-        samples = self._read(X, y, sample_weight, offset)
+        samples = self._read(X, y, sample_weight, offset).merged()
         problems = self._problems(samples)
         values = self._path_values(problems, alphas)
         _refuse_lost(problems, values[-1], samples)
@@ -297,6 +317,13 @@ def rows_of(solution: Solution, n_columns: int) -> tuple[np.ndarray, np.ndarray]
 def n_outputs_of(target: np.ndarray) -> int:
     """The number of outputs of a problem with these targets."""
     return 1 if target.ndim == 1 else target.shape[1]
+
+
+def _copies(X: Any, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:
+    """For each sample the first one with the same features, target and offset; None where all differ."""
+    y = y.reshape(len(y), -1)
+    codes = [np.unique(column, return_inverse=True)[1] for column in y.T]
+    return first_alike(X, np.column_stack(codes if offsets is None else [*codes, *offsets]))
 
 
 def _read_offsets(offset: ArrayLike | None, n_samples: int, n_problems: int) -> np.ndarray | None:

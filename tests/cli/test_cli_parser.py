@@ -110,7 +110,7 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
     ("options", "message"),
     [
         (["--to", "text"], "predicts trees, which are not written as text: ask for --to conllu or jsonl"),
-        (["--nbest", "0"], "n must be a whole number > 0"),
+        (["--nbest", "0"], "--nbest is a number of at least 1"),
         (["--nbest", "2", "--confidence"], "leave --confidence out"),
     ],
 )

@@ -1,6 +1,8 @@
 """``omkl plot``: every kind of picture from saved models, and one sentence where there is nothing to draw."""
 
 import json
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -95,6 +97,9 @@ def test_formats_sizes_backgrounds_and_standard_output(files, capsys):
     assert (files / "a.svg").read_bytes() == first  # equal models are equal pictures
     assert plot(files, "annotator.npz", None, "--part", "upos")[0] == 0
     capsys.readouterr()
+    command = [sys.executable, "-m", "omkl", "plot", "-", "-o", "-"]
+    with (files / "rows.npz").open("rb") as model:
+        assert ElementTree.fromstring(subprocess.run(command, stdin=model, capture_output=True, check=True).stdout)
     assert main(["plot", str(files / "rows.npz"), "-o", str(files / "b.png"), "--quiet", "--json", "-"]) == 0
     assert '"kind": "weights"' in capsys.readouterr().out
 

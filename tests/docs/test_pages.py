@@ -4,6 +4,7 @@
 """
 
 import argparse
+import ast
 import importlib
 import importlib.util
 import os
@@ -97,6 +98,14 @@ def test_every_example_begins_with_a_title():
     """A line in its docstring, underlined: what the gallery of examples shows."""
     for example in [*DOCS.parent.glob("examples/*.py"), *DOCS.glob("stories/*.py")]:
         assert re.match(r'"""\n(.+)\n=+\n', example.read_text(encoding="utf-8")), example
+
+
+def test_no_list_in_a_docstring_goes_on_after_a_backslash():
+    """In a raw docstring the line is not continued, and what it lists is no list to the reader of numpydoc."""
+    for path in Path(omkl.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                assert ", \\\n" not in (ast.get_docstring(node) or ""), f"{path}: {node.name}"
 
 
 def test_every_public_name_has_a_built_page(built):

@@ -21,12 +21,6 @@ from omkl import GroupLasso, SparseLogisticRegression
 from omkl.exceptions import InputError
 
 
-def expected_failures(estimator):
-    """Decisions agree to the tolerance that models are solved to, and not to the 1e-7 of these checks."""
-    checks = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
-    return dict.fromkeys(checks if estimator.alpha < 1 else [], "solved to a tolerance")
-
-
 @parametrize_with_checks(
     [
         GroupLasso(),
@@ -34,8 +28,9 @@ def expected_failures(estimator):
         SparseLogisticRegression(),
         SparseLogisticRegression(0.01, class_weight="balanced"),
         SparseLogisticRegression(0.01, loss="squared-hinge", regularizer="elastic-net"),
-    ],
-    expected_failed_checks=expected_failures,
+        GroupLasso(0.01),
+        SparseLogisticRegression(0.01, multiclass="multinomial"),
+    ]
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)

@@ -196,6 +196,15 @@ def test_trees_and_annotations():
         make_report(parser, [["no", "trees"]])
 
 
+@pytest.mark.parametrize("odd", ["$x^2$", "$\\frac$ or $", "a\ud800\x00b", "_", "汉字 العربية", "<script>", "-" * 200])
+def test_labels_and_groups_of_any_characters(odd, tmp_path):
+    rows = [{odd: c, "n": float(k % 7)} for k, c in enumerate(["red", odd] * 20)]
+    y = np.array([odd, "b"] * 20, dtype=object)
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(rows, y)
+    checked(make_report(model, rows, y[::-1])).text.encode()
+    model.explain(rows[1]).plot(features=True).figure.savefig(tmp_path / "why.png")
+
+
 def test_refusals():
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
     with pytest.raises(InputError, match="outputs y"):
@@ -253,7 +262,16 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     assert "--worst must be at least 0" in capsys.readouterr().err
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+def found_browser():
+    """Chromium, if it is there and runs."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        path = shutil.which(name)
+        if path and subprocess.run([path, "--version"], capture_output=True, timeout=60).returncode == 0:
+            return path
+    return None
+
+
+CHROMIUM = found_browser()
 
 
 def in_browser(path, *options):
@@ -262,6 +280,7 @@ def in_browser(path, *options):
         CHROMIUM,
         "--headless",
         "--disable-gpu",
+        "--disable-dev-shm-usage",
         "--virtual-time-budget=2000",
         f"--user-data-dir={path.parent}/profile",
     ]

@@ -177,7 +177,7 @@ def test_who_draws_it_instead(batch):
         plot_path(long_history(3))
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(names=st.sets(st.text("ab .=", min_size=1, max_size=60), min_size=1, max_size=8), width=st.integers(8, 40))
 def test_names_are_cut_to_the_room_there_is(names, width):
     names = sorted(names)

@@ -32,7 +32,8 @@ def shortened(names: Sequence[Any], width: int) -> list[str]:
     >>> shortened(["h.form m.form distance direction", "h.form m.feats distance direction"], 16)
     ['h.f…m.form dist…', 'h.f…m.feats dis…']
     """
-    names = [str(name) for name in names]
+    # no font has letters for half of a pair of codes, which strings of Python may hold
+    names = [str(name).encode("utf-8", "replace").decode() for name in names]
     short = [_cut(name, width, None) for name in names]
     alike = defaultdict[str, set[str]](set)
     for name, cut in zip(names, short):
