@@ -107,17 +107,23 @@ class Explanation:
         omkl.exceptions.MissingDependencyError
             If matplotlib is not installed.
         """
-        records = [(_place(record), record["adds"]) for record in self.features[: 2 * SHOWN]]
-        rows = records if features else self.strongest_groups()
-        ax = _new_axes(len(rows)) if ax is None else ax
-        places = range(len(rows))
+        if ax is None:
+            ax = _new_axes(2 * SHOWN if features else SHOWN)
+        box, dpi = ax.get_window_extent(), ax.figure.dpi
+        width, height = box.width / dpi, box.height / dpi
+        size = 9.0 if width > 3.5 else 7.0  # of letters, in points
+        room = max(3, int(72.0 * height / (1.5 * size)))
+        records = [(_place(record), record["adds"]) for record in self.features[: min(room, 2 * SHOWN)]]
+        rows = records if features else self.strongest_groups(min(room, SHOWN))
+        letters = max(12, min(NAME, int(72.0 * width * 0.4 / (0.55 * size))))
         values = [value for _, value in rows]
-        ax.barh(places, values, color=[FOR if value > 0 else AGAINST for value in values])
-        ax.set_yticks(places, [_cut(name, NAME) for name, _ in rows])
+        ax.barh(range(len(rows)), values, color=[FOR if value > 0 else AGAINST for value in values])
+        ax.set_yticks(range(len(rows)), [_cut(name, letters) for name, _ in rows])
+        ax.tick_params(labelsize=size)
         ax.invert_yaxis()
         ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8)
-        ax.set_xlabel(f"adds to the margin, {_number(self.margin)} in all")
-        ax.set_title(_cut(self.summary, 2 * NAME), fontsize=9)
+        ax.set_xlabel(f"adds to {_number(self.margin)}", fontsize=size)
+        ax.set_title(_cut(self.summary, 2 * letters), fontsize=size)
         for written in (ax.title, *ax.get_yticklabels()):
             written.set_parse_math(False)
         ax.spines[["top", "right"]].set_visible(False)
@@ -127,7 +133,7 @@ class Explanation:
 def _cut(name: str, length: int) -> str:
     """At most so many letters of a name, those that can be drawn."""
     name = name.encode("utf-8", "replace").decode()
-    return name if len(name) <= length else name[: length - 1] + "…"
+    return name if len(name) <= length else f"{name[: length // 2]}…{name[len(name) - (length - 1) // 2 :]}"
 
 
 def _new_axes(n_rows: int) -> Any:

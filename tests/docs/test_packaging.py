@@ -22,3 +22,7 @@ def test_all_has_every_extra_of_users():
     [everything] = PROJECT["optional-dependencies"]["all"]
     named = set(everything.removeprefix("omkl[").removesuffix("]").split(","))
     assert named == PROJECT["optional-dependencies"].keys() - DEVELOPERS
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_bytes()) < 8000
