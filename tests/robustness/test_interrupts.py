@@ -101,7 +101,8 @@ def test_ctrl_c_keeps_what_an_annotator_has_learned(at, treebank, tmp_path, caps
     monkeypatch.setattr(Interruption, "on_start", on_start)
     file, out, metrics = tmp_path / "train.conllu", tmp_path / "m.npz", tmp_path / "m.json"
     write_treebank(file, treebank)
-    train = ["train", "annotator", str(file), "-o", str(out), "--templates", "small", "--folds", "2", "--epochs", "2"]
+    train = ["train", "annotator", str(file), "-o", str(out), "--templates", "small", "--tagging-folds", "2"]
+    train += ["--epochs", "2"]
     before = signal.getsignal(signal.SIGINT)
     assert main([*train, "--json", str(metrics)]) == 0
     assert signal.getsignal(signal.SIGINT) is before
