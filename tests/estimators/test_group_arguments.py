@@ -106,7 +106,7 @@ TERMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.combinations_with_replacement(TERMS, 2))
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations_with_replacement(TERMS, 2)))
 def test_weights_of_composites_are_norms_over_slopes(one, other):
     """Slopes by differences of the value, which knows nothing of kernel weights."""
     regularizer = TERMS[one] + 0.5 * TERMS[other]

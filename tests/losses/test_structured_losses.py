@@ -109,7 +109,7 @@ def trees(n):
         (NonProjectiveTree(cost=[0.0, 1.0, 3.0]), list(trees(3))),
         (ProjectiveTree(), [y for y in trees(3) if tuple(y) not in {(3, 0, 2), (2, 0, 1)}]),
     ],
-    ids=str,
+    ids=["binary", "multiclass", "chain", "tree", "tree with costs", "projective tree"],
 )
 def test_the_softmax_margin_by_enumeration_of_every_structure(structure, outputs, weight):
     rng = np.random.default_rng(0)
