@@ -238,7 +238,9 @@ class Squared(PointwiseLoss):
         return np.full(len(y), -np.inf), np.full(len(y), np.inf)
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
-        return float(weights @ (y - z) / weights.sum())
+        total = weights.sum()
+        shift = weights @ (y - z) / total
+        return float(shift + weights @ (y - z - shift) / total)  # rounding of the first mean leaves no residual
 
 
 class EpsilonInsensitive(PointwiseLoss):
