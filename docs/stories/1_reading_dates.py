@@ -13,6 +13,8 @@ some of them are bad. Nobody tells omkl which.
 # ``handwritten_dates`` makes dates of the digits that come with scikit-learn. A date is an array with a row of 64 pixels
 # for each of its eight digits, and its labels are the digits.
 
+from tempfile import TemporaryDirectory
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -97,8 +99,10 @@ for row in labeler.group_report(X_test, data.test_digits)[:4]:
         f"without {row['group']:10} the loss of a date grows by {row['loss_increase']:.2f} +- {row['standard_error']:.2f}"
     )
 
-labeler.save("dates.npz")
-assert all(map(np.array_equal, omkl.load("dates.npz").predict(X_test), labeler.predict(X_test)))
+with TemporaryDirectory() as folder:
+    labeler.save(f"{folder}/dates.npz")
+    loaded = omkl.load(f"{folder}/dates.npz")
+assert all(map(np.array_equal, loaded.predict(X_test), labeler.predict(X_test)))
 
 # %%
 # The same from the shell, with thirteen kernels and a text that says who wins: ``omkl demo``.

@@ -113,7 +113,7 @@ class SoftmaxMargin(CRF):
 
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')), \qquad D = E_{f + \ell}[1[y']] - 1[y]
 
-    (Gimpel and Smith 2010, Softmax-margin CRFs, Eq. 5). It is above the structured hinge as well as the likelihood.
+    (Gimpel and Smith 2010, Softmax-margin CRFs). It is above the structured hinge as well as the likelihood.
     Potentials are no log-probabilities: marginals are calibrated on held-out data, as for the hinge.
 
     Parameters

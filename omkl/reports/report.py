@@ -10,9 +10,10 @@ from omkl._components import check_number
 from omkl._files import PathLike
 from omkl.data import Treebank
 from omkl.estimators.fitted import check_is_fitted
-from omkl.exceptions import InputError
+from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports.learned import learned_parts
 from omkl.reports.markup import Section, page, paragraph, tiles
+from omkl.reports.plots.canvas import figure_for
 from omkl.reports.quality import WORST, Quality
 from omkl.reports.quality_rows import row_quality
 from omkl.reports.quality_sequences import sequence_quality
@@ -33,6 +34,8 @@ PURPOSES = {
     "SparseLogisticRegression": "gives a row a class by the columns or groups of columns that it has selected",
     "StructuredPredictor": "predicts outputs with a structure of its own",
 }
+#: What a page says that was made without matplotlib.
+NO_PICTURES = "It has no pictures, since matplotlib was not there: install it with 'pip install omkl[plot]'."
 #: Examples that groups are measured on; templates of a parser take longer, all of them about as long as this.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 
@@ -65,12 +68,12 @@ def make_report(
     Returns
     -------
     str
-        HTML. Pictures are in it if matplotlib is installed.
+        HTML. Pictures are in it if matplotlib is installed; else its foot says that they are missing.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the data are not as described.
+        If the data are not as described, or y is given without X or beside a treebank.
 
     Examples
     --------
@@ -86,6 +89,8 @@ def make_report(
     check_is_fitted(model)
     check_number("n_worst", n_worst, above=-1, integer=True)
     kind = type(model).__name__
+    if y is not None and (X is None or isinstance(X, Treebank)):
+        raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
     quality = Quality({}) if X is None else _quality_of(model, X, y)(model, X, y, n_worst)
     measured = None if X is None else _measured(model, X, y)
     purpose = PURPOSES.get(kind.removesuffix("CV"), "predicts")
@@ -103,7 +108,15 @@ def make_report(
         Section("training", "How it was trained", training_parts(model, files or {})),
     ]
     foot = "Made by omkl report. This page is complete in itself: it asks for nothing from the network."
-    return page(title or kind, lead, sections, foot)
+    return page(title or kind, lead, sections, foot if _can_draw() else f"{foot} {NO_PICTURES}")
+
+
+def _can_draw() -> bool:
+    try:
+        figure_for(1.0, 1.0)
+    except MissingDependencyError:
+        return False
+    return True
 
 
 def _quality_of(model: Any, X: Any, y: Any) -> Callable[[Any, Any, Any, int], Quality]:

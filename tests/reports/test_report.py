@@ -224,7 +224,16 @@ def test_cells_of_tables():
 def test_without_matplotlib_the_page_has_no_pictures(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
-    assert "<svg" not in make_report(model, X, Y)
+    html = make_report(model, X, Y)
+    assert "<svg" not in html
+    assert "matplotlib was not there" in html
+
+
+def test_outputs_without_inputs_are_refused():
+    model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, Y)
+    assert "matplotlib was not there" not in make_report(model)
+    with pytest.raises(InputError, match="give X beside y"):
+        make_report(model, y=Y)
 
 
 # ---- the command -------------------------------------------------------------------------------------------------
