@@ -35,7 +35,8 @@ def add_parser(subparsers: Any) -> None:
         description="Write sequences as attributes of CRFsuite, columns (CRF++, CoNLL 2000 to 2003) or JSON lines; "
         "with the templates of CRF++, columns become attributes. Treebanks (CoNLL-X, CoNLL-2008, CoNLL-U) become "
         "CoNLL-U, or sequences of words with their UPOS; rows svmlight, CSV, Parquet, Arrow or npz. A model becomes "
-        "text, a JSON value a line, from which the same model is made, bit for bit; and a model of CRFsuite becomes a labeler.",
+        "text, a JSON value a line, from which the same model is made, bit for bit; and a model of CRFsuite becomes a "
+        "labeler.",
         examples="""
             omkl convert train.columns -o train.crfsuite --template template
             omkl convert eng.train --format columns -o train.jsonl
