@@ -327,5 +327,5 @@ def test_a_model_of_a_data_frame_with_classes_of_text_is_saved_and_loaded(model,
     assert loaded.classes_.dtype == model.classes_.dtype
     assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.feature_names_in_.tolist() == X.columns.tolist()
-    with pytest.raises(InputError, match="hue"):
+    with pytest.raises(ValueError, match="hue"):
         loaded.predict(X.drop(columns="hue"))
