@@ -13,6 +13,7 @@ from omkl.batch.design.blocks import column_labels
 from omkl.estimators.explaining import one_row, other_class
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError
+from omkl.kernels import Kernel
 from omkl.kernels.inputs import take_columns
 
 #: What is not of any group.
@@ -192,13 +193,20 @@ class ExplainsKernels:
         if m not in source.ranks:
             return Parts(row * weights, lambda i: f"support vector {i} of {group}", lambda i: group)
         kernel, width = source.kernels[m], self.n_features_in_
-        columns = kernel.columns(width)
-        chosen = np.arange(width) if columns is None else np.arange(width)[columns]
+        columns, chosen = kernel.columns(width), chosen_columns(kernel, width)
 
         def name(i: int) -> str:
             return kernel.part_name(i, lambda j: name_of_column(self, int(chosen[j])), len(chosen))
 
         return Parts(kernel.parts(take_columns(X, columns), weights), name, lambda i: group)
+
+
+def chosen_columns(kernel: Kernel, n_columns: int) -> np.ndarray:
+    """The numbers of the columns that a kernel is on."""
+    columns = kernel.columns(n_columns)
+    if columns is None or isinstance(columns, slice):
+        return np.arange(n_columns)[slice(None) if columns is None else columns]
+    return np.array(columns, dtype=np.int64)
 
 
 def _refuse_classes(label: Any, against: Any) -> None:
