@@ -166,36 +166,109 @@ def _norm_of_minimum(target, values, threshold, ridge):
 
 @njit(cache=True, nogil=True)
 def minimise_quadratic(
-    gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, most, worth, every
+    gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, square, target, most, worth,
+    every,
 ):  # fmt: skip
-    """Minimise over a few groups, by sweeps on the inner products of their columns (k, k) and Newton steps.
+    """Minimise over groups by sweeps on the inner products of their columns, and Newton steps; how many sweeps it took.
 
-    ``w`` (k, K) and the ``correlations`` (K, k) of the columns with the residuals follow; ``eigenvalues`` (k,) are
-    those of the groups, whose ``bases`` begin at ``offsets``. It ends with a sweep that gains no more than the share
-    ``worth`` of what one has gained.
+    The first k rows and columns of ``gram`` are theirs. ``w`` (k, K) and the ``correlations`` (K, k) of the columns
+    with the residuals follow; ``eigenvalues`` (k,) are those of the groups, whose ``bases`` begin at ``offsets``. With
+    the ``square`` of the residuals, each divided by its curvature, it ends where the duality gap is ``target``; at the
+    latest with a sweep that gains no more than the share ``worth`` of what one has gained.
     """
-    largest = 0.0
+    largest, size = 0.0, starts[-1]
     for sweep in range(1, most + 1):
         gained = 0.0
         for g in range(len(groups)):
             first, last = starts[g], starts[g + 1]
+            if _stays_zero(correlations, w, first, last, threshold):
+                continue
             changes = correlations[:, first:last].T.copy()
+            before = changes.copy()
             basis = bases[offsets[groups[g]] : offsets[groups[g] + 1]]
             gain = _change_outputs(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
             if gain > 0.0:
                 gained += gain
                 w[first:last] += changes
                 for k in range(first, last):
-                    row = gram[k]
+                    _follow_products(gram[k, :size], changes[k - first], correlations)
+                for k in range(first, last):
                     for output in range(len(correlations)):
-                        follower, change = correlations[output], changes[k - first, output]
-                        for j in range(len(row)):
-                            follower[j] -= change * row[j]
+                        both = before[k - first, output] + correlations[output, k]
+                        square -= changes[k - first, output] * both
         largest = max(largest, gained)
-        if gained <= worth * largest:
-            break
+        if gained <= worth * largest or _model_gap(starts, threshold, ridge, w, correlations, square) <= target:
+            return sweep
         if sweep % every == 0:
-            _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations)
+            square = _newton_on_active(gram, starts, eigenvalues, threshold, ridge, w, correlations, square)
+    return most
+
+
+@njit(cache=True, nogil=True)
+def _stays_zero(correlations, w, first, last, threshold):
+    """Whether a group is zero and has no reason to move."""
+    total = 0.0
+    for k in range(first, last):
+        for output in range(len(correlations)):
+            if w[k, output] != 0.0:
+                return False
+            total += correlations[output, k] ** 2
+    return np.sqrt(total) <= threshold
+
+
+@njit(cache=True, nogil=True)
+def _follow_products(row, changes, correlations):
+    """Let correlations follow the changes (K,) of one column's coefficients, whose inner products are ``row`` (k,)."""
+    for output in range(len(correlations)):
+        follower, change = correlations[output], changes[output]
+        for j in range(len(row)):
+            follower[j] -= change * row[j]
+
+
+@njit(cache=True, nogil=True)
+def _model_gap(starts, threshold, ridge, w, correlations, square):
+    """The duality gap of the quadratic model, of residuals with that square."""
+    penalty, reach, largest, conjugate = 0.0, 0.0, 0.0, 0.0
+    for g in range(len(starts) - 1):
+        squared, dual = 0.0, 0.0
+        for k in range(starts[g], starts[g + 1]):
+            for output in range(len(correlations)):
+                squared += w[k, output] ** 2
+                dual += correlations[output, k] ** 2
+                reach += w[k, output] * correlations[output, k]
+        penalty += threshold * np.sqrt(squared) + 0.5 * ridge * squared
+        largest = max(largest, np.sqrt(dual))
+        if ridge > 0.0:
+            conjugate += 0.5 * max(np.sqrt(dual) - threshold, 0.0) ** 2 / ridge
+    scale = threshold / largest if largest > threshold and ridge == 0.0 else 1.0
+    return 0.5 * square + penalty + conjugate - scale * (square + reach) + 0.5 * scale**2 * square
+
+
+@njit(cache=True, nogil=True)
+def _newton_on_active(gram, starts, eigenvalues, threshold, ridge, w, correlations, square):
+    """Newton's step in the columns of the groups that are not zero; the square of the residuals then."""
+    active, ends = np.empty(starts[-1], dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
+    columns, n_groups = 0, 0
+    for g in range(len(starts) - 1):
+        if w[starts[g] : starts[g + 1]].any():
+            for k in range(starts[g], starts[g + 1]):
+                active[columns] = k
+                columns += 1
+            n_groups += 1
+            ends[n_groups] = columns
+    active = active[:columns]
+    own, found = np.empty((columns, columns)), w[active]
+    for i in range(columns):
+        for j in range(columns):
+            own[i, j] = gram[active[i], active[j]]
+    before, seen = found.copy(), correlations[:, active]
+    _newton_step(own, ends[: n_groups + 1], eigenvalues[active], threshold, ridge, found, seen)
+    found -= before
+    square -= (found * correlations[:, active].T).sum()
+    for i in range(columns):
+        _follow_products(gram[active[i], : starts[-1]], found[i], correlations)
+    w[active] += found
+    return square - (found * correlations[:, active].T).sum()
 
 
 @njit(cache=True, nogil=True)
