@@ -20,6 +20,13 @@ settings.register_profile("thorough", settings.get_profile("omkl"), derandomize=
 settings.load_profile("omkl")
 
 
+def pytest_collection_modifyitems(items):
+    """Attacks of minutes to hours are not ended by the limit that keeps a hanging test from holding up the rest."""
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_for_blas():
     """Here and in processes of tests: threads that wait for a core that others use make small matrices very slow."""

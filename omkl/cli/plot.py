@@ -16,6 +16,7 @@ OF_MODEL = {
     "weights": "the weights of its groups",
     "history": "the weights of its groups along training",
     "loss": "the loss along training",
+    "gap": "how the duality gap of a batch solver closed",
     "search": "the scores of cross-validation",
 }
 
@@ -125,6 +126,8 @@ def _of_model(model: Any, kind: str, arguments: Namespace) -> Any:
         return reports.plot_group_weights(source, n=arguments.show or 10, **options)
     if arguments.kind == "loss":
         return reports.plot_history(source, **options)
+    if arguments.kind == "gap":
+        return reports.plot_gap(source, **options)
     return reports.plot_search(source, **options)
 
 

@@ -1,11 +1,16 @@
 """What all batch estimators share: parameters that are checked alike."""
 
+from typing import Any
+
 from sklearn.base import ClassifierMixin
 
 from omkl._components import check_flags, check_number, resolve
 from omkl.estimators.saving import SavedEstimator
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
+
+#: Records of a solver's history in a model file: of more, evenly chosen ones, and the last of each problem.
+RECORDS = 10_000
 
 
 class CertifiedEstimator(SavedEstimator):
@@ -14,7 +19,8 @@ class CertifiedEstimator(SavedEstimator):
     #: The parameter that weighs losses against the regularizer.
     _tradeoff = "C"
     #: Learned attributes that a model file holds as they are.
-    _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_")
+    _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_", "history_")
+    _progress = "iteration"
     #: Whether it predicts what a loss with a link expects.
     _takes_links = False
 
@@ -37,3 +43,10 @@ class CertifiedEstimator(SavedEstimator):
         if loss.has_link and not self._takes_links:
             raise InputError(f"{loss!r} has a link, which {type(self).__name__} does not know: GroupLasso does.")
         return loss
+
+    def _saved_records(self) -> list[dict[str, Any]]:
+        records = self.history_
+        step = -(-len(records) // RECORDS)
+        last = {record.get("problem"): i for i, record in enumerate(records)}.values()
+        kept = sorted({*range(0, len(records), max(step, 1)), *last})
+        return [records[i] for i in kept]

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
 from omkl.estimators.classes import BatchClassifier, finite_targets
-from omkl.estimators.sparse_linear import LARGEST, SMALLEST, Samples, SparseLinear
+from omkl.estimators.sparse_linear import Samples, SparseLinear
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -166,12 +166,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         return constant
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
-        target = finite_targets(y)
-        largest = np.abs(target).max()
-        if largest > LARGEST[8] or 0 < largest < SMALLEST[8]:
-            holds, extent = (f"holds {largest:.3g}", "large") if largest > 1 else (f"is {largest:.3g} at most", "small")
-            raise InputError(f"y {holds}, whose square is too {extent}: scale it.")
-        return [target], weights
+        return [finite_targets(y, all_at_hand=True)], weights
 
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Predicted target of each sample, (n,), or (n, K) for K outputs.

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from omkl.estimators.encoding import KernelSpecs, named_kernels, warn_of_units
+from omkl.estimators.encoding import KernelSpecs, named_kernels
 from omkl.estimators.representations import represent
+from omkl.estimators.units import warn_of_units
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices

@@ -306,7 +306,7 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         return self
 
     def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:
-        y = finite_targets(y)
+        y = finite_targets(y, all_at_hand=True)
         if y.ndim == 2:
             shared = self._resolve()[2].several_outputs
             return [(None, y)] if shared else [(None, column) for column in np.ascontiguousarray(y.T)], weights

@@ -62,7 +62,7 @@ def plot(files, model, data, *options, name="picture.png"):
     ("model", "data", "kind"),
     [
         ("labeler.npz", None, "weights"), ("labeler.npz", None, "history"), ("parser.npz", None, "loss"),
-        ("batch.npz", None, "search"), ("batch.npz", None, "weights"),
+        ("batch.npz", None, "search"), ("batch.npz", None, "gap"), ("batch.npz", None, "weights"),
         ("parser.npz", "trees.conllu", "groups"), ("rows.npz", "rows.csv", "groups"),
         ("labeler.npz", "words.txt", "confusion"), ("parser.npz", "trees.conllu", "confusion"),
         ("annotator.npz", "trees.conllu", "confusion"), ("rows.npz", "rows.csv", "confusion"),
@@ -113,12 +113,13 @@ def test_formats_sizes_backgrounds_and_standard_output(files, capsys):
         ("rows.npz", "rows.csv", ["--kind", "pruning"], "is for parsers"),
         ("rows.npz", "rows.csv", ["--kind", "word"], "is for labelers"),
         ("labeler.npz", "words.txt", ["--kind", "word", "--format", "crfsuite"], "vectors of pixels"),
-        ("batch.npz", None, ["--kind", "history"], "no records"),
+        ("batch.npz", None, ["--kind", "history"], "plot_gap"),
         ("annotator.npz", None, [], "--part"),
         ("numbers.npz", "rows.csv", ["--kind", "confusion"], "predicts numbers"),
         ("parser.npz", "trees.conllu", ["--kind", "calibration"], "calibrate"),
         ("rows.npz", None, ["--width", "0"], "inches"),
         ("rows.npz", None, ["--show", "0"], "from 1"),
+        ("rows.npz", None, ["--kind", "gap"], "no duality gap"),
         ("batch.npz", "rows.csv", ["--kind", "groups"], "trained online"),
     ],
 )
