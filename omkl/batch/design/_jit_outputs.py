@@ -165,18 +165,20 @@ def _norm_of_minimum(target, values, threshold, ridge):
 
 
 @njit(cache=True, nogil=True)
-def minimise_quadratic(
+def sweep_products(
     gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, square, target, most, worth,
-    every,
+    largest,
 ):  # fmt: skip
-    """Minimise over groups by sweeps on the inner products of their columns, and Newton steps; how many sweeps it took.
+    """Descend over groups, on the inner products of their columns.
+
+    The number of sweeps, at most so many, whether they are over, the square and the largest gain are returned.
 
     The first k rows and columns of ``gram`` are theirs. ``w`` (k, K) and the ``correlations`` (K, k) of the columns
     with the residuals follow; ``eigenvalues`` (k,) are those of the groups, whose ``bases`` begin at ``offsets``. With
     the ``square`` of the residuals, each divided by its curvature, it ends where the duality gap is ``target``; at the
-    latest with a sweep that gains no more than the share ``worth`` of what one has gained.
+    latest with a sweep that gains no more than the share ``worth`` of the ``largest`` gain of one.
     """
-    largest, size = 0.0, starts[-1]
+    size = starts[-1]
     for sweep in range(1, most + 1):
         gained = 0.0
         for g in range(len(groups)):
@@ -198,10 +200,8 @@ def minimise_quadratic(
                         square -= changes[k - first, output] * both
         largest = max(largest, gained)
         if gained <= worth * largest or _model_gap(starts, threshold, ridge, w, correlations, square) <= target:
-            return sweep
-        if sweep % every == 0:
-            square = _newton_on_active(gram, starts, eigenvalues, threshold, ridge, w, correlations, square)
-    return most
+            return sweep, True, square, largest
+    return most, False, square, largest
 
 
 @njit(cache=True, nogil=True)
@@ -242,104 +242,3 @@ def _model_gap(starts, threshold, ridge, w, correlations, square):
             conjugate += 0.5 * max(np.sqrt(dual) - threshold, 0.0) ** 2 / ridge
     scale = threshold / largest if largest > threshold and ridge == 0.0 else 1.0
     return 0.5 * square + penalty + conjugate - scale * (square + reach) + 0.5 * scale**2 * square
-
-
-@njit(cache=True, nogil=True)
-def _newton_on_active(gram, starts, eigenvalues, threshold, ridge, w, correlations, square):
-    """Newton's step in the columns of the groups that are not zero; the square of the residuals then."""
-    active, ends = np.empty(starts[-1], dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
-    columns, n_groups = 0, 0
-    for g in range(len(starts) - 1):
-        if w[starts[g] : starts[g + 1]].any():
-            for k in range(starts[g], starts[g + 1]):
-                active[columns] = k
-                columns += 1
-            n_groups += 1
-            ends[n_groups] = columns
-    active = active[:columns]
-    own, found = np.empty((columns, columns)), w[active]
-    for i in range(columns):
-        for j in range(columns):
-            own[i, j] = gram[active[i], active[j]]
-    before, seen = found.copy(), correlations[:, active]
-    _newton_step(own, ends[: n_groups + 1], eigenvalues[active], threshold, ridge, found, seen)
-    found -= before
-    square -= (found * correlations[:, active].T).sum()
-    for i in range(columns):
-        _follow_products(gram[active[i], : starts[-1]], found[i], correlations)
-    w[active] += found
-    return square - (found * correlations[:, active].T).sum()
-
-
-@njit(cache=True, nogil=True)
-def _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations):
-    """Newton's step in the groups that are not zero; those that it would lead past zero are zero then."""
-    system, right, rays = gram.copy(), correlations.T - ridge * w, np.zeros(w.shape)
-    # duplicate columns make the inner products singular
-    least = ridge + 1e-12 * eigenvalues.sum()
-    for g in range(len(starts) - 1):
-        part = slice(starts[g], starts[g + 1])
-        norm = np.sqrt((w[part] ** 2).sum())
-        slope = 1.0
-        if eigenvalues[part].max() * norm <= 1e-12 * threshold:
-            system[part], system[:, part], right[part] = 0.0, 0.0, 0.0
-        else:
-            right[part] -= threshold / norm * w[part]
-            slope = least
-            if w[part].size > 1:
-                # across its ray the norm of a group is curved
-                slope += threshold / norm
-                rays[part] = np.sqrt(threshold / norm) / norm * w[part]
-        for k in range(starts[g], starts[g + 1]):
-            system[k, k] += slope
-    step = _solve_beside_rays(system, starts, rays, right)
-    for _ in range(3):
-        moves, change = _stopped_at_zero(starts, threshold, ridge, w, step)
-        products = np.dot(gram, moves)
-        if change + 0.5 * (moves * products).sum() < (moves * correlations.T).sum():
-            w += moves
-            correlations -= products.T
-            return
-        step *= 0.5
-
-
-@njit(cache=True, nogil=True)
-def _solve_beside_rays(system, starts, rays, right):
-    """Solve with the system, the same for all outputs, less the outer product of each group's ray; (k, K).
-
-    With several outputs by Woodbury's identity: the rays are few.
-    """
-    n_groups = len(starts) - 1
-    if right.shape[1] == 1:
-        for g in range(n_groups):
-            part = slice(starts[g], starts[g + 1])
-            system[part, part] -= np.dot(rays[part], rays[part].T)
-        return np.linalg.solve(system, right)
-    inverse = np.linalg.inv(system)
-    step, products = np.dot(inverse, right), inverse * np.dot(rays, rays.T)
-    small, shares = np.empty((n_groups, n_groups)), np.empty(n_groups)
-    for g in range(n_groups):
-        part = slice(starts[g], starts[g + 1])
-        shares[g] = (rays[part] * step[part]).sum()
-        for other in range(n_groups):
-            small[g, other] = -products[part, starts[other] : starts[other + 1]].sum()
-        small[g, g] += 1.0 + 1e-12
-    shares = np.linalg.solve(small, shares)
-    for g in range(n_groups):
-        rays[starts[g] : starts[g + 1]] *= shares[g]
-    return step + np.dot(inverse, rays)
-
-
-@njit(cache=True, nogil=True)
-def _stopped_at_zero(starts, threshold, ridge, w, step):
-    """A step in which no group goes past zero, (k, K), and how it changes the penalty."""
-    moves, change = np.empty(w.shape), 0.0
-    for g in range(len(starts) - 1):
-        before = w[starts[g] : starts[g + 1]]
-        after = before + step[starts[g] : starts[g + 1]]
-        if (before * after).sum() <= 0.0:
-            after[:] = 0.0
-        moves[starts[g] : starts[g + 1]] = after - before
-        squares = (before**2).sum(), (after**2).sum()
-        change += threshold * (np.sqrt(squares[1]) - np.sqrt(squares[0])) + 0.5 * ridge * (squares[1] - squares[0])
-    return moves, change

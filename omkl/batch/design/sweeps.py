@@ -7,7 +7,6 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.design._jit_mixed_sweeps import sweep_mixed_dense, sweep_mixed_sparse
-from omkl.batch.design._jit_outputs import minimise_quadratic
 from omkl.batch.design._jit_sweeps import (
     LARGEST_BASIS,
     decompose_dense,
@@ -16,6 +15,7 @@ from omkl.batch.design._jit_sweeps import (
     sweep_sparse,
 )
 from omkl.batch.design.problem import DesignProblem
+from omkl.batch.design.quadratic import QuadraticModel
 from omkl.batch.design.working_set import WorkingSet
 
 #: Sweeps of a round, while they gain this share of what the first did.
@@ -24,9 +24,8 @@ MOST_SWEEPS, WORTH = 20, 0.01
 EXTRAPOLATED = 5
 #: A sweep takes the time of so many times its operations in products and factors of matrices.
 FASTER_FACTORS = 5.0
-#: Most sweeps over the active groups alone, while they gain this share of the most that one did; and how many of
-#: them go between two Newton steps.
-MOST_INNER_SWEEPS, LEAST_GAIN, EVERY = 100, 1e-4, 10
+#: Sweeps over inner products of active groups go on while they gain this share of the most that one did.
+LEAST_GAIN = 1e-4
 #: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature; where
 #: that is not bounded, to so many times the present one.
 LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
@@ -158,12 +157,12 @@ class Sweeps:
             free = np.ones((len(weights), 1))
         self._decompose(self._groups, weights)
         bases = working_set.eigenbases
-        return minimise_quadratic(
-            working_set.products.of(working_set.matrix, weights, free), self._starts, self._groups, bases.vectors,
-            bases.offsets, bases.values, *self._penalty, w.reshape(-1, problem.n_outputs),
-            np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T), square, target, MOST_INNER_SWEEPS, 0.0,
-            EVERY,
+        model = QuadraticModel(
+            working_set.products.of(working_set.matrix, weights, free), self._starts, self._groups, bases, bases.values,
+            self._penalty,
         )  # fmt: skip
+        by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
+        return model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
 
     def _decompose(self, groups: np.ndarray, weights: np.ndarray) -> None:
         """Find the eigenbases of these groups."""
@@ -263,8 +262,7 @@ class Sweeps:
             gram = gram - np.outer(means, means) / curvature.sum()
         bases = self._working_set.eigenbases
         found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
-        minimise_quadratic(
-            gram, starts, groups, bases.vectors, bases.offsets, bases.values[indices], *self._penalty, found,
-            np.ascontiguousarray(np.atleast_2d(residual) @ columns), 0.0, -np.inf, MOST_INNER_SWEEPS, LEAST_GAIN, EVERY,
-        )  # fmt: skip
+        model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], self._penalty)
+        by_output = np.ascontiguousarray(np.atleast_2d(residual) @ columns)
+        model.minimise(found, by_output, worth=LEAST_GAIN)
         coefficients[indices] = found
