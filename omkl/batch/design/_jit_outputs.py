@@ -24,7 +24,7 @@ def sweep_outputs_dense(
         gain = _change_outputs(moves, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
         if gain > 0.0:
             gained += gain
-            w[first:last] += moves
+            _add(w, first, moves)
             changes = np.dot(moves.T.copy(), block)
             for k in range(len(rho) if len(shares) == 0 else 0):
                 for i in range(len(curvature)):
@@ -52,7 +52,7 @@ def sweep_outputs_sparse(
         gain = _change_outputs(moves, w[first:last], basis, values, threshold, ridge)
         if gain > 0.0:
             gained += gain
-            w[first:last] += moves
+            _add(w, first, moves)
             for j in range(first, last):
                 for entry in range(ends[j], ends[j + 1]):
                     _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
@@ -102,8 +102,11 @@ def _change_outputs(changes, w, basis, values, threshold, ridge):
         before, target = np.dot(vectors.T, w), np.dot(vectors.T, changes)
     moves, lengths = np.empty(w.shape), np.empty(len(w))
     for j in range(len(w)):
-        moves[j] = target[j] + values[j] * before[j]
-        lengths[j] = np.sqrt(np.dot(moves[j], moves[j]))
+        lengths[j] = 0.0
+        for k in range(w.shape[1]):
+            moves[j, k] = target[j, k] + values[j] * before[j, k]
+            lengths[j] += moves[j, k] ** 2
+        lengths[j] = np.sqrt(lengths[j])
     norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
     for j in range(len(w)):
         slope = (values[j] + ridge) * norm + threshold
@@ -111,10 +114,24 @@ def _change_outputs(changes, w, basis, values, threshold, ridge):
             moves[j, k] = (moves[j, k] * norm / slope if norm > 0.0 else 0.0) - before[j, k]
             gain += 0.5 * (values[j] + ridge) * moves[j, k] ** 2
     if norm == 0.0:
-        changes[:] = -w
-    else:
-        changes[:] = np.dot(vectors, moves) if len(basis) else moves
+        for j in range(len(w)):
+            for k in range(w.shape[1]):
+                changes[j, k] = -w[j, k]
+        return gain
+    if len(basis):
+        moves = np.dot(vectors, moves)
+    for j in range(len(w)):
+        for k in range(w.shape[1]):
+            changes[j, k] = moves[j, k]
     return gain
+
+
+@njit(cache=True, nogil=True)
+def _add(w, first, changes):
+    """Add changes (size, K) to the coefficients of a group, element by element: arrays take seconds to compile."""
+    for j in range(len(changes)):
+        for k in range(changes.shape[1]):
+            w[first + j, k] += changes[j, k]
 
 
 @njit(cache=True, nogil=True)
@@ -191,7 +208,7 @@ def sweep_products(
             gain = _change_outputs(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
             if gain > 0.0:
                 gained += gain
-                w[first:last] += changes
+                _add(w, first, changes)
                 for k in range(first, last):
                     _follow_products(gram[k, :size], changes[k - first], correlations)
                 for k in range(first, last):
