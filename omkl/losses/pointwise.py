@@ -32,6 +32,8 @@ class PointwiseLoss(Component):
     has_dead_zone: bool = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: float = np.inf
+    #: Whether second derivatives in z are 1 everywhere.
+    is_quadratic: ClassVar[bool] = False
     #: Whether what is predicted is a function of z, :meth:`mean`, and not z itself.
     has_link: ClassVar[bool] = False
 
@@ -221,6 +223,7 @@ class Squared(PointwiseLoss):
 
     aliases = {"squared": {}}
     curvature = 1.0
+    is_quadratic = True
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return _half_squares(y - z)
