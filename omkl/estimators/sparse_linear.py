@@ -26,7 +26,7 @@ from omkl.batch import (
     regularization_path,
     stacked_problem,
 )
-from omkl.batch.core.solver import ordered
+from omkl.batch.core.solver import is_number_of_values, ordered
 from omkl.data.rows import check_targets
 from omkl.estimators.arrays import as_numbers, check_magnitude
 from omkl.estimators.certified import CertifiedEstimator
@@ -262,7 +262,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
 
     def _path_values(self, problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
         """Values of a path in decreasing order; a number of them begins where a column first is in a model."""
-        if isinstance(alphas, (int, np.integer)) and alphas >= 1:
+        if is_number_of_values(alphas):
             return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
         return ordered(alphas)[::-1]
 

@@ -87,7 +87,7 @@ class Kernel(Component):
 
     def raw(self, pair: Pair) -> np.ndarray:
         """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
-        raise NotImplementedError
+        raise self.undefined("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         """``k(x, x)`` before normalisation for each row of X."""
