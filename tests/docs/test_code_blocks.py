@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -31,6 +32,11 @@ WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf
 ELSEWHERE = re.compile(
     r"(\S*pip install|python3 -m venv|(\.venv/bin/)?python -m (pytest|ruff|sphinx|tests)|\.ci/run|"
     r"python data_scripts/|ln -s ~)"
+)
+#: A command of omkl, and what it is given and where its output goes, in so far as no shell is needed for that.
+ALONE = re.compile(
+    r"((?P<source>echo|cat) (?P<what>\"[^\"$]*\"|[\w.-]+) \| )?omkl (?P<arguments>[^|<>]*)"
+    r"(\| head -(?P<head>\d+)|> (?P<file>\S+))?"
 )
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
 
@@ -85,18 +91,29 @@ def run_commands(block, page, environment):
         where = f"{page}, line {block.line}: {line}"
         if not line.strip() or ELSEWHERE.match(line.strip()):
             continue
-        if alone := re.fullmatch(r"omkl ([^|<>]*)(\| head -(\d+))?", line):
+        if alone := ALONE.fullmatch(line):
             own = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-            with contextlib.redirect_stdout(own):
-                assert main(shlex.split(alone[1], comments=True)) == 0, where
-            lines = own.buffer.getvalue().decode().splitlines(keepends=True)
-            printed.write("".join(lines[: int(alone[3]) if alone[3] else None]))
+            given = io.TextIOWrapper(io.BytesIO(_given(alone["source"], alone["what"])), encoding="utf-8")
+            with contextlib.redirect_stdout(own), mock.patch("sys.stdin", given):
+                assert main(shlex.split(alone["arguments"], comments=True)) == 0, where
+            if alone["file"]:
+                Path(alone["file"]).write_bytes(own.buffer.getvalue())
+            else:
+                lines = own.buffer.getvalue().decode().splitlines(keepends=True)
+                printed.write("".join(lines[: int(alone["head"]) if alone["head"] else None]))
         else:
             run = subprocess.run(["bash", "-eu", "-c", line], capture_output=True, text=True, env=environment)
             assert run.returncode == 0, where + run.stderr
             assert "omkl: error" not in run.stderr, where + run.stderr
             printed.write(run.stdout)
     return printed.getvalue()
+
+
+def _given(source, what):
+    """What ``echo`` or ``cat`` hands to the next command."""
+    if source is None:
+        return b""
+    return (shlex.split(what)[0] + "\n").encode() if source == "echo" else Path(what).read_bytes()
 
 
 def same(expected, printed):
