@@ -64,8 +64,8 @@ def read_sequences(
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
-        ``.bio`` and ``.iob`` (columns). Other names say nothing: a first line with spaces and no tab is one of columns, and what
-        begins otherwise CRFsuite's.
+        ``.bio`` and ``.iob`` (columns). Other names say nothing: a first line with spaces and no tab is one of
+        columns, and what begins otherwise CRFsuite's.
     folds : list of int, optional
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}
