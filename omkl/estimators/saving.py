@@ -123,7 +123,7 @@ class SavedEstimator(BaseEstimator):
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
         for name, value in unpacker.unpack(manifest["attributes"]).items():
-            if name not in cls._plain_attributes:
+            if name not in (*cls._plain_attributes, "feature_names_in_"):
                 raise ModelFileError(f"A {cls.__name__} learns no {name!r}.")
             if name == "history_" and not (isinstance(value, list) and all(cls._progress in dict(r) for r in value)):
                 raise ModelFileError("The records of the training are no records.")

@@ -69,6 +69,10 @@ class DesignNorms:
 
     def sure(self, rho: np.ndarray, known: Known = NOTHING) -> np.ndarray:
         """Norms of all groups (g,): exact where the constraint is violated, else perhaps bounds that fulfil it."""
+        if len(known.groups) == self._problem.groups.n_groups:
+            found = np.empty(len(known.groups))
+            found[known.groups] = known.dual_norms
+            return found
         found = self._found(self._bounds(rho, 1.0), self._problem.alpha, rho, known)
         return self._compute(rho, known) if found is None else found
 
