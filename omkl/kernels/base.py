@@ -220,6 +220,10 @@ class Kernel(Component):
         """What the part ``i`` is called, on so many columns, of which ``column(j)`` is the name of one."""
         return str(i)
 
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        """What the feature ``i`` is called; see :meth:`part_name`."""
+        return self.part_name(i, column, n_columns)
+
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.
 
