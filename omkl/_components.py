@@ -69,12 +69,19 @@ class Component:
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
     def as_string(self) -> str:
-        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings."""
+        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings.
+
+        A class without a name to ask for it by is called as it is in Python.
+        """
         values = self.parameters()
         fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
-        name, presets = max(fitting.items(), key=lambda item: len(item[1]))
+        name, presets = max(fitting.items(), key=lambda item: len(item[1]), default=(type(self).__name__, {}))
         settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
         return ":".join(filter(None, [name, ",".join(settings)]))
+
+    def undefined(self, method: str, who: str = "what it is used for needs it") -> InputError:
+        """The error to raise where a subclass has left out a method, and ``who`` needs it."""
+        return InputError(f"{type(self).__name__} does not define {method}(), and {who}: add it to the class.")
 
     def _format(self, key: str, value: Any) -> str:
         """A parameter's value in such a string."""
