@@ -34,6 +34,8 @@ class Packer:
             return {"array": name}
         if isinstance(value, np.ndarray) and value.ndim == 1:  # classes that came from a data frame
             return {"objects": [self.pack(item, what) for item in value.tolist()]}
+        if isinstance(value, range):
+            value = list(value)
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.pack(item, what) for item in value]}
         if isinstance(value, slice):

@@ -1,5 +1,6 @@
 """What all batch estimators share: parameters that are checked alike."""
 
+import math
 from typing import Any
 
 from sklearn.base import ClassifierMixin
@@ -8,6 +9,9 @@ from omkl._components import check_flags, check_number, resolve
 from omkl.estimators.saving import SavedEstimator
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
+
+#: C is below: sums of weighted losses must not overflow.
+LARGEST_C = 1e100
 
 #: Records of a solver's history in a model file: of more, evenly chosen ones, and the last of each problem.
 RECORDS = 10_000
@@ -32,7 +36,8 @@ class CertifiedEstimator(SavedEstimator):
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""
         check_flags(self)
-        check_number(self._tradeoff, getattr(self, self._tradeoff), above=0)
+        below = LARGEST_C if self._tradeoff == "C" else math.inf
+        check_number(self._tradeoff, getattr(self, self._tradeoff), above=0, below=below)
         check_number("tol", self.tol, above=0)
         if self.max_iter is not None:
             check_number("max_iter", self.max_iter, above=0, integer=True)

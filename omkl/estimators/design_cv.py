@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -33,7 +34,15 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
     """What the two estimators share: paths over folds of rows, scores, and the choice of alpha."""
 
     _tradeoff = "_chosen"
-    _plain_attributes = (*SparseLinear._plain_attributes, "alpha_", "alphas_", "scores_", "cv_results_")
+    _plain_attributes = (
+        *SparseLinear._plain_attributes,
+        "multilabel_",
+        "constant_labels_",
+        "alpha_",
+        "alphas_",
+        "scores_",
+        "cv_results_",
+    )
     #: The estimator of a single alpha, of outputs.
     _of_outputs: type[SparseLinear]
 
@@ -71,7 +80,7 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
             del self.alpha_
         self._resolve()
         samples = self._read(X, y, sample_weight, offset)
-        y = np.asarray(y)
+        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
         y = y if has_columns(y) else y.ravel()
         own = check_sample_weight(sample_weight, len(y))
         folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()

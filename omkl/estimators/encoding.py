@@ -309,6 +309,8 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
 def _listed(specs):
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
+    if isinstance(specs, np.ndarray) or not isinstance(specs, Iterable):
+        raise InputError(f"kernels must be a list or dict of kernels and their names, or one of them, not {specs!r}.")
     return list(specs.values() if isinstance(specs, dict) else specs)
 
 

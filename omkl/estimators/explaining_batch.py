@@ -13,6 +13,7 @@ from omkl.batch.design.blocks import column_labels
 from omkl.estimators.explaining import one_row, other_class
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError
+from omkl.kernels import Kernel
 from omkl.kernels.inputs import take_columns
 
 #: What is not of any group.
@@ -68,6 +69,16 @@ def compared_classes(
     elif chosen != other:
         weights[[chosen, other]] = 1.0, -1.0
     return Compared(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
+
+
+def compared_label(own: Any, outputs: np.ndarray, target: int) -> Compared:
+    """Whether a sample has a label; outputs (P,) are those of the labels that training samples differ in."""
+    if target in own.constant_labels_:
+        raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
+    varying = [k for k in own.classes_.tolist() if k not in own.constant_labels_]
+    weights = _one_of(varying.index(target) if target in varying else len(outputs), len(outputs), target)
+    there = bool(weights @ outputs > 0)
+    return Compared(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
 
 
 class Parts(NamedTuple):
@@ -171,14 +182,7 @@ class ExplainsKernels:
             return Compared(weights, float(weights @ outputs), None, "prediction")
         if own.multilabel_:
             _refuse_classes(label, against)
-            if target in own.constant_labels_:
-                raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
-            varying = [k for k in own.classes_.tolist() if k not in own.constant_labels_]
-            weights = _one_of(varying.index(target) if target in varying else len(outputs), len(outputs), target)
-            there = bool(weights @ outputs > 0)
-            return Compared(
-                weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}"
-            )
+            return compared_label(own, outputs, target)
         pairs = own.multiclass == "ovo"
         scores = own._scores_of(outputs[None])[0] if len(own.classes_) > 2 else outputs
         return compared_classes(own.classes_, scores, len(outputs), pairs, label, against)
@@ -189,13 +193,20 @@ class ExplainsKernels:
         if m not in source.ranks:
             return Parts(row * weights, lambda i: f"support vector {i} of {group}", lambda i: group)
         kernel, width = source.kernels[m], self.n_features_in_
-        columns = kernel.columns(width)
-        chosen = np.arange(width) if columns is None else np.arange(width)[columns]
+        columns, chosen = kernel.columns(width), chosen_columns(kernel, width)
 
         def name(i: int) -> str:
             return kernel.part_name(i, lambda j: name_of_column(self, int(chosen[j])), len(chosen))
 
         return Parts(kernel.parts(take_columns(X, columns), weights), name, lambda i: group)
+
+
+def chosen_columns(kernel: Kernel, n_columns: int) -> np.ndarray:
+    """The numbers of the columns that a kernel is on."""
+    columns = kernel.columns(n_columns)
+    if columns is None or isinstance(columns, slice):
+        return np.arange(n_columns)[slice(None) if columns is None else columns]
+    return np.array(columns, dtype=np.int64)
 
 
 def _refuse_classes(label: Any, against: Any) -> None:
@@ -237,7 +248,7 @@ class ExplainsColumns:
             The class to explain, the predicted one by default, and the one to compare it with, by default the best of
             the others. Not of a regressor.
         target : int
-            Which of the targets of a regressor of several, from 0.
+            Which of the targets of a regressor of several, or of several labels that a sample has or has not, from 0.
         offset : float or array, optional
             As for :meth:`predict`, of the one sample.
         n : int > 0
@@ -278,6 +289,9 @@ class ExplainsColumns:
 
     def _compared(self, outputs: np.ndarray, label: Any, against: Any, target: int) -> Compared:
         own: Any = self
+        if isinstance(self, ClassifierMixin) and own.multilabel_:
+            _refuse_classes(label, against)
+            return compared_label(own, outputs, target)
         if isinstance(self, ClassifierMixin):
             return compared_classes(own.classes_, outputs, len(outputs), False, label, against)
         _refuse_classes(label, against)

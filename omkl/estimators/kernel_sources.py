@@ -253,7 +253,9 @@ def _packed(X, packer):
 def compares_sparse(specs: KernelSpecs) -> bool:
     """Whether these kernels all take sparse input."""
     try:
-        return specs != "precomputed" and all(kernel.compares_sparse for _, kernel in named_kernels(specs))
+        return not (isinstance(specs, str) and specs == "precomputed") and all(
+            kernel.compares_sparse for _, kernel in named_kernels(specs)
+        )
     except InputError:
         return False
 

@@ -177,9 +177,9 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         return self
 
     def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
+        parts = super()._resolve()
         if self.multiclass not in ("auto", "shared", "ovr", "ovo"):
             raise InputError(f'multiclass must be "auto", "shared", "ovr" or "ovo", not {self.multiclass!r}.')
-        parts = super()._resolve()
         if self.multiclass == "shared" and not parts[2].several_outputs:
             raise InputError(
                 f'The solver {self.solver!r} learns one function at a time: choose multiclass="ovr", or "spicy".'

@@ -26,7 +26,7 @@ from omkl.batch import (
     regularization_path,
     stacked_problem,
 )
-from omkl.batch.core.solver import ordered
+from omkl.batch.core.solver import is_number_of_values, ordered
 from omkl.data.rows import check_targets
 from omkl.estimators.arrays import as_numbers, check_magnitude
 from omkl.estimators.certified import CertifiedEstimator
@@ -105,7 +105,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
             check_targets(y)
-            y = check_array(y, ensure_2d=False, dtype=None)
+            y = _as_array(check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None))
             y = y if several else column_or_1d(y, warn=True)
             if X.shape[0] != len(y):
                 raise InputError(f"X has {X.shape[0]} rows, but y has {len(y)} targets.")
@@ -114,6 +114,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
                 self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32),
                 y_numeric=isinstance(self, RegressorMixin), multi_output=several,
             )  # fmt: skip
+            y = _as_array(y)
             largest = check_magnitude(
                 X.data if sparse.issparse(X) else X, "X", "scale its columns, as StandardScaler does"
             )
@@ -261,7 +262,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
 
     def _path_values(self, problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
         """Values of a path in decreasing order; a number of them begins where a column first is in a model."""
-        if isinstance(alphas, (int, np.integer)) and alphas >= 1:
+        if is_number_of_values(alphas):
             return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
         return ordered(alphas)[::-1]
 
@@ -319,6 +320,11 @@ def rows_of(solution: Solution, n_columns: int) -> tuple[np.ndarray, np.ndarray]
 def n_outputs_of(target: np.ndarray) -> int:
     """The number of outputs of a problem with these targets."""
     return 1 if target.ndim == 1 else target.shape[1]
+
+
+def _as_array(y: Any) -> np.ndarray:
+    """Targets, or indicators that may be sparse, as an array."""
+    return y.toarray() if sparse.issparse(y) else y
 
 
 def _copies(X: Any, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:

@@ -87,7 +87,7 @@ class Kernel(Component):
 
     def raw(self, pair: Pair) -> np.ndarray:
         """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
-        raise NotImplementedError
+        raise self.undefined("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         """``k(x, x)`` before normalisation for each row of X."""
@@ -219,6 +219,10 @@ class Kernel(Component):
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
         """What the part ``i`` is called, on so many columns, of which ``column(j)`` is the name of one."""
         return str(i)
+
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        """What the feature ``i`` is called; see :meth:`part_name`."""
+        return self.part_name(i, column, n_columns)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.

@@ -180,6 +180,10 @@ class FourierFeatures(FeatureMap):
         told = [f"{frequency[j]:+.2g} {column(j)}" for j in order[:COLUMNS_TOLD].tolist()]
         return f"frequency {i}: {' '.join(told)}{' ...' if n_columns > COLUMNS_TOLD else ''}"
 
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        kind, number = divmod(i, self.n_features // 2)
+        return f"{('cosine', 'sine')[kind]} {number}"
+
 
 class Nystrom(FeatureMap):
     r"""Any kernel by its values against landmarks, drawn from the training inputs: the Nyström method.
@@ -262,6 +266,9 @@ class Nystrom(FeatureMap):
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
         return f"landmark {i}"
+
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        return f"component {i}"
 
 
 def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:

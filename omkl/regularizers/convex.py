@@ -92,11 +92,11 @@ class ConvexFunction(Component):
 
     def value(self, norms: ArrayLike) -> float:
         r""":math:`\psi(b)` (``inf`` outside the domain)."""
-        raise NotImplementedError
+        raise self.undefined("value")
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
         r""":math:`\partial \psi / \partial b_k` at ``b >= 0``, from the right; an array like ``norms``."""
-        raise NotImplementedError
+        raise self.undefined("slopes")
 
     def curvatures(self, norms: ArrayLike) -> np.ndarray:
         r"""Second derivative of each :math:`\psi_k`, for sums over groups; by default a quotient of differences."""
