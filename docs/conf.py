@@ -64,7 +64,8 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 1e6,
     "matplotlib_animations": False,
-    "capture_repr": (),
+    "capture_repr": ("_repr_html_",),
+    "ignore_repr_types": r"omkl|sklearn",
 }
 
 

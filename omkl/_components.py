@@ -19,6 +19,8 @@ import numpy as np
 from omkl.exceptions import InputError
 
 C = TypeVar("C")
+#: Threads that anybody may ask for.
+MOST_JOBS = 2**20
 #: Lists within lists, as arguments have them.
 DEEPEST = 4
 
@@ -67,12 +69,19 @@ class Component:
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
     def as_string(self) -> str:
-        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings."""
+        """The component as :func:`resolve` reads it: the name that presets most of it, and the other settings.
+
+        A class without a name to ask for it by is called as it is in Python.
+        """
         values = self.parameters()
         fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
-        name, presets = max(fitting.items(), key=lambda item: len(item[1]))
+        name, presets = max(fitting.items(), key=lambda item: len(item[1]), default=(type(self).__name__, {}))
         settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
         return ":".join(filter(None, [name, ",".join(settings)]))
+
+    def undefined(self, method: str, who: str = "what it is used for needs it") -> InputError:
+        """The error to raise where a subclass has left out a method, and ``who`` needs it."""
+        return InputError(f"{type(self).__name__} does not define {method}(), and {who}: add it to the class.")
 
     def _format(self, key: str, value: Any) -> str:
         """A parameter's value in such a string."""
@@ -194,11 +203,16 @@ def _parse_value(value: str, depth: int = 0) -> Any:
 
 
 def check_flags(estimator: Any) -> None:
-    """Raise where a parameter of an estimator that is True or False by default is neither, and no number."""
+    """Raise where a parameter of an estimator that is True or False by default is neither, and no number.
+
+    Nor may what is a string by default be an array, which equals several things at once.
+    """
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
         if isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int)):
             raise InputError(f"{name} must be True or False, not {value!r}.")
+        if isinstance(parameter.default, str) and isinstance(value, np.ndarray):
+            raise InputError(f"{name} must be what {parameter.default!r} is one of, no array: not {value!r:.100}.")
 
 
 def check_number(
@@ -217,5 +231,7 @@ def check_number(
 
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise unless this is a number of threads as scikit-learn has them: None, or a whole number other than 0."""
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or not n_jobs):
-        raise InputError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")
+    is_number = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (is_number and 0 < abs(n_jobs) <= MOST_JOBS):
+        kind = f"a whole number other than 0, of size {MOST_JOBS} at most"
+        raise InputError(f"n_jobs must be {kind}, or None, not {n_jobs!r:.50}.")

@@ -221,7 +221,7 @@ def write_archive(path: PathLike, manifest: Mapping[str, Any], arrays: Mapping[s
     with replacing(path, "w+b") as file:
         with _WriteBehind(file) as behind, zipfile.ZipFile(behind, "w", zipfile.ZIP_STORED) as archive:
             # fixed dates make equal models equal files
-            archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1))
+            archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, indent=1, default=np.generic.item))
             for name, array in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
                     _write_array(member, array if array.flags.f_contiguous else np.ascontiguousarray(array))

@@ -32,6 +32,10 @@ class Packer:
             name = f"part{len(self.arrays)}"
             self.arrays[name] = value
             return {"array": name}
+        if isinstance(value, np.ndarray) and value.ndim == 1:  # classes that came from a data frame
+            return {"objects": [self.pack(item, what) for item in value.tolist()]}
+        if isinstance(value, range):
+            value = list(value)
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.pack(item, what) for item in value]}
         if isinstance(value, slice):
@@ -82,6 +86,10 @@ class Unpacker:
             return float(content)
         if kind == "array":
             return self.arrays[content]
+        if kind == "objects":
+            objects = np.empty(len(content), dtype=object)
+            objects[:] = [self.unpack(item) for item in content]
+            return objects
         if kind in ("list", "tuple"):
             items = [self.unpack(item) for item in content]
             return items if kind == "list" else tuple(items)

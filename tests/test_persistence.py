@@ -2,6 +2,7 @@
 
 import io
 import json
+import warnings
 import zipfile
 
 import numpy as np
@@ -85,6 +86,42 @@ def test_classifiers_too(tmp_path):
         assert_array_equal(saved.decision_function(X), loaded.decision_function(X))
         assert_array_equal(saved.predict(X), loaded.predict(X))
         assert loaded.n_features_in_ == 4
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        omkl.MKLClassifier(["linear", "gaussian"], multiclass="ovr"), omkl.SparseLogisticRegression(0.01),
+        omkl.OneClassMKL(["linear", "gaussian"]), omkl.GroupLasso(0.01),
+    ],
+)  # fmt: skip
+def test_batch_models_keep_how_their_gap_closed(model, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        saved = model.fit(X, y)
+    saved.save(tmp_path / "model.npz")
+    loaded = omkl.load(tmp_path / "model.npz")
+    assert loaded.history_
+    assert loaded.history_ == [{k: v for k, v in r.items() if k != "seconds"} for r in saved.history_]
+    loaded.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
+    saved.save(tmp_path / "small.npz", training=False)
+    assert omkl.load(tmp_path / "small.npz").history_ == []
+
+
+def test_of_a_long_history_some_records_are_kept_and_the_last_of_each_problem(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    saved = omkl.MKLRegressor(["linear"]).fit(X, y)
+    saved.history_ = [
+        {"problem": p, "iteration": i, "gap": 1.0 / (i + 1), "primal": np.inf} for p in range(3) for i in range(15000)
+    ]
+    saved.save(tmp_path / "model.npz")
+    found = omkl.load(tmp_path / "model.npz").history_
+    assert len(found) < 10_010
+    assert [saved.history_[15000 * p - 1] for p in (1, 2, 3)] == [
+        max((r for r in found if r["problem"] == p), key=lambda r: r["iteration"]) for p in range(3)
+    ]
 
 
 @pytest.mark.parametrize("kernel", ["gaussian:features=60", "gaussian:features=60,map=nystrom"])

@@ -15,11 +15,15 @@ from omkl.exceptions import InputError
 
 #: What the formats of outputs hold.
 FORMATS = {
-    "model": ("text", "npz"), "rows": ("svmlight", "csv", "npz"), "sequences": ("crfsuite", "columns", "jsonl"),
+    "model": ("text", "npz"), "rows": ("svmlight", "csv", "parquet", "arrow", "npz"),
+    "sequences": ("crfsuite", "columns", "jsonl"),
     "trees": ("conllu", "crfsuite", "columns", "jsonl"),
 }  # fmt: skip
 #: Formats by the ends of names that they are not called by.
-SUFFIXES = {"svm": "svmlight", "libsvm": "svmlight", "txt": "text", "iob": "columns", "bio": "columns"}
+SUFFIXES = {
+    "svm": "svmlight", "libsvm": "svmlight", "txt": "text", "iob": "columns", "bio": "columns", "pq": "parquet",
+    "feather": "arrow", "ipc": "arrow",
+}  # fmt: skip
 
 
 def add_parser(subparsers: Any) -> None:
@@ -30,12 +34,14 @@ def add_parser(subparsers: Any) -> None:
         summary="write data in another format, or a model as text and back",
         description="Write sequences as attributes of CRFsuite, columns (CRF++, CoNLL 2000 to 2003) or JSON lines; "
         "with the templates of CRF++, columns become attributes. Treebanks (CoNLL-X, CoNLL-2008, CoNLL-U) become "
-        "CoNLL-U, or sequences of words with their UPOS; rows svmlight, CSV or npz. A model becomes text, a JSON value "
-        "a line, from which the same model is made, bit for bit; and a model of CRFsuite becomes a labeler.",
+        "CoNLL-U, or sequences of words with their UPOS; rows svmlight, CSV, Parquet, Arrow or npz. A model becomes "
+        "text, a JSON value a line, from which the same model is made, bit for bit; and a model of CRFsuite becomes a "
+        "labeler.",
         examples="""
             omkl convert train.columns -o train.crfsuite --template template
             omkl convert eng.train --format columns -o train.jsonl
             omkl convert train.csv --target species -o train.svm
+            omkl convert "sales/*.parquet" --target price -o sales.csv
             omkl convert old.conll --format conllx -o new.conllu
             omkl convert model.npz -o model.txt                 # and back: model.txt -o model.npz
             omkl convert crfsuite.model -o labeler.npz
@@ -75,8 +81,10 @@ def run(arguments: Namespace) -> None:
 def _kind(arguments: Namespace) -> str:
     """What the input holds."""
     path = arguments.input
-    with open(path, "rb") as file:
-        start = file.read(len(BEGIN))
+    start = b""
+    if Path(path).exists() and not Path(path).is_dir():  # else it stands for several files of data, or a URL
+        with open(path, "rb") as file:
+            start = file.read(len(BEGIN))
     if start.startswith(b"lCRF"):
         return "crfsuite model"
     if start == BEGIN:

@@ -11,15 +11,19 @@ from omkl.cli.inputs import labelled_sequences
 from omkl.cli.inspect import group_records
 from omkl.exceptions import InputError
 
-#: Columns of trees that are labels, the one to compare first.
-COLUMNS = {"trees": "deprels", "annotations": "upos"}
+#: Columns of treebanks whose labels can be compared, by the parts of annotators that make them.
+COLUMNS = {"upos": "upos", "xpos": "xpos", "feats": "feats", "trees": "deprels"}
+#: What reads a treebank.
+OF_TREEBANKS = ("trees", "annotations")
 
 
 def _groups(model: Any, kind: str, arguments: Namespace) -> Any:
     from omkl import reports
 
     if not hasattr(model, "group_report"):
-        raise InputError(f"--kind groups is for models that are trained online, not for a {type(model).__name__}.")
+        raise InputError(
+            f"--kind groups is for models that are trained online, and this is of the class {type(model).__name__}."
+        )
     return reports.plot_weights(group_records(model, kind, arguments), n=arguments.show, **_options(arguments))
 
 
@@ -40,9 +44,18 @@ def _labels(model: Any, kind: str, arguments: Namespace) -> tuple[Any, Any]:
         return rows.outputs_of(model, arguments.data, arguments)
     gold = _treebank(model, kind, arguments)
     predicted = model.parse(gold) if kind == "trees" else model.annotate(gold)
-    column = COLUMNS[kind]
+    column = COLUMNS["trees" if kind == "trees" else _part(model, arguments)]
     found = [[getattr(own, column) or ["_"] * len(own) for own in side] for side in (gold, predicted)]
     return found[0], found[1]
+
+
+def _part(annotator: Any, arguments: Namespace) -> str:
+    """The part of an annotator whose labels are compared: its tags, if it is not said which."""
+    parts = [part for part in COLUMNS if part in annotator.parts_]
+    if not parts or arguments.part not in (None, *parts):
+        asked = "The annotator" if arguments.part is None else f"--part {arguments.part}"
+        raise InputError(f"{asked} has no labels to compare: of its parts {', '.join(parts) or 'none'} can be drawn.")
+    return arguments.part or parts[0]
 
 
 def _calibration(model: Any, kind: str, arguments: Namespace) -> Any:
@@ -82,7 +95,7 @@ def _pruning(model: Any, kind: str, arguments: Namespace) -> Any:
     from omkl import reports
 
     if kind != "trees":
-        raise InputError(f"--kind pruning is for parsers, and this is a {type(model).__name__}.")
+        raise InputError(f"--kind pruning is for parsers, and this is of the class {type(model).__name__}.")
     gold = _treebank(model, kind, arguments)
     # the weights of an SVM are all alike
     by = "norms" if len(set(model.template_weights_.values())) == 1 else "weights"
@@ -92,15 +105,14 @@ def _pruning(model: Any, kind: str, arguments: Namespace) -> Any:
 def _tree(model: Any, kind: str, arguments: Namespace) -> str:
     from omkl import reports
 
-    if kind not in COLUMNS:
-        raise InputError(f"--kind tree is for parsers and annotators, and this is a {type(model).__name__}.")
+    if kind not in OF_TREEBANKS:
+        raise InputError(f"--kind tree is for parsers and annotators, and this is of the class {type(model).__name__}.")
     gold = _example(_treebank(model, kind, arguments), arguments)
-    if kind == "annotations":
-        return reports.draw_tree(gold[0], model.annotate(gold)[0])
+    read = model.annotate if kind == "annotations" else model.parse
     try:
-        parsed = model.parse(gold, confidence=True)
+        parsed = read(gold, confidence=True)
     except InputError:  # it is not calibrated
-        parsed = model.parse(gold)
+        parsed = read(gold)
     return reports.draw_tree(gold[0], parsed[0])
 
 
@@ -125,7 +137,7 @@ def _mistakes(model: Any, kind: str, arguments: Namespace) -> Any:
 
 def _handwriting(model: Any, kind: str, arguments: Namespace) -> tuple[list, list]:
     if kind != "sequences":
-        raise InputError(f"--kind {arguments.kind} is for labelers, and this is a {type(model).__name__}.")
+        raise InputError(f"--kind {arguments.kind} is for labelers, and this is of the class {type(model).__name__}.")
     return labelled_sequences(arguments.data, arguments)
 
 
@@ -144,9 +156,10 @@ def _treebank(model: Any, kind: str, arguments: Namespace) -> Any:
 
 def _example(found: Any, arguments: Namespace) -> Any:
     """The example that is asked for, as one of one."""
-    if arguments.example > len(found):
-        raise InputError(f"--example {arguments.example}: {arguments.data} has {len(found)} examples.")
-    return found[arguments.example - 1 : arguments.example]
+    number = arguments.example or 1
+    if number > len(found):
+        raise InputError(f"--example {number}: {arguments.data} has {len(found)} examples.")
+    return found[number - 1 : number]
 
 
 def _needs_classes(model: Any) -> None:

@@ -2,7 +2,10 @@
 
 from argparse import Namespace
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from omkl import data
 from omkl.cli import rows
@@ -49,7 +52,8 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--nbest", type=int, metavar="N",
-        help="the N best labellings or trees of each sequence or sentence, best first, with their scores: in comments, "
+        help="the N best labellings, trees or annotations of each sequence or sentence, best first, with their scores "
+        "(of annotations logarithms of probabilities, for which annotators must be trained with --dev): in comments, "
         'or as "nbest" in JSON lines; of a classifier the N best classes of each row, each with its score after a tab',
     )  # fmt: skip
     parser.add_argument(
@@ -68,7 +72,7 @@ def run(arguments: Namespace) -> None:
     arguments.quiet |= arguments.output == "-"  # what is predicted stands alone
     for option, given, kinds in (
         ("--confidence", arguments.confidence, ("trees", "annotations", "sequences", "rows")),
-        ("--nbest", arguments.nbest is not None, ("trees", "sequences", "rows")),
+        ("--nbest", arguments.nbest is not None, ("trees", "annotations", "sequences", "rows")),
     ):
         if given and kind not in kinds:
             raise InputError(f"{option} does not go with {arguments.model}, which predicts {kind}: leave it out.")
@@ -109,10 +113,18 @@ def _with_column(block, name, values):
 def _annotate(annotator, arguments, form):
     """Annotate sentences block by block; all that is no annotation is written as it was read."""
     columns = (*annotator.columns_, *["misc"] * arguments.confidence)
-    blocks = annotator.annotate_blocks(_sentences(arguments.input), confidence=arguments.confidence)
+    blocks = _sentences(arguments.input)
     with Progress(arguments) as progress, sentence_writer(arguments, form, columns) as writer:
+        if arguments.nbest is None:
+            for block in annotator.annotate_blocks(blocks, confidence=arguments.confidence):
+                writer.write(block)
+                progress.note(block)
+            blocks = ()
         for block in blocks:
-            writer.write(block)
+            found, owners, scores = annotator.nbest_of(block, arguments.nbest)
+            ends = np.flatnonzero(np.diff(owners, append=-1)) + 1
+            for low, high in pairwise([0, *ends.tolist()]):
+                writer.write_best((found[i : i + 1], float(scores[i])) for i in range(low, high))
             progress.note(block)
     progress.tell("Annotated")
 

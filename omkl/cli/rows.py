@@ -75,7 +75,14 @@ def predictions(model: Any, X: Any, arguments: Namespace) -> Iterator[dict[str, 
     if not arguments.confidence and arguments.nbest is None:
         yield from ({"y": output} for output in model.predict(X).tolist())
         return
+    from sklearn.base import is_regressor
+
     option = "--confidence" if arguments.confidence else "--nbest"
+    if is_regressor(model):
+        raise InputError(
+            f"{option} goes with classes, and a {type(model).__name__} predicts numbers: residuals of held-out rows "
+            "give intervals, see 'How sure a regressor is' in the guide."
+        )
     if getattr(getattr(model, "classes_", None), "ndim", 0) != 1 or not hasattr(model, "decision_function"):
         raise InputError(f"{option} goes with models that choose one class of several: leave it out.")
     if arguments.confidence and not hasattr(model, "predict_proba"):

@@ -1,11 +1,12 @@
 """Templates of CRF++: which columns of a token and its neighbours make its attributes."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from omkl.data.files import PathLike, text_lines
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import DataFileError, DataWarning, InputError
 
 #: ``%x[row,column]``: the column of the token that is so many rows further.
 MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
@@ -54,7 +55,9 @@ def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
     ----------
     path : path-like
         Lines such as ``U01:%x[-1,0]/%x[0,0]``; empty lines and those that begin with ``#`` say nothing. A line ``B``
-        asks for transitions between labels, which labelers learn anyhow.
+        asks for transitions between labels, which labelers learn anyhow. One of transitions that depend on tokens,
+        ``B01:%x[0,0]``, of which labelers have none, is read as ``U01:%x[0,0]``, with a warning: what it looks at tells
+        of the label, whatever the one before it.
 
     Returns
     -------
@@ -63,14 +66,13 @@ def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
     Raises
     ------
     omkl.exceptions.DataFileError
-        If a line is no template, or asks for transitions that depend on tokens (``B01:%x[0,0]``), of which there are
-        none; or if no line is left.
+        If a line is no template, or if no line is left.
 
     References
     ----------
     T. Kudo: CRF++, Yet Another CRF toolkit; "Preparing feature templates" in its manual.
     """
-    templates = []
+    templates, of_pairs = [], []
     for number, line in text_lines(path):
         line = line.strip()
         if not line or line.startswith("#"):
@@ -79,12 +81,20 @@ def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
         if line[0] not in "UB" or "%" in MACRO.sub("", line):
             raise DataFileError(f"{where}: {line[:80]!r} is no template such as U01:%x[-1,0]/%x[0,0].")
         if line[0] == "B":
-            if MACRO.search(line):
-                raise DataFileError(f"{where}: transitions by tokens are not learned: write U instead of B.")
-            continue
+            if not MACRO.search(line):
+                continue
+            of_pairs.append(line)
         before = line[: found.start()] if (found := MACRO.search(line)) else line
         name, colon, _ = before.partition(":")
         templates.append(AttributeTemplate(name, line[len(name) + len(colon) :]))
+    if of_pairs:
+        some = ", ".join(of_pairs[:3]) + (", ..." if len(of_pairs) > 3 else "")
+        warnings.warn(
+            f"{path}: {len(of_pairs)} templates are of transitions that depend on tokens, which labelers do not learn "
+            f"({some:.200}): they tell of single labels, as if they began with U.",
+            DataWarning,
+            stacklevel=2,
+        )
     if not templates:
         raise DataFileError(f"{path} holds no template: it needs one such as U01:%x[0,0].")
     return templates

@@ -102,7 +102,7 @@ class StreamFormat(Component):
         **options
             ``target``, where the format :attr:`has_target` and it is given; and what else the format takes.
         """
-        raise NotImplementedError
+        raise self.undefined("open")
 
     def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
         """Options that ask for the columns that a model has learned from; none where a format cannot choose columns.

@@ -1,17 +1,20 @@
-"""Writing rows with one output each: svmlight's format, CSV, or numpy's."""
+"""Writing rows with one output each: svmlight's format, CSV, Parquet, Arrow, or numpy's."""
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from scipy import sparse
 
-from omkl.data.files import PathLike, output_file
+from omkl.data.columns import import_pyarrow
+from omkl.data.files import OPENERS, PathLike, output_file
 from omkl.data.rows import Block, join
 from omkl.exceptions import InputError
 
+KINDS = "a column holds values of several kinds"
 #: Sparse rows with more columns are not written with a cell for each.
 MOST_DENSE = 10_000
 
@@ -25,11 +28,12 @@ def write_rows(path: PathLike, blocks: Iterable[Block], format: str, target: str
         Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
     blocks : iterable of Block
         What ``Stream.blocks()`` gives.
-    format : {"svmlight", "csv", "npz"}
-        ``svmlight`` holds numbers alone, ``csv`` also strings, with a first line of names; ``npz`` arrays ``X`` and
-        ``y``, for which all rows are held at once. Sparse rows with more than 10,000 columns are for svmlight.
+    format : {"svmlight", "csv", "parquet", "arrow", "npz"}
+        ``svmlight`` holds numbers alone, ``csv``, ``parquet`` and ``arrow`` (Arrow's file format, which is that of
+        Feather, too) also strings, and the names of columns; ``npz`` arrays ``X`` and ``y``, for which all rows are
+        held at once. Sparse rows with more than 10,000 columns are for svmlight.
     target : str, optional
-        What the column of the outputs is called in ``csv``, the last one; "y" by default.
+        What the column of the outputs is called, where columns have names: the last one, "y" by default.
 
     Returns
     -------
@@ -42,9 +46,13 @@ def write_rows(path: PathLike, blocks: Iterable[Block], format: str, target: str
         If the format cannot hold them; the file stays what it was.
     omkl.exceptions.OutputFileError
         If the file cannot be written.
+    omkl.exceptions.MissingDependencyError
+        If Parquet or Arrow is asked for without pyarrow.
     """
     if format not in WRITERS:
         raise InputError(f"Unknown format {format!r}: choose one of {', '.join(WRITERS)}.")
+    if format in ("parquet", "arrow") and Path(path).suffix in OPENERS:
+        raise InputError(f"{path}: {format} is compressed by itself, and read as it is: leave out {Path(path).suffix}.")
     with output_file(path) as file:
         return WRITERS[format](file, blocks, target or "y")
 
@@ -92,9 +100,7 @@ def _csv(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
         writer = csv.writer(text, lineterminator="\n")
         X = _dense(block.X)
         if names is None:
-            names = _names(block, X)
-            if target in names and block.y is not None:
-                raise InputError(f"a column is called {target!r}, as that of the outputs: choose another target.")
+            names = _names(block, X, target)
             writer.writerow([*names, *([] if block.y is None else [target])])
         rows = ([row.get(name) for name in names] for row in X) if isinstance(X, list) else X.tolist()
         if block.y is not None:
@@ -105,16 +111,73 @@ def _csv(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
     return n_rows
 
 
-def _names(block: Block, X: Any) -> Sequence[str]:
+def _names(block: Block, X: Any, target: str) -> Sequence[str]:
     if block.feature_names is not None:
-        return [str(name) for name in block.feature_names]
-    return list(X[0]) if isinstance(X, list) else [f"x{j}" for j in range(X.shape[1])]
+        names = [str(name) for name in block.feature_names]
+    else:
+        names = list(X[0]) if isinstance(X, list) else [f"x{j}" for j in range(X.shape[1])]
+    if target in names and block.y is not None:
+        raise InputError(f"a column is called {target!r}, as that of the outputs: choose another target.")
+    return names
 
 
 def _cells(row: Iterable[Any]) -> list[Any]:
     """Cells as text; what is missing is an empty one."""
     return ["" if value is None or value != value else _number(value) if isinstance(value, float) else value
             for value in row]  # fmt: skip
+
+
+def _tables(blocks: Iterable[Block], target: str) -> Iterator[Any]:
+    """Tables of Arrow, all of one schema; what is missing is null."""
+    pyarrow, names, schema = import_pyarrow(), None, None
+    waiting: list[Any] = []
+    for block in blocks:
+        X = _dense(block.X)
+        names = _names(block, X, target) if names is None else names
+        columns = [[row.get(name) for row in X] for name in names] if isinstance(X, list) else list(np.asarray(X).T)
+        y = [] if block.y is None else [_outputs(block, "fiubUO", "outputs are of no such kind")]
+        waiting.append(_table([*names, target][: len(columns) + len(y)], [*columns, *y]))
+        schema = _common(schema, waiting[-1].schema)
+        if not any(pyarrow.types.is_null(own.type) for own in schema):  # else a later block knows what the column is of
+            yield from (own.cast(schema) for own in waiting)
+            waiting = []
+    yield from (own.cast(schema) for own in waiting)
+
+
+def _table(names: Sequence[str], columns: Sequence[Any]) -> Any:
+    pyarrow = import_pyarrow()
+    try:
+        return pyarrow.table([pyarrow.array(own, from_pandas=True) for own in columns], names=names)
+    except (ValueError, TypeError) as error:  # also pyarrow's own
+        raise InputError(f"{KINDS}: write csv ({error}).") from None
+
+
+def _common(schema: Any, other: Any) -> Any:
+    """The schema of tables of both: a column of nulls in one of them is what it is in the other."""
+    try:
+        return other if schema is None else import_pyarrow().unify_schemas([schema, other])
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{KINDS}: write csv ({error}).") from None
+
+
+def _parquet(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
+    return _write_tables(blocks, target, lambda schema: import_pyarrow().parquet.ParquetWriter(file, schema))
+
+
+def _arrow(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
+    return _write_tables(blocks, target, lambda schema: import_pyarrow().ipc.new_file(file, schema))
+
+
+def _write_tables(blocks: Iterable[Block], target: str, opened: Callable[[Any], Any]) -> int:
+    n_rows, writer = 0, None
+    for table in _tables(blocks, target):
+        writer = opened(table.schema) if writer is None else writer
+        writer.write_table(table)
+        n_rows += table.num_rows
+    if writer is None:
+        raise InputError("there are no rows: give at least one.")
+    writer.close()
+    return n_rows
 
 
 def _npz(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
@@ -131,5 +194,5 @@ def _npz(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
 
 
 WRITERS: dict[str, Callable[[IO[bytes], Iterable[Block], str], int]] = {
-    "svmlight": _svmlight, "csv": _csv, "npz": _npz,
+    "svmlight": _svmlight, "csv": _csv, "parquet": _parquet, "arrow": _arrow, "npz": _npz,
 }  # fmt: skip

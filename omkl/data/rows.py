@@ -234,10 +234,8 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     """
     if not is_frame(X):
         return X
+    check_names(X)
     names = list(X.columns)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"The data frame has several columns {twice!r}: give each a name of its own.")
     columns = [X[name] for name in names]
     if as_dicts is None:
         as_dicts = not all(map(_holds_numbers, columns))
@@ -249,8 +247,18 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     return [{str(name): value for name, value in zip(names, row) if not _is_missing(value)} for row in zip(*values)]
 
 
+def check_names(X: Any) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` where columns of a data frame have the same name."""
+    names = list(X.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"The data frame has several columns {twice!r}: give each a name of its own.")
+
+
 def times_as_days(X: Any) -> Any:
-    """A data frame whose columns of dates, times and durations are numbers of days; all else as it is."""
+    """A data frame or array whose dates, times and durations are numbers of days; all else as it is."""
+    if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
+        return _in_days(X)
     names = list(X.columns) if is_frame(X) else []
     times = [name for name in names if names.count(name) == 1 and _is_time(X[name])]
     if times and hasattr(X, "with_columns"):
@@ -275,6 +283,10 @@ def _as_days(column: Any) -> np.ndarray:
     values = np.asarray(column.to_numpy())
     if values.dtype.kind not in "Mm":  # with a time zone, pandas has objects
         values = np.asarray(column.dt.tz_convert(None))
+    return _in_days(values)
+
+
+def _in_days(values: np.ndarray) -> np.ndarray:
     return (values - np.datetime64(0, "D") if values.dtype.kind == "M" else values) / np.timedelta64(1, "D")
 
 
@@ -329,3 +341,53 @@ def is_column(y: Any, n: int) -> bool:
 def are_few_classes(y: np.ndarray) -> bool:
     """Whether these are classes, whatever they are, and too few to look like numbers."""
     return y.dtype.kind in "biuU" and len(y) <= FEW_CLASSES
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` where entries of a masked array are masked."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with entries that are masked: fill them, or leave them out.")
+
+
+def check_targets(y: Any) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` where targets are masked or missing, or are dates, of no unit."""
+    check_unmasked(y, "y")
+    missing = np.asarray(y.isna()) if hasattr(y, "isna") else np.zeros(0)
+    if missing.any():
+        row = np.argwhere(missing)[0, 0]
+        raise InputError(f"y is missing in row {row}: give every row its own, or leave it out.")
+    if getattr(getattr(y, "dtype", None), "kind", None) in ("M", "m"):
+        raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
+
+
+def check_rows(X: Any) -> None:
+    """Raise InputError where entries are masked, columns share a name, or a sparse matrix is damaged."""
+    check_unmasked(X, "X")
+    if is_frame(X):
+        check_names(X)
+    _check_bounds(X)
+
+
+def _check_bounds(X: Any) -> None:
+    """Raise InputError where X is sparse and its indices lie outside: compiled code follows them anywhere."""
+    if not sparse.issparse(X) or X.format not in ("csr", "csc", "bsr"):
+        return
+    n_along, n_across = X.shape[::-1] if X.format == "csc" else X.shape
+    if X.format == "bsr":
+        n_along, n_across = n_along // X.blocksize[0], n_across // X.blocksize[1]
+    used = X.indices[: X.indptr[-1]]
+    in_order = len(X.indptr) == n_along + 1 and X.indptr[0] == 0 and bool((np.diff(X.indptr) >= 0).all())
+    if not (in_order and X.indptr[-1] <= min(len(X.indices), len(X.data))) or (
+        len(used) and not 0 <= used.min() <= used.max() < n_across
+    ):
+        raise InputError(
+            f"X is a damaged {X.format} matrix, its indices lie outside of its shape {X.shape}: make it anew."
+        )
+
+
+def with_unique_entries(X: Any) -> Any:
+    """A sparse matrix without two entries in one place, in the order of columns; a copy where it had them."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X

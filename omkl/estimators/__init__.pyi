@@ -6,6 +6,7 @@ from .design_cv import GroupLassoCV, SparseLogisticRegressionCV
 from .evaluation import evaluate_treebanks
 from .explanations import Explanation
 from .label_evaluation import evaluate_labels
+from .learned_features import LearnedFeatures
 from .loading import load
 from .mkl import MKLClassifier, MKLRegressor
 from .one_class import OneClassMKL
@@ -20,6 +21,7 @@ __all__ = [
     "Explanation",
     "GroupLasso",
     "GroupLassoCV",
+    "LearnedFeatures",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLRegressor",

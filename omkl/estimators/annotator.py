@@ -1,7 +1,7 @@
 """Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,16 +13,14 @@ from sklearn.utils import check_random_state
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl._progress import progress_bar
 from omkl.data import Treebank
+from omkl.estimators.annotations import Annotates
 from omkl.estimators.cross_fitting import Stopping, cross_fitted
-from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.explaining_trees import ExplainsParts
-from omkl.estimators.fitted import check_is_fitted
-from omkl.estimators.parses import with_notes
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.saving import SavedEstimator, packed_parameters
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.tagging import COLUMNS, StoppedError, Tagger, strings_of
-from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of, treebanks_of
+from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.online import below
 from omkl.persistence import Packer, Unpacker
@@ -44,7 +42,7 @@ OF_WORDS = {
 }  # fmt: skip
 
 
-class Annotator(ExplainsParts, SavedEstimator):
+class Annotator(Annotates, ExplainsParts, SavedEstimator):
     """Tags, morphology, lemmas and dependency trees for sentences of words.
 
     A chain labels words with tags (UPOS, or XPOS where the treebank has no UPOS); what is left of XPOS and FEATS is
@@ -227,130 +225,6 @@ class Annotator(ExplainsParts, SavedEstimator):
             message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
             warnings.warn(message, DataWarning, stacklevel=3)
         return annotated
-
-    # ---- annotation ---------------------------------------------------------------------------------------------
-
-    def annotate(self, X: Any, *, confidence: bool = False) -> Treebank:
-        """Annotate sentences.
-
-        Parameters
-        ----------
-        X : path, list of paths, Treebank, Sentence, iterable of Sentence or of lists of words, or Stream
-            What stands in the columns that the annotator writes is not looked at; all others are kept.
-        confidence : bool
-            Whether probabilities are noted in MISC: of tags as ``UposConf=0.987`` (``XposConf`` where the chain is over
-            XPOS), of arcs as ``HeadConf``, of relations as ``RelConf``.
-
-        Returns
-        -------
-        Treebank
-            Iterate it for sentences, or write it with :func:`omkl.data.write_treebank`.
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If probabilities are asked for, and the annotator was not calibrated; see :meth:`calibrate`.
-        """
-        check_is_fitted(self)
-        return Treebank.concatenate(self.annotate_blocks(treebanks_of(X, trees=False), confidence=confidence))
-
-    def annotate_blocks(self, blocks: Iterable[Treebank], *, confidence: bool = False) -> Iterator[Treebank]:
-        """Annotate treebanks one after the other, as they come."""
-        check_is_fitted(self)
-        check_n_jobs(self.n_jobs)
-        if confidence:
-            self._check_calibrated()
-        self.models()  # which take as many threads
-        for block in blocks:
-            if self.tagger_ is not None:
-                block = self.tagger_.annotate(block)
-                if confidence and self.tagger_.tag is not None:
-                    block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
-            yield block if self.parser_ is None else self.parser_.parse(block, confidence=confidence)
-
-    def calibrate(self, X: Any) -> "Annotator":
-        """Find what makes probabilities of scores, on sentences that the annotator has not learned from.
-
-        The best annotation stays the same. See :meth:`omkl.SequenceLabeler.calibrate` and
-        :meth:`omkl.DependencyParser.calibrate`: tags are calibrated beside words, trees beside the tags that the
-        annotator gives these. Another ``fit`` takes the probabilities away.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        gold = Treebank.concatenate(treebanks_of(X, trees=self.parser_ is not None))
-        if self.tagger_ is not None:
-            self.tagger_.calibrate(gold)
-        if self.parser_ is not None:
-            self.parser_.calibrate(gold if self.tagger_ is None else self.tagger_.annotate(gold))
-        return self
-
-    def _check_calibrated(self) -> None:
-        scored = [] if self.parser_ is None else [self.parser_]
-        scored += [] if self.tagger_ is None else self.tagger_.chains
-        if not all(hasattr(model, "predict_marginals") for model in scored):
-            raise InputError(
-                "There are no probabilities before the annotator is calibrated: call calibrate(X) with sentences that "
-                "it has not learned from, or train with --dev FILE."
-            )
-
-    def evaluate(self, X: Any, ignore: Any = None) -> dict[str, Any]:
-        """How well annotations are found from words alone, as the CoNLL 2018 shared task measures it.
-
-        Parameters
-        ----------
-        X, ignore
-            As for :meth:`omkl.DependencyParser.evaluate`.
-
-        Returns
-        -------
-        dict
-            As :func:`omkl.estimators.evaluate_treebanks` has them. What the annotator does not write is the gold one,
-            and always right.
-        """
-        check_is_fitted(self)
-        gold = treebanks_of(X, trees=self.parser_ is not None)
-        return evaluate_blocks(((block, next(self.annotate_blocks([block]))) for block in gold), ignore)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Labeled attachment score in [0, 1], from words alone; of an annotator without trees the share of words whose
-        tags and features are all right, or whose lemmas are where it writes nothing else; see :meth:`evaluate`."""
-        scores = self.evaluate(X)
-        if "trees" in self.parts_:
-            return scores["uas" if scores["las"] is None else "las"]
-        return scores["lemmas" if self.parts_ == ["lemmas"] else "alltags"]
-
-    @property
-    def columns_(self) -> tuple[str, ...]:
-        """The columns of a treebank that are written, by the names of :class:`~omkl.data.Sentence`."""
-        check_is_fitted(self)
-        trees = () if self.parser_ is None else ("heads", "deprels") if self.parser_.labeled else ("heads",)
-        return (*(name for name in COLUMNS if name in self.parts_), *trees)
-
-    @property
-    def kernel_weights_(self) -> dict[str, dict[str, float]]:
-        """Weights of the groups of features of each part, by its name: ``weights[part][group]``.
-
-        Parts are ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``, what is told of
-        words of one tag; and ``"trees"``, the templates of the parser. A part that has one answer only is not listed.
-        """
-        check_is_fitted(self)
-        return {name: model.kernel_weights_ for name, model in self.models().items()}
-
-    def models(self) -> dict[str, Any]:
-        """The labelers and the parser that the annotator is made of, by the names of its parts."""
-        check_is_fitted(self)
-        models: dict[str, Any] = {} if self.tagger_ is None else self.tagger_.models()
-        models |= {} if self.parser_ is None else {"trees": self.parser_}
-        for model in models.values():
-            model.n_jobs = self.n_jobs
-        return models
 
     # ---- model files --------------------------------------------------------------------------------------------
 

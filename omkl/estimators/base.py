@@ -1,7 +1,6 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
 import json
-import operator
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -10,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_n_jobs, check_number, parameters_of
+from omkl._components import check_flags, check_n_jobs, check_number
 from omkl.data import Stream
 from omkl.estimators.held_out import check_validation, held_out_part, joined, label_accuracy, parted, stopping_by
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
+from omkl.estimators.learning_more import LearnsMore
 from omkl.estimators.saving import SavedEstimator, users_own
-from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint
-from omkl.estimators.undoing import as_it_was
+from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint, no_companions
 from omkl.exceptions import InputError, NotFittedError
 from omkl.losses import StructuredLoss
 from omkl.online import (
@@ -36,17 +35,11 @@ from omkl.online import (
     TrainingProgress,
     check_callbacks,
     serial_pass,
-    thinned,
 )
 from omkl.persistence import Packer, Unpacker
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
 FREE = ("verbose", "callbacks", "n_jobs")
-
-
-def no_companions(model: OnlineModel, make_pass: Callable) -> list[Any]:
-    """Nothing learns from the blocks of a stream beside the model."""
-    return []
 
 
 class Run:
@@ -152,7 +145,7 @@ def _configuration(name: str, parameters: dict[str, Any], n_shards: int, rng: np
     return json.loads(json.dumps(configuration))
 
 
-class OnlineEstimator(LearnedGroups, SavedEstimator):
+class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
     """A face: ``__init__`` stores, ``fit`` checks and encodes, ``predict`` decodes; ``model_`` is what is learned."""
 
     #: Whether the inputs that early stopping looks at are encoded with those of training, as cached kernels need.
@@ -174,7 +167,7 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
         check_flags(self)
         check_callbacks(self.callbacks)
         check_n_jobs(getattr(self, "n_jobs", None))
-        if getattr(self, "early_stopping", False):
+        if hasattr(self, "validation_fraction"):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
@@ -296,52 +289,6 @@ class OnlineEstimator(LearnedGroups, SavedEstimator):
 
         stopping = [] if given is None else [stopping_by(self, model, given, held_out_score)]
         return source, [*stopping, *companions(model, run.make_pass), *(self.callbacks or ()), meter], conclude
-
-    def _partial_fit(
-        self, codec: Any, read: Callable, X: Any, y: Any, sample_weight: Any, *, classes: Any = None,
-        companions: Callable = no_companions,
-    ) -> Any:  # fmt: skip
-        """One pass over a stream, or over examples that are at hand, in their order; parameters as of :meth:`_fit`.
-
-        Where that fails the estimator is as it was before.
-
-        ``classes`` are what the user declares; ``codec`` is for a model that has not started.
-        """
-        stream = as_stream(X, y, sample_weight)
-        blocks = [TrainingBlock(X, y, sample_weight)] if stream is None else stream
-        with as_it_was(self, X, stream is not None):
-            self._learn_more(codec, read, blocks, classes, companions)
-        return self
-
-    def _learn_more(self, codec: Any, read: Callable, blocks: Any, classes: Any, companions: Callable) -> None:
-        """Learn from blocks, or fail on the way; parameters as of :meth:`_partial_fit`."""
-        started = hasattr(self, "model_")
-        given = list(map(vars(self).get, parameters_of(type(self))))
-        # to check them takes as long as to learn from an example
-        known = started and len(given) == len(self.model_.given) and all(map(operator.is_, given, self.model_.given))
-        settings = self.model_.settings if known else self._settings()
-        if getattr(self, "early_stopping", False):
-            raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
-        if started and self.model_.predicts_only:
-            raise InputError(
-                "The model was saved with training=False, without what training goes on from: fit it anew, or load one "
-                "that was saved whole."
-            )
-        if started and classes is not None:
-            self.model_.codec.check_declared(classes)
-        model = self.model_ if started else OnlineModel(codec, settings)
-        model.settings, model.given = settings, given
-        source = StreamSource(blocks, model, read)
-        source.open()
-        if not started:
-            self._adopt(model)
-            self.history_, self.n_iter_ = [], 1
-        done = self.history_[-1]["epoch"] if self.history_ else 0
-        progress = TrainingProgress(epoch=done + 1, history=self.history_)
-        callbacks = [*companions(model, serial_pass), *(self.callbacks or ())]
-        TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
-        self._adopt(model)  # outputs may have come to those that are known
-        self.history_ = thinned(self.history_)
 
     @property
     def model_(self) -> OnlineModel:

@@ -11,16 +11,17 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
-from omkl.data.rows import are_few_rows
+from omkl.data.rows import are_few_rows, check_targets
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.combined_kernels import CombinedKernel
 from omkl.estimators.explaining_batch import ExplainsKernels
 from omkl.estimators.fitted import check_is_fitted
+from omkl.estimators.inputs import checked_arrays
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -105,13 +106,14 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
         """Where Gram matrices come from, targets and weights: of the samples whose weight is not 0."""
         several = has_columns(y)
         if self._precomputed:
+            check_targets(y)
             y = check_array(y, accept_sparse="csr", dtype=None) if several else column_or_1d(y, warn=True)
             y = y.toarray() if sparse.issparse(y) else y
             weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
             source = GivenMatrices(X, len(y), None if weights.all() else np.flatnonzero(weights))
         else:
             numeric = isinstance(self, RegressorMixin)
-            X, y = validate_data(
+            X, y = checked_arrays(
                 self, X, y, accept_sparse="csr", dtype=np.float64, order="C", y_numeric=numeric, multi_output=several
             )
             y = y.toarray() if sparse.issparse(y) else y
@@ -234,7 +236,7 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
             if are_few_rows(X, vars(self)):
                 X = np.ascontiguousarray(X, dtype=np.float64)
             else:
-                X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
+                X = checked_arrays(self, X, reset=False, accept_sparse="csr", dtype=np.float64, order="C")
             # between sparse and dense rows kernels have no values
             if sparse.issparse(self._source.X) != sparse.issparse(X):
                 X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)

@@ -9,7 +9,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import resolve
-from omkl.estimators.inputs import checked_classes
+from omkl.estimators.arrays import check_magnitude
+from omkl.estimators.outputs import checked_classes, label_array
 from omkl.exceptions import InputError
 from omkl.losses import Logistic, PointwiseLoss
 
@@ -30,7 +31,9 @@ class BatchClassifier(ScoringClassifier):
 
     def _learn_classes(self, y: ArrayLike) -> np.ndarray:
         """Set ``classes_``; returns the index of each target in it."""
-        self.classes_, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
+        classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
+        # strings of data frames are objects, which files do not hold
+        self.classes_ = label_array(classes.tolist()) if classes.dtype.hasobject else classes
         if len(self.classes_) < 2:
             raise InputError(f"y holds one class only, {self.classes_.tolist()[0]!r}: a classifier needs two.")
         return codes
@@ -77,8 +80,11 @@ class BatchClassifier(ScoringClassifier):
         return each / each.sum(axis=1, keepdims=True)
 
 
-def finite_targets(y: ArrayLike) -> np.ndarray:
-    """Targets of a regression as an array of float64, refused where they are no finite numbers."""
+def finite_targets(y: ArrayLike, all_at_hand: bool = False) -> np.ndarray:
+    """Targets of a regression as an array of float64, refused where they are no finite numbers, or have no squares.
+
+    Squares that are too small are refused where there are no other targets to come, that is ``all_at_hand``.
+    """
     try:
         y = np.asarray(y, dtype=np.float64)
     except (ValueError, TypeError):
@@ -86,4 +92,5 @@ def finite_targets(y: ArrayLike) -> np.ndarray:
     if not np.isfinite(y).all():
         row = np.argmin(np.isfinite(y))
         raise InputError(f"y holds {y[row]} in row {row}: targets must be finite.")
+    check_magnitude(y, "y", "scale it", all_at_hand)
     return y

@@ -13,8 +13,8 @@ from omkl.estimators.base import OnlineEstimator, needs_probabilities
 from omkl.estimators.classes import ScoringClassifier
 from omkl.estimators.encoding import is_pairwise, takes_sparse
 from omkl.estimators.explaining import ExplainsClasses
-from omkl.estimators.inputs import TokenData, checked_classes, read_rows, row_potentials
-from omkl.estimators.outputs import ClassOutputs
+from omkl.estimators.inputs import TokenData, read_rows, row_potentials
+from omkl.estimators.outputs import ClassOutputs, checked_classes
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.online import Hedge

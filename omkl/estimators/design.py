@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.base import RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
-from omkl.estimators.classes import BatchClassifier, finite_targets
-from omkl.estimators.sparse_linear import LARGEST, SMALLEST, Samples, SparseLinear
+from omkl.estimators.certified import unchanged_if_refused
+from omkl.estimators.classes import finite_targets
+from omkl.estimators.multilabel import MultilabelClassifier
+from omkl.estimators.sparse_linear import Samples, SparseLinear
 from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
@@ -135,8 +137,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         omkl.exceptions.InputError
             If a parameter is not as described, or groups do not fit the columns.
         """
-        self._resolve()
-        self._learn(self._read(X, y, sample_weight, offset))
+        with unchanged_if_refused(self):
+            self._resolve()
+            self._learn(self._read(X, y, sample_weight, offset))
         return self
 
     def _learn(self, samples: Samples) -> None:
@@ -166,12 +169,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         return constant
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
-        target = finite_targets(y)
-        largest = np.abs(target).max()
-        if largest > LARGEST[8] or 0 < largest < SMALLEST[8]:
-            holds, extent = (f"holds {largest:.3g}", "large") if largest > 1 else (f"is {largest:.3g} at most", "small")
-            raise InputError(f"y {holds}, whose square is too {extent}: scale it.")
-        return [target], weights
+        return [finite_targets(y, all_at_hand=True)], weights
 
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Predicted target of each sample, (n,), or (n, K) for K outputs.
@@ -206,7 +204,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         return tags
 
 
-class SparseLogisticRegression(BatchClassifier, SparseLinear):
+class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
     r"""Classifier that selects columns or groups of them, with a certificate.
 
     .. math:: \min_{w, b} \frac1n \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr) + \alpha \sum_g \omega_g \|w_g\|
@@ -225,16 +223,21 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
     multiclass : {"ovr", "multinomial"}
         More than two classes: one problem for each against the rest, or all in one, with the loss
         :math:`\log \sum_k e^{z_{ik}} - z_{i y_i}` in place of the logistic loss. In one problem a group of columns is
-        in the model with all classes, or with none.
+        in the model with all classes, or with none. Samples with several labels at once have a problem for each label,
+        with columns of its own, which is "ovr".
     class_weight : None, "balanced" or dict
         A dict gives the weights of classes, 1 by default; "balanced" weighs every class alike. They multiply the sample
         weights.
 
     Attributes
     ----------
-    classes_ : array of shape (K,)
-    coef_ : array of shape (1, n), or (K, n) for K > 2 classes
-    intercept_ : array of shape (1,) or (K,)
+    classes_ : array of shape (K,), or the numbers of the L columns of indicators
+    multilabel_ : bool
+        Whether targets were indicators of labels.
+    constant_labels_ : dict of int to bool
+        Labels that all samples have, or none: nothing is learned of them, and they are predicted so.
+    coef_ : array of shape (1, n), or (K, n) for K > 2 classes, or (P, n) for the P labels that samples differ in
+    intercept_ : array of shape (1,), (K,) or (P,)
     dual_gap_ : float
         Relative duality gap reached, the largest of the binary problems; computed from the model over all columns.
     n_iter_ : int
@@ -284,8 +287,9 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         ----------
         X, sample_weight
             As for :meth:`GroupLasso.fit`.
-        y : array of shape (m,)
-        offset : array of shape (m,), or (m, K) for K > 2 classes, optional
+        y : array of shape (m,), or indicators (m, L) of 0 and 1
+            Classes, or the labels that each sample has: L of them, any number at once.
+        offset : array of shape (m,), or (m, K) for K > 2 classes, or (m, P) for labels, optional
             What is known of the scores, and added to :math:`(X w)_i + b`.
 
         Returns
@@ -297,14 +301,22 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         omkl.exceptions.InputError
             If a parameter is not as described, there is one class only, or groups do not fit the columns.
         """
-        self._resolve()
-        self._learn(self._read(X, y, sample_weight, offset))
+        with unchanged_if_refused(self):
+            self._resolve()
+            self._learn(self._read(X, y, sample_weight, offset))
         return self
+
+    _takes_outputs = True
+    _of_classes = ("multinomial",)
+    _plain_attributes = (*SparseLinear._plain_attributes, "multilabel_", "constant_labels_")
 
     def _learn(self, samples: Samples) -> None:
         self.coef_, self.intercept_ = self._solve(samples)
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
+        if y.ndim == 2:
+            return list(np.ascontiguousarray(self._learn_labels(y).T)), weights
+        self.multilabel_, self.constant_labels_ = False, {}
         codes = self._learn_classes(y)
         targets = self._one_vs_rest(codes)
         if self._is_multinomial():
@@ -320,7 +332,7 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
         return self.multiclass == "multinomial" and len(self.classes_) > 2
 
     def decision_function(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more.
+        """Scores: (n,) with two classes, positive for ``classes_[1]``; (n, K) with more; (n, L) of L labels.
 
         Parameters
         ----------
@@ -328,16 +340,18 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
             As for :meth:`fit`; the offset is 0 by default.
         """
         outputs = self._outputs(X, offset)
+        if self.multilabel_:
+            return self._scores_of_labels(outputs)
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Best class of each sample, (n,); parameters as for :meth:`decision_function`."""
+        """Best class of each sample, (n,), or its labels, (n, L); parameters as for :meth:`decision_function`."""
         return self._best_class(self.decision_function(X, offset=offset))
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, offset: ArrayLike | None = None
     ) -> float:
-        """The share of the samples whose class is predicted, in [0, 1].
+        """The share of the samples whose class, or all of whose labels, are predicted, in [0, 1].
 
         Parameters
         ----------
@@ -348,11 +362,14 @@ class SparseLogisticRegression(BatchClassifier, SparseLinear):
 
     @available_if(lambda self: self._is_probabilistic())
     def predict_proba(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Probability of each class, (n, K); one-vs-rest probabilities are scaled to sum to one.
+        """Probability of each class, (n, K), or of having each label, (n, L).
 
-        Parameters are those of :meth:`decision_function`.
+        One-vs-rest probabilities of classes are scaled to sum to one, those of labels are not. Parameters are those of
+        :meth:`decision_function`.
         """
         scores = self.decision_function(X, offset=offset)
+        if self.multilabel_:
+            return expit(scores)
         return softmax(scores, axis=1) if self._is_multinomial() else self._probabilities(scores)
 
     def __sklearn_tags__(self) -> Any:

@@ -5,11 +5,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_n_jobs
 from omkl.batch import regularization_path
+from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.design import GroupLasso, Groups, SparseLogisticRegression
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.outputs import check_sample_weight, has_columns
@@ -33,7 +35,15 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
     """What the two estimators share: paths over folds of rows, scores, and the choice of alpha."""
 
     _tradeoff = "_chosen"
-    _plain_attributes = (*SparseLinear._plain_attributes, "alpha_", "alphas_", "scores_", "cv_results_")
+    _plain_attributes = (
+        *SparseLinear._plain_attributes,
+        "multilabel_",
+        "constant_labels_",
+        "alpha_",
+        "alphas_",
+        "scores_",
+        "cv_results_",
+    )
     #: The estimator of a single alpha, of outputs.
     _of_outputs: type[SparseLinear]
 
@@ -67,24 +77,25 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
             As for a single alpha; and if alphas are no values, cv does not cut the samples into folds or leaves one
             empty, or scoring is no score, or has none in any fold.
         """
-        if hasattr(self, "alpha_"):
-            del self.alpha_
-        self._resolve()
-        samples = self._read(X, y, sample_weight, offset)
-        y = np.asarray(y)
-        y = y if has_columns(y) else y.ravel()
-        own = check_sample_weight(sample_weight, len(y))
-        folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()
-        kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
-        scored_weights = None if own is None else own[kept]
-        truth = y[kept] if isinstance(self, ClassifierMixin) else samples.targets[0]
-        alphas = self._path_values(self._problems(samples.merged()), self.alphas)
-        results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(self._fold)(samples, truth, scored_weights, alphas, scorer, *fold) for fold in folds
-        )
-        self._choose("alpha", alphas, results)
-        self._learn(samples)
-        self._warn_of_folds("alpha", results)
+        with unchanged_if_refused(self):
+            if hasattr(self, "alpha_"):
+                del self.alpha_
+            self._resolve()
+            samples = self._read(X, y, sample_weight, offset)
+            y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+            y = y if has_columns(y) else y.ravel()
+            own = check_sample_weight(sample_weight, len(y))
+            folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()
+            kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
+            scored_weights = None if own is None else own[kept]
+            truth = y[kept] if isinstance(self, ClassifierMixin) else samples.targets[0]
+            alphas = self._path_values(self._problems(samples.merged()), self.alphas)
+            results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(self._fold)(samples, truth, scored_weights, alphas, scorer, *fold) for fold in folds
+            )
+            self._choose("alpha", alphas, results)
+            self._learn(samples)
+            self._warn_of_folds("alpha", results)
         return self
 
     def _resolve(self) -> Any:

@@ -1,18 +1,19 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
+from omkl.estimators.units import warn_of_units
 from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
 from omkl.estimators.vocabulary import Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.functions import KernelSpec
@@ -27,13 +28,6 @@ EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
 #: What reads tokens that are short for dicts.
 SHORTHANDS: dict[type, Any] = {Words: WordEncoder, AttributeLists: AttributeEncoder}
-
-
-#: Columns are in different units where the largest standard deviation is so many times the lower quartile of all (the
-#: smallest says little: a pixel at the edge). Accuracy of the default kernels on raw and on scaled columns, and of a
-#: kernel a column: iris (smallest to largest 4) 0.96, 0.95, 0.96; diabetes (69; R^2) 0.37, 0.50, 0.46; wine (2,500)
-#: 0.71, 0.98, 0.97; breast cancer (215,000) 0.91, 0.97, 0.96.
-UNITS_APART = 10.0
 
 
 class Encoder:
@@ -64,6 +58,8 @@ class Encoder:
         Sparse features; None for arrays.
     shapes : dict of str to int
         Number of columns of each entry that kernels read.
+    names : list of str or None
+        What the columns of an array are called.
     """
 
     def __init__(self, kernels: KernelSpecs | None = None, separate: bool = False) -> None:
@@ -74,6 +70,7 @@ class Encoder:
         self.explicit: list[str] = []
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
+        self.names: list[str] | None = None
         self._shorthands: dict[type, WordEncoder | AttributeEncoder] = {}
         #: Views that banks read, and kernels of explicit features with what they read.
         self._plan: tuple[dict[str, View], list[tuple[Kernel, View]]] | None = None
@@ -92,7 +89,7 @@ class Encoder:
             Which of all training inputs the tokens are; None where there are more to come.
         """
         is_dicts = isinstance(tokens, list)
-        self.shapes = shapes_of_first(tokens)
+        self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
         specs = self._specs
         if specs is None:
             specs = ["linear"] if is_dicts or sparse.issparse(tokens) else DEFAULT_KERNELS
@@ -193,6 +190,7 @@ class Encoder:
             "explicit": self.explicit,
             "separate": self._separate,
             "shapes": self.shapes,
+            "names": self.names,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
         }
 
@@ -202,6 +200,7 @@ class Encoder:
         encoder = cls(separate=packed["separate"])
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
+        encoder.names = packed["names"]
         for label, (keys, columns, indexed) in packed["sources"].items():
             encoder.sources[label] = View(tuple(keys), unpacker.unpack(columns), indexed)
         if packed["keys"] is not None:
@@ -240,12 +239,18 @@ class Encoder:
         return np.concatenate([groups[first:], self.explicit_groups(len(groups))])
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """What explicit features are called, by id: ``key=value``, or ``kernel[column]``."""
+        """What explicit features are called, by id: ``key=value`` or as :meth:`name_of_part` has it."""
         starts = np.cumsum([0, *(self.feature_count(name) or 0 for name in self.explicit)]).tolist()
         wanted = set(ids)
         owners = {i: bisect_right(starts, i) - 1 for i in wanted if i < starts[-1]}
-        names = {i: f"{self.explicit[k]}[{i - starts[k]}]" for i, k in owners.items()}
+        names = {i: self.name_of_part(self.explicit[k], i - starts[k]) for i, k in owners.items()}
         return names if self.vocabulary is None else names | self.vocabulary.names_of(wanted - names.keys())
+
+    def name_of_part(self, name: str, i: int) -> str:
+        """What a part of a kernel with explicit features is called: ``kernel[column]``, ``kernel[landmark 3]``, ..."""
+        view, shapes = self.sources[self.views[name]], self.shapes
+        column = partial(view.column_name, shapes=shapes, names=self.names)
+        return f"{name}[{self.kernels[name].part_name(i, column, view.width(shapes))}]"
 
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on
@@ -286,25 +291,6 @@ class Encoder:
         return bool(kernel.explicit)
 
 
-def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None, stacklevel: int = 7) -> None:
-    """Warn where columns of an array vary so differently that kernels over all of them see little but the largest."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.std(X, axis=0)
-    varied = np.flatnonzero(spread > 0)
-    if not len(varied) or not np.isfinite(spread).all():
-        return
-    small, large = varied[np.argmin(spread[varied])], int(np.argmax(spread))
-    if spread[large] > UNITS_APART * np.quantile(spread[varied], 0.25):
-        called = [repr(names[k]) if names is not None else str(k) for k in (large, small)]
-        warnings.warn(
-            f"Column {called[0]} varies {spread[large] / spread[small]:.3g} times as much as column {called[1]}, and "
-            "the default kernels see little else: scale the columns, or set "
-            'kernels=omkl.kernels.per_column("gaussian", X).',
-            DataWarning,
-            stacklevel=stacklevel,
-        )
-
-
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     """``(name, kernel)`` of each spec; a string is its own name."""
     listed = _listed(specs)
@@ -323,6 +309,8 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
 def _listed(specs):
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
+    if isinstance(specs, np.ndarray) or not isinstance(specs, Iterable):
+        raise InputError(f"kernels must be a list or dict of kernels and their names, or one of them, not {specs!r}.")
     return list(specs.values() if isinstance(specs, dict) else specs)
 
 

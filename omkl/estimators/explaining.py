@@ -301,7 +301,7 @@ def strongest_of(found: Contributions, n: int, named: Callable[[list[Piece]], li
 
 
 def _numbered(pieces: list[Piece]) -> list[str]:
-    kinds = {"feature": "feature", "support": "support vector", "labels": "labels", "arc": "arc"}
+    kinds = {"feature": "feature", "part": "part", "support": "support vector", "labels": "labels", "arc": "arc"}
     return [f"{kinds[piece.kind]} {piece.key}" for piece in pieces]
 
 
@@ -312,6 +312,7 @@ def _namer(encoder: Encoder, members: list[Any]) -> Callable[[list[Piece]], list
         names = encoder.names_of(piece.key for piece in pieces if piece.kind == "feature")
         return [
             names[piece.key] if piece.kind == "feature"
+            else encoder.name_of_part(piece.group, piece.key) if piece.kind == "part"
             else " → ".join(str(members[code]) for code in piece.key) if piece.kind == "labels"
             else f"support vector {piece.key} of {piece.group}"
             for piece in pieces

@@ -1,6 +1,6 @@
 """``explain`` of the batch estimators: of combinations of kernels, and of sparse linear models."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from omkl.batch.design.blocks import column_labels
 from omkl.estimators.explaining import one_row, other_class
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError
-from omkl.kernels import Linear
+from omkl.kernels import Kernel
+from omkl.kernels.inputs import take_columns
 
 #: What is not of any group.
 CONSTANT = "intercept"
@@ -70,14 +71,44 @@ def compared_classes(
     return Compared(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
 
 
-def strongest_columns(groups: Iterable[str], names: Iterable[str], added: np.ndarray, n: int) -> list[dict[str, Any]]:
-    """Records of the features that add most."""
+def compared_label(own: Any, outputs: np.ndarray, target: int) -> Compared:
+    """Whether a sample has a label; outputs (P,) are those of the labels that training samples differ in."""
+    if target in own.constant_labels_:
+        raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
+    varying = [k for k in own.classes_.tolist() if k not in own.constant_labels_]
+    weights = _one_of(varying.index(target) if target in varying else len(outputs), len(outputs), target)
+    there = bool(weights @ outputs > 0)
+    return Compared(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
+
+
+class Parts(NamedTuple):
+    """What some parts of a model add, by their numbers from 0.
+
+    Attributes
+    ----------
+    values : array
+    name, group : callable
+        What a part and its group are called.
+    """
+
+    values: np.ndarray
+    name: Callable[[int], str]
+    group: Callable[[int], str]
+
+
+def strongest_of(blocks: Sequence[Parts], n: int) -> list[dict[str, Any]]:
+    """Records of the parts that add most."""
     check_number("n", n, above=0, integer=True)
-    groups, names, order = list(groups), list(names), np.argsort(-np.abs(added), kind="stable")[: int(n)]
-    return [
-        {"feature": names[i], "group": groups[i], "token": None, "adds": float(added[i])}
-        for i in order.tolist() if added[i] != 0.0
-    ]  # fmt: skip
+    starts = np.cumsum([0, *(len(block.values) for block in blocks)])
+    added = np.concatenate([np.zeros(0), *(block.values for block in blocks)])
+    records = []
+    for i in np.argsort(-np.abs(added), kind="stable")[: int(n)].tolist():
+        if added[i] != 0.0:
+            k = int(np.searchsorted(starts, i, side="right")) - 1
+            block, own = blocks[k], i - int(starts[k])
+            record = {"feature": block.name(own), "group": block.group(own), "token": None, "adds": float(added[i])}
+            records.append(record)
+    return records
 
 
 class ExplainsKernels:
@@ -91,8 +122,9 @@ class ExplainsKernels:
     def explain(self, x: Any, *, label: Any = None, against: Any = None, target: int = 0, n: int = 20) -> Explanation:
         """Why a sample gets its class, and not the next best; or what its number is the sum of.
 
-        Outputs are sums over kernels, and over the support vectors among the training samples, or, of a linear kernel
-        of few columns, over these; so is the difference of two outputs, the margin, which the parts add up to.
+        Outputs are sums over kernels, and over the support vectors among the training samples, or, of kernels that are
+        held by explicit features, over the parts of these: columns, products of them, landmarks, frequencies. So is the
+        difference of two outputs, the margin, which the parts add up to.
 
         Parameters
         ----------
@@ -104,7 +136,7 @@ class ExplainsKernels:
         target : int
             Which of several targets of a regressor, or of several labels that a sample has or has not, from 0.
         n : int > 0
-            How many of the strongest support vectors and columns to tell. Support vectors are numbered from 0 as the
+            How many of the strongest support vectors and parts to tell. Support vectors are numbered from 0 as the
             training samples, those of weight 0 left out.
 
         Returns
@@ -126,19 +158,15 @@ class ExplainsKernels:
         rows = [np.asarray(part)[0] if not sparse.issparse(part) else part.toarray()[0] for part in parts]
         outputs = np.array([row @ weights for row, weights in zip(rows, self._weights)])
         compared = self._compared(outputs.sum(axis=0) + intercepts, label, against, target)
-        groups, names, owners, added = {}, list[str](), list[str](), [np.zeros(0)]
-        for m, row, weights in zip(active.tolist(), rows, self._weights):
-            group, values = source.names[m], row * (weights @ compared.weights)
-            groups[group] = float(values.sum())
-            told = self._parts_of(m, len(values))
-            if told is not None:
-                names, owners, added = names + told, owners + [group] * len(values), [*added, values]
+        blocks = [
+            self._parts_of(m, X, row, weights @ compared.weights)
+            for m, row, weights in zip(active.tolist(), rows, self._weights)
+        ]
+        groups = {source.names[m]: float(block.values.sum()) for m, block in zip(active.tolist(), blocks)}
         groups[CONSTANT] = float(intercepts @ compared.weights)
         margin = float((outputs.sum(axis=0) + intercepts) @ compared.weights)
         _, output, other, summary = compared
-        return Explanation(
-            output, other, summary, margin, groups, strongest_columns(owners, names, np.concatenate(added), n)
-        )
+        return Explanation(output, other, summary, margin, groups, strongest_of(blocks, n))
 
     def _compared(self, outputs: np.ndarray, label: Any, against: Any, target: int) -> Compared:
         """What outputs (P,) of a sample are explained."""
@@ -154,29 +182,31 @@ class ExplainsKernels:
             return Compared(weights, float(weights @ outputs), None, "prediction")
         if own.multilabel_:
             _refuse_classes(label, against)
-            if target in own.constant_labels_:
-                raise InputError(f"All training samples have label {target}, or none: nothing was learned of it.")
-            varying = [k for k in own.classes_.tolist() if k not in own.constant_labels_]
-            weights = _one_of(varying.index(target) if target in varying else len(outputs), len(outputs), target)
-            there = bool(weights @ outputs > 0)
-            return Compared(
-                weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}"
-            )
+            return compared_label(own, outputs, target)
         pairs = own.multiclass == "ovo"
         scores = own._scores_of(outputs[None])[0] if len(own.classes_) > 2 else outputs
         return compared_classes(own.classes_, scores, len(outputs), pairs, label, against)
 
-    def _parts_of(self, m: int, size: int) -> list[str] | None:
-        """What the parts of a kernel's output are called; None where they have no names."""
-        source = self._source
+    def _parts_of(self, m: int, X: Any, row: np.ndarray, weights: np.ndarray) -> Parts:
+        """The parts of a kernel's output for a sample: of its values or features, a ``row``, times ``weights``."""
+        source, group = self._source, self._source.names[m]
         if m not in source.ranks:
-            return [f"support vector {i} of {source.names[m]}" for i in range(size)]
+            return Parts(row * weights, lambda i: f"support vector {i} of {group}", lambda i: group)
         kernel, width = source.kernels[m], self.n_features_in_
-        columns = kernel.columns(width)
-        chosen = np.arange(width) if columns is None else np.arange(width)[columns]
-        if not isinstance(kernel, Linear) or len(chosen) != size:
-            return None
-        return [name_of_column(self, j) for j in chosen.tolist()]
+        columns, chosen = kernel.columns(width), chosen_columns(kernel, width)
+
+        def name(i: int) -> str:
+            return kernel.part_name(i, lambda j: name_of_column(self, int(chosen[j])), len(chosen))
+
+        return Parts(kernel.parts(take_columns(X, columns), weights), name, lambda i: group)
+
+
+def chosen_columns(kernel: Kernel, n_columns: int) -> np.ndarray:
+    """The numbers of the columns that a kernel is on."""
+    columns = kernel.columns(n_columns)
+    if columns is None or isinstance(columns, slice):
+        return np.arange(n_columns)[slice(None) if columns is None else columns]
+    return np.array(columns, dtype=np.int64)
 
 
 def _refuse_classes(label: Any, against: Any) -> None:
@@ -218,7 +248,7 @@ class ExplainsColumns:
             The class to explain, the predicted one by default, and the one to compare it with, by default the best of
             the others. Not of a regressor.
         target : int
-            Which of the targets of a regressor of several, from 0.
+            Which of the targets of a regressor of several, or of several labels that a sample has or has not, from 0.
         offset : float or array, optional
             As for :meth:`predict`, of the one sample.
         n : int > 0
@@ -252,13 +282,16 @@ class ExplainsColumns:
         groups[CONSTANT] = float(compared.weights @ np.atleast_1d(self.intercept_))
         if known is not None:
             groups["offset"] = float(compared.weights @ np.broadcast_to(known, len(compared.weights)))
-        names = [name_of_column(self, j) for j in columns.tolist()]
+        parts = Parts(added, lambda i: name_of_column(self, columns[i]), owners.__getitem__)
         margin = float(compared.weights @ outputs[0])
         _, output, other, summary = compared
-        return Explanation(output, other, summary, margin, groups, strongest_columns(owners, names, added, n))
+        return Explanation(output, other, summary, margin, groups, strongest_of([parts], n))
 
     def _compared(self, outputs: np.ndarray, label: Any, against: Any, target: int) -> Compared:
         own: Any = self
+        if isinstance(self, ClassifierMixin) and own.multilabel_:
+            _refuse_classes(label, against)
+            return compared_label(own, outputs, target)
         if isinstance(self, ClassifierMixin):
             return compared_classes(own.classes_, outputs, len(outputs), False, label, against)
         _refuse_classes(label, against)

@@ -34,8 +34,10 @@ class Explanation:
         What each group adds to the margin. They sum to it.
     features : list of dict
         The strongest single parts, largest magnitude first: ``feature``, its ``group``, the ``token`` that has it (from
-        0; of a tree the word, from 1; None for inputs of one part) and what it ``adds``. Parts of groups that are not
-        known one by one, as those of random features, are not listed.
+        0; of a tree the word, from 1; None for inputs of one part) and what it ``adds``. Of a kernel
+        with explicit features the parts are columns (``linear[age]``), products of them (``quadratic[age * income]``),
+        landmarks of the Nyström method, numbered as the rows of its ``landmarks_``, or random frequencies, cosine and
+        sine together, with the columns that these are largest on.
 
     Examples
     --------

@@ -13,24 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from omkl._threads import in_threads
 from omkl.data import Block
 from omkl.data.rows import (
     align_columns,
-    are_few_classes,
     are_few_rows,
+    check_rows,
+    check_targets,
     column_names,
     is_column,
     is_frame,
     n_rows,
     read_frame,
     times_as_days,
+    with_unique_entries,
 )
 from omkl.estimators.fitted import check_is_fitted
-from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels, is_missing
+from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
@@ -136,6 +137,7 @@ def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
+            check_targets(*y)
             y = (_as_column(*y),)
             if len(X) != len(y[0]):
                 check_consistent_length(X, *y)
@@ -150,10 +152,19 @@ def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
         with warnings.catch_warnings():
             if names is not None:  # they were compared
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = validate_data(estimator, X, *y, **checks)
+            checked = checked_arrays(estimator, X, *y, **checks)
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
+
+
+def checked_arrays(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
+    """X, or the pair of X and y, as scikit-learn checks them; dates are days, entries of sparse matrices unique."""
+    check_rows(X)
+    for targets in y:
+        check_targets(targets)
+    checked = validate_data(estimator, times_as_days(X), *y, **checks)
+    return (with_unique_entries(checked[0]), *checked[1:]) if y else with_unique_entries(checked)
 
 
 def _as_column(y: Any) -> np.ndarray:
@@ -206,17 +217,6 @@ def names_kept(estimator: Any) -> Iterator[None]:
         raise
 
 
-def checked_classes(y: np.ndarray) -> np.ndarray:
-    """Classes as they are, if none is missing, and they are no numbers of a regression."""
-    if y.dtype == object:
-        for i, label in enumerate(y):
-            if is_missing(label):
-                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
-    if not are_few_classes(y):
-        check_classification_targets(y)
-    return y
-
-
 def _chosen(X, kept):
     return [x for x, is_kept in zip(X, kept) if is_kept] if isinstance(X, list) else X[kept]
 
@@ -228,7 +228,6 @@ def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     weighted one.
     """
     if sparse.issparse(X):
-        X.sort_indices()
         parts = zip(np.split(X.indices, X.indptr[1:-1]), np.split(X.data, X.indptr[1:-1]))
         contents = [indices.tobytes() + values.tobytes() for indices, values in parts]
     else:
@@ -236,8 +235,7 @@ def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     digests = np.array(
         [int.from_bytes(hashlib.blake2b(c, digest_size=8).digest(), "little") for c in contents], np.uint64
     )
-    _, codes = np.unique(y, return_inverse=True)
-    order = np.lexsort((codes, digests))
+    order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
     ordered = digests[order]
     return order, np.concatenate([[True], ordered[1:] != ordered[:-1]])
 

@@ -12,9 +12,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from omkl._components import check_number
 from omkl.batch import PathPoint, smallest_c
-from omkl.batch.core.solver import ordered
+from omkl.batch.core.solver import is_number_of_values, ordered
 from omkl.estimators.batch_mkl import BatchMKL
+from omkl.estimators.certified import LARGEST_C
 from omkl.estimators.stability import (
     StabilitySelection,
     check_selection,
@@ -166,10 +168,12 @@ class KernelPaths(BatchMKL):
 
 def path_values(kernels: StoredKernels, targets: list, weights: np.ndarray, C: int | ArrayLike) -> np.ndarray:
     """The values of C of a path, in increasing order: of a number, three decades from where the first kernel enters."""
-    if isinstance(C, (int, np.integer)) and C >= 1:
+    if is_number_of_values(C):
         problems = (
             kernels.on(rows).problem(target, weights if rows is None else weights[rows]) for rows, target in targets
         )
         first = min(map(smallest_c, problems))
         C = np.geomspace(1.0, 1e3, C) * (first if np.isfinite(first) else 1.0)
-    return ordered(C)
+    values = ordered(C)
+    check_number("C", values[-1], above=0, below=LARGEST_C)
+    return values

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from omkl.estimators.encoding import KernelSpecs, named_kernels, warn_of_units
+from omkl.estimators.encoding import KernelSpecs, named_kernels
 from omkl.estimators.representations import represent
+from omkl.estimators.units import warn_of_units
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, GramMatrices, PackedStack
 from omkl.kernels.base import Kernel, cross_matrices
@@ -252,7 +253,9 @@ def _packed(X, packer):
 def compares_sparse(specs: KernelSpecs) -> bool:
     """Whether these kernels all take sparse input."""
     try:
-        return specs != "precomputed" and all(kernel.compares_sparse for _, kernel in named_kernels(specs))
+        return not (isinstance(specs, str) and specs == "precomputed") and all(
+            kernel.compares_sparse for _, kernel in named_kernels(specs)
+        )
     except InputError:
         return False
 

@@ -121,6 +121,16 @@ class PredictsLabels(OnlineEstimator):
                 found.append([Labeling(self.classes_[:0], 0.0)])
         return found
 
+    def nbest_with_probabilities(self, X: Any, n: int) -> list[list[Labeling]]:
+        """The likeliest labellings of each sequence, the score the logarithm of the probability."""
+        structure, temperature, found = self.predictor_.structure, getattr(self, "temperature_", None), []
+        for potentials in self._potentials(X):
+            own = potentials if temperature is None else at_temperature(potentials, temperature)
+            codes, scores = structure.decode_best(own, n)
+            logs = scores - structure.marginals(own)[0]
+            found.append([Labeling(self.classes_[codes], score) for codes, score in zip(codes, logs.tolist())])
+        return found
+
     def decision_function(self, X: Any) -> list[np.ndarray]:
         """Unary potentials of each sequence: a list of arrays (n, K), the score of each label without transitions."""
         return [potentials.unary for potentials in self._potentials(X)]

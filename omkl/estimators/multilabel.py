@@ -25,8 +25,14 @@ class MultilabelClassifier(BatchClassifier):
     """
 
     multiclass: str
+    #: Values of ``multiclass`` that tell classes apart, of which a sample has one.
+    _of_classes: tuple[str, ...] = ("ovo",)
     multilabel_ = False
     constant_labels_: dict[int, bool] = {}
+
+    @property
+    def _takes_labels(self) -> bool:
+        return self.class_weight is None and self.multiclass not in self._of_classes
 
     def _learn_labels(self, y: np.ndarray) -> np.ndarray:
         """Set what is learned of indicators (N, L); returns signs (N, P) of the P labels that samples differ in."""
@@ -35,8 +41,8 @@ class MultilabelClassifier(BatchClassifier):
                 f"y has {y.shape[1]} columns, which for a classifier are labels that a sample has (1) or has not (0), "
                 "but there are other values in it: learn such targets one column after the other."
             )
-        if self.class_weight is not None or self.multiclass == "ovo":
-            what = 'multiclass="ovo"' if self.class_weight is None else "class_weight"
+        if not self._takes_labels:
+            what = f'multiclass="{self.multiclass}"' if self.class_weight is None else "class_weight"
             raise InputError(f"{what} is for classes, of which a sample has one, not for labels: leave it out.")
         y = y.astype(bool)
         varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
@@ -76,6 +82,5 @@ class MultilabelClassifier(BatchClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        takes_labels = self.class_weight is None and self.multiclass != "ovo"
-        tags.target_tags.multi_output = tags.classifier_tags.multi_label = takes_labels
+        tags.target_tags.multi_output = tags.classifier_tags.multi_label = self._takes_labels
         return tags

@@ -8,7 +8,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets
 
+from omkl.data.rows import are_few_classes
+from omkl.estimators.arrays import as_numbers
 from omkl.estimators.constraints import check_transitions
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank, TransitionBank, TrigramBank
@@ -17,6 +20,16 @@ from omkl.structures import Binary, Chain, Multiclass, Scalar, allowed_transitio
 
 #: What ``classes`` is where labels are taken in as they come.
 GROWING = "growing"
+
+
+def label_array(labels: Sequence) -> np.ndarray:
+    """Labels as an array: of strings or numbers where all are, of objects otherwise."""
+    kinds = {str if isinstance(label, str) else type(label) for label in labels}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return np.array(labels)
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array
 
 
 class Labels:
@@ -61,11 +74,7 @@ class Labels:
 
     def as_array(self) -> np.ndarray:
         """The labels as an array: of their own kind where they share one, of objects otherwise."""
-        if len({type(label) for label in self.members}) == 1 and isinstance(self.members[0], (str, int, float, bool)):
-            return np.array(self.members)
-        array = np.empty(len(self.members), dtype=object)
-        array[:] = self.members
-        return array
+        return label_array(self.members)
 
     def encode(self, labels: Iterable, advice: str) -> np.ndarray:
         """Index of each label; an unknown one is an error that ends with ``advice``."""
@@ -155,6 +164,21 @@ def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
 
 
+def checked_classes(y: np.ndarray) -> np.ndarray:
+    """Classes as they are, if none is missing, and they are no numbers of a regression."""
+    if y.dtype == object:
+        for i, label in enumerate(y):
+            if is_missing(label):
+                raise InputError(f"The label of row {i} is {label!r}: give every row a label, or leave it out.")
+        kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
+        if len(kinds) > 1 and "str" in kinds:
+            listed = " and ".join(sorted(kinds))
+            raise InputError(f"y holds classes of type {listed}: make all of them strings, or all numbers.")
+    if not are_few_classes(y):
+        check_classification_targets(y)
+    return y
+
+
 def has_columns(y: Any) -> bool:
     """Whether targets have several columns; what is no array has none."""
     try:
@@ -241,10 +265,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     """Weights as an array of n numbers >= 0, not all 0; None stays None, and one number is that of all."""
     if sample_weight is None:
         return None
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("sample_weight must hold numbers.") from None
+    weights = as_numbers(sample_weight, "sample_weight")
     weights = np.full(n, weights) if weights.ndim == 0 else weights
     if weights.shape != (n,):
         raise InputError(f"sample_weight has shape {weights.shape}, but there are {n} examples: give one weight each.")

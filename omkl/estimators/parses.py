@@ -135,15 +135,37 @@ class PredictsTrees(LearnedTemplates):
                 return structure.decode_best(kept.applied(potentials, i, structure) if kept else potentials, int(n))
 
             trees = from_potentials(self, block, best, all_arcs=True)
-            counts = [len(scores) for _, scores in trees]
-            repeated = block[np.repeat(np.arange(len(block)), counts)]
-            flat = [heads for own, _ in trees for heads in own]
-            relations = iter(labeled(self, repeated, flat, relation_strings(self)))
+            relations = iter(self._with_all(block, trees)[0])
             found += [
                 [Parse(heads, next(relations).deprels, score) for heads, score in zip(own, scores.tolist())]
                 for own, scores in trees
             ]
         return found
+
+    def _with_all(self, block: Treebank, trees: list[tuple[np.ndarray, np.ndarray]]) -> tuple[Treebank, np.ndarray]:
+        """A treebank with several trees of each sentence, and which of the sentences each is of."""
+        owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
+        flat = [heads for own, _ in trees for heads in own]
+        return labeled(self, block[owners], flat, relation_strings(self)), owners
+
+    def _nbest_trees(self, treebank: Treebank, n: int) -> tuple[Treebank, np.ndarray, np.ndarray]:
+        """The n likeliest trees of each sentence: a treebank of them all, whose each is, and its log-probability."""
+        structure, temperature = self.predictor_.structure, getattr(self, "temperature_", None) or 1.0
+
+        def best(potentials: np.ndarray, i: int) -> tuple[np.ndarray, np.ndarray]:
+            own = potentials / temperature
+            heads, scores = structure.decode_best(own, n)
+            return heads, scores - structure.marginals(own)[0]
+
+        parsed, owners, logs, first = [], [], [np.zeros(0)], 0
+        for block, _ in self._blocks(treebank, None, None):
+            trees = from_potentials(self, block, best, all_arcs=True)
+            found, own = self._with_all(block, trees)
+            parsed.append(found)
+            owners.append(own + first)
+            logs += [scores for _, scores in trees]
+            first += len(block)
+        return Treebank.concatenate(parsed), np.concatenate(owners), np.concatenate(logs)
 
     @property
     def relations_(self) -> list[str]:

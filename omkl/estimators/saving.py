@@ -18,6 +18,8 @@ class SavedEstimator(BaseEstimator):
 
     #: Learned attributes that a model file holds as they are, where they are set.
     _plain_attributes: tuple[str, ...] = ()
+    #: What every record of ``history_`` tells: how far training had come.
+    _progress = "epoch"
     #: What the names of arrays end with that ``dtype=`` of :meth:`save` rounds.
     _rounded: tuple[str, ...] = ()
 
@@ -25,8 +27,9 @@ class SavedEstimator(BaseEstimator):
         """Write the fitted estimator to one file, which :func:`omkl.load` reads; never a pickle.
 
         An online estimator's file holds the whole training state, so that it can go on with ``partial_fit`` when it
-        is loaded; a batch estimator's holds what prediction needs, without ``history_``. A random generator and
-        callbacks are not saved, a seed is.
+        is loaded; a batch estimator's holds what prediction needs. Both hold ``history_`` without its seconds, of a
+        batch estimator some 10,000 records at most, evenly spread. A random generator and callbacks are not saved, a
+        seed is.
 
         Parameters
         ----------
@@ -63,7 +66,7 @@ class SavedEstimator(BaseEstimator):
         """What a model file says as JSON values; arrays go to the packer."""
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         if "history_" in attributes:  # equal models are equal files, however long they took
-            records = self.history_ if training else []
+            records = self._saved_records() if training else []
             attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
         if hasattr(self, "feature_names_in_"):
             attributes["feature_names_in_"] = self.feature_names_in_.tolist()
@@ -74,6 +77,10 @@ class SavedEstimator(BaseEstimator):
             "attributes": packer.pack(attributes, "attributes"),
             **(self._describe(packer) if training else self._describe_prediction(packer)),
         }
+
+    def _saved_records(self) -> list[dict[str, Any]]:
+        """The records of ``history_`` that a model file holds."""
+        return self.history_
 
     def _predicting(self) -> Any:
         """An estimator that predicts the same, bit for bit, and holds nothing that only training needs."""
@@ -116,10 +123,10 @@ class SavedEstimator(BaseEstimator):
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
         for name, value in unpacker.unpack(manifest["attributes"]).items():
-            if name not in cls._plain_attributes:
+            if name not in (*cls._plain_attributes, "feature_names_in_"):
                 raise ModelFileError(f"A {cls.__name__} learns no {name!r}.")
-            if name == "history_" and not (isinstance(value, list) and all("epoch" in dict(r) for r in value)):
-                raise ModelFileError("The records of the epochs are no records.")
+            if name == "history_" and not (isinstance(value, list) and all(cls._progress in dict(r) for r in value)):
+                raise ModelFileError("The records of the training are no records.")
             setattr(estimator, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
         return estimator
 

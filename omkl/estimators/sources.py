@@ -276,3 +276,8 @@ def fingerprint(arrays: Iterable[np.ndarray | None]) -> str:
             digest.update(f"{array.dtype.str} {array.shape}".encode())
             digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def no_companions(model: Any, make_pass: Callable) -> list[Any]:
+    """Nothing learns from the blocks of a stream beside the model."""
+    return []

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import resolve
 from omkl.batch import (
@@ -26,10 +26,13 @@ from omkl.batch import (
     regularization_path,
     stacked_problem,
 )
-from omkl.batch.core.solver import ordered
+from omkl.batch.core.solver import is_number_of_values, ordered
+from omkl.data.rows import check_targets
+from omkl.estimators.arrays import as_numbers, check_magnitude
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.explaining_batch import ExplainsColumns
 from omkl.estimators.fitted import check_is_fitted
+from omkl.estimators.inputs import checked_arrays
 from omkl.estimators.outputs import check_sample_weight, has_columns
 from omkl.estimators.progress import GapProgress
 from omkl.estimators.repeated import first_alike
@@ -37,10 +40,6 @@ from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
-#: Largest magnitude of a feature or target, by the bytes of its type: squares and their sums must not overflow.
-LARGEST = {4: 1e15, 8: 1e100}
-#: Where all features, or all targets, are smaller than this, their squares lose digits.
-SMALLEST = {4: 1e-15, 8: 1e-140}
 #: The share of the alpha that empties a model from which on its penalty is lost in the rounding of the loss.
 LOST = 1e-15
 #: Decades of alpha that a path spans if it is given a number of values.
@@ -105,16 +104,20 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         several, largest = self._takes_outputs and has_columns(y), np.inf
         if isinstance(X, LinearOperator):
             self.n_features_in_ = X.shape[1]
-            y = check_array(y, ensure_2d=False, dtype=None)
+            check_targets(y)
+            y = _as_array(check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None))
             y = y if several else column_or_1d(y, warn=True)
             if X.shape[0] != len(y):
                 raise InputError(f"X has {X.shape[0]} rows, but y has {len(y)} targets.")
         else:
-            X, y = validate_data(
+            X, y = checked_arrays(
                 self, X, y, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32),
                 y_numeric=isinstance(self, RegressorMixin), multi_output=several,
             )  # fmt: skip
-            largest = _check_magnitudes(X.data if sparse.issparse(X) else X)
+            y = _as_array(y)
+            largest = check_magnitude(
+                X.data if sparse.issparse(X) else X, "X", "scale its columns, as StandardScaler does"
+            )
         weights = check_sample_weight(sample_weight, len(y))
         kept = slice(None) if weights is None or weights.all() else np.flatnonzero(weights)
         targets, weights = self._targets(y[kept], None if weights is None else weights[kept])
@@ -259,7 +262,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
 
     def _path_values(self, problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
         """Values of a path in decreasing order; a number of them begins where a column first is in a model."""
-        if isinstance(alphas, (int, np.integer)) and alphas >= 1:
+        if is_number_of_values(alphas):
             return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
         return ordered(alphas)[::-1]
 
@@ -269,7 +272,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         """Predictions (n, P), from the columns that are not zero."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
-            X = validate_data(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
+            X = checked_arrays(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
         elif X.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as"
@@ -319,6 +322,11 @@ def n_outputs_of(target: np.ndarray) -> int:
     return 1 if target.ndim == 1 else target.shape[1]
 
 
+def _as_array(y: Any) -> np.ndarray:
+    """Targets, or indicators that may be sparse, as an array."""
+    return y.toarray() if sparse.issparse(y) else y
+
+
 def _copies(X: Any, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:
     """For each sample the first one with the same features, target and offset; None where all differ."""
     y = y.reshape(len(y), -1)
@@ -330,28 +338,13 @@ def _read_offsets(offset: ArrayLike | None, n_samples: int, n_problems: int) -> 
     """Offsets as an array (P, n); one a sample serves all problems."""
     if offset is None:
         return None
-    try:
-        offsets = np.asarray(offset, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("offset must hold numbers.") from None
+    offsets = as_numbers(offset, "offset")
     if offsets.shape not in ((n_samples,), (n_samples, n_problems)) or not np.isfinite(offsets).all():
         alternative = f", or ({n_samples}, {n_problems})," if n_problems > 1 else ""
         raise InputError(
             f"offset must hold a finite number for each sample, ({n_samples},){alternative} not {offsets.shape}."
         )
     return np.broadcast_to(offsets if offsets.ndim == 1 else offsets.T, (n_problems, n_samples))
-
-
-def _check_magnitudes(values: np.ndarray) -> float:
-    """The largest magnitude of features; raises where their squares are no floats."""
-    largest, size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))), values.dtype.itemsize
-    if largest > LARGEST[size] or 0 < largest < SMALLEST[size]:
-        holds, extent = (f"holds {largest:.3g}", "large") if largest > 1 else (f"is {largest:.3g} at most", "small")
-        raise InputError(
-            f"X {holds}, whose square is too {extent} for {values.dtype.name}: scale its columns, as StandardScaler"
-            " does."
-        )
-    return largest
 
 
 def _refuse_lost(problems: Sequence[DesignProblem], alpha: float, samples: Samples) -> None:

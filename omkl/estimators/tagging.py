@@ -113,6 +113,33 @@ class Tagger:
         if self.chain is not None:
             found = self.chain.predict("", by_sentence(forms, treebank.offsets))
             tags = [tag for sentence in found for tag in sentence]
+        return self._beside(treebank, forms, tags)
+
+    def nbest(self, treebank: Treebank, n: int) -> tuple[Treebank, np.ndarray, np.ndarray]:
+        """The n likeliest annotations of each sentence.
+
+        Returns
+        -------
+        treebank : Treebank
+            The sentences, each as often as it has annotations.
+        owners : int array
+            Which of the sentences each is.
+        scores : array
+            Logarithms of the probabilities of their tags.
+        """
+        chains = self.chains
+        if not chains:
+            return self.annotate(treebank), np.arange(len(treebank)), np.zeros(len(treebank))
+        found = chains[0].nbest_with_probabilities(by_sentence(strings_of(treebank, "forms"), treebank.offsets), n)
+        owners = np.repeat(np.arange(len(treebank)), [len(own) for own in found])
+        tags = [tag for own in found for labels, _ in own for tag in labels.tolist()]
+        repeated = treebank[owners]
+        scores = np.array([score for own in found for _, score in own])
+        return self._beside(repeated, strings_of(repeated, "forms"), tags), owners, scores
+
+    def _beside(self, treebank: Treebank, forms: list[str], tags: list[str]) -> Treebank:
+        """A treebank with these tags, and what is learned beside tags."""
+        if self.chain is not None:
             treebank = with_column(treebank, str(self.tag), tags)
         if self.morphology is not None:
             features = morphology_features(forms, tags, treebank.offsets)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_number
+from omkl._components import check_flags, check_number
 from omkl.estimators.encoding import Encoder
 from omkl.estimators.inputs import TokenData
 from omkl.estimators.outputs import GROWING
@@ -91,10 +91,11 @@ class TokenCodec:
     """
 
     def __init__(self, outputs: Any, estimator: Any) -> None:
+        check_flags(estimator)
         check_number("cache_size", estimator.cache_size, above=-1)
         if estimator.budget is not None:
             check_number("budget", estimator.budget, above=0, integer=True)
-        if estimator.budget_maintenance not in BUDGETED:
+        if estimator.budget_maintenance not in list(BUDGETED):
             raise InputError(
                 f"budget_maintenance must be one of {', '.join(BUDGETED)}, not {estimator.budget_maintenance!r}."
             )
@@ -204,7 +205,7 @@ class TokenCodec:
         mapped, dual = ([name for name in names if only in (None, name)] for names in (encoder.mapped, encoder.dual))
         cached = training is not None and not in_shards and self._cache_size > 0
         tokens = training.tokens if training is not None and cached else None
-        memory = int(self._cache_size * 1e6) // (1 if only is None else len(encoder.kernels))
+        memory = int(min(self._cache_size * 1e6, 2.0**62)) // (1 if only is None else len(encoder.kernels))
         banks: list[Any] = []
         n_outputs = self.structure.zeros(1).unary.shape[1]
         if only is None and (encoder.explicit_names or encoder.vocabulary is not None):

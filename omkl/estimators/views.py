@@ -1,6 +1,6 @@
 """What kernels read of tokens: entries of dicts, or columns of an array, and which training inputs these belong to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -66,6 +66,20 @@ class View(NamedTuple):
         if not self.indexed:
             return array
         return with_index(array, np.full(len(array), -1) if index is None else index.rows)
+
+    def column_name(self, i: int, shapes: Mapping[str, int], names: Sequence[str] | None) -> str:
+        """What its column i is called: as in the data frame, by its place in the array, or by the entry of the dict."""
+        j, columns = i, self.columns
+        if columns is not None:
+            j = range(sum(shapes[key] for key in self.keys))[columns][i] if isinstance(columns, slice) else columns[i]
+        for key in self.keys:
+            if j < shapes[key]:
+                break
+            j -= shapes[key]
+        if key == PLAIN and names is not None:
+            return str(names[j])
+        entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
+        return str(j) if not entry else key if shapes[key] == 1 else f"{key}[{j}]"
 
     def check_index(self, name: str, shapes: Mapping[str, int], index: TrainingIndex | None) -> None:
         """Raise where a kernel that compares inputs by their index is not given values against all training inputs."""

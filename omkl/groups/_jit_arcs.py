@@ -135,6 +135,8 @@ def inner_products(head_keys, modifier_keys, codes, nodes, places, pairs, betwee
         size = np.uint64(lines.shape[0])
         bare, directed, distant = 0.0, 0.0, 0.0
         n_seen, seen[0] = 1, np.uint64(0)
+        if between[p] == -1:
+            _fetch_lines(heads, modifiers, places, lines)
         for a in range(places.shape[1]):
             key, code = heads[places[1, a]] + modifiers[places[2, a]], np.uint64(places[3, a])
             if between[p] != -1:

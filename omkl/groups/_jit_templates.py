@@ -76,51 +76,12 @@ def _line(own_keys, mixed, size):
 
 
 @njit(cache=True, nogil=True)
-def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, keys, bins, scores,
-               cells):  # fmt: skip
-    """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
-
-    Sentences come one after the other: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
-    ``cells[s] : cells[s + 1]``. A pair's table stays in the cache from one sentence to the next.
-    """
-    for p in range(pairs.shape[0]):
-        bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
-        directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
-        distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
-        if bare == 0.0 and directed == 0.0 and distant == 0.0:
-            continue
-        lines, own_keys = table[bases[p] : bases[p + 1]], keys[bases[p] : bases[p + 1]]
-        for s in range(nodes.shape[0] - 1):
-            low, high = nodes[s], nodes[s + 1]
-            heads = head_keys[pairs[p, 0], low:high]
-            modifiers = modifier_keys[pairs[p, 1], low:high]
-            own = scores[cells[s] : cells[s + 1]].reshape(high - low, high - low)
-            if between[p] == -1:
-                if s == 0:
-                    _fetch_lines(heads, modifiers, lines)
-                _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, own)
-            else:
-                row = between[p] if between[p] >= 0 else -2 - between[p]
-                own_codes, kin = codes[row, low:high], between[p] < 0
-                _add_pair_between(heads, modifiers, own_codes, kin, bare, directed, distant, lines, own_keys, bins, own)
-
-
-@njit(cache=True, nogil=True)
 def _fetch_line(table, line):
     """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
     waits for it takes five times as long as its arithmetic."""
     start = np.uint64(table.ctypes.data) + line * np.uint64(table.strides[0])
     for offset in range(0, table.strides[0], CACHE_LINE):
         _prefetch(start + np.uint64(offset))
-
-
-@njit(cache=True, nogil=True)
-def _fetch_lines(heads, modifiers, lines):
-    """Ask for the lines of all arcs."""
-    size = np.uint64(lines.shape[0])
-    for h in range(heads.shape[0]):
-        for m in range(1, modifiers.shape[0]):
-            _fetch_line(lines, ((((heads[h] + modifiers[m]) * _MIX) >> _HALF) * size) >> _HALF)
 
 
 @njit(cache=True, nogil=True)
@@ -132,55 +93,6 @@ def _fetch_arcs(heads, modifiers, lines, sums, arcs):
         _fetch_line(lines, line)
         if sums.shape[0] > 0:
             _fetch_line(sums, line)
-
-
-@njit(cache=True, nogil=True)
-def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, scores):
-    n_nodes = scores.shape[0]
-    size = np.uint64(lines.shape[0])
-    for h in range(n_nodes):
-        key = heads[h]
-        row = scores[h]
-        for side in range(2):
-            turn = np.uint64(side)
-            low, high = (1, h) if side == 0 else (h + 1, n_nodes)
-            for m in range(low, high):
-                mixed = (key + modifiers[m]) * _MIX
-                line = lines[_line(own_keys, mixed, size)]
-                row[m] += (
-                    bare * line[mixed & _MASK7]
-                    + directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
-                    + distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
-                )
-
-
-@njit(cache=True, nogil=True)
-def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, own_keys, bins, scores):
-    """The same where each distinct value of a field between the two tokens, or their kinship, has its own line."""
-    n_nodes = scores.shape[0]
-    size = np.uint64(lines.shape[0])
-    seen = np.empty(n_nodes, np.uint64)
-    for h in range(n_nodes):
-        for side in range(2):
-            turn = np.uint64(side)
-            sign = 2 * side - 1
-            n_seen = 0
-            m = h + sign if kin else h + 2 * sign
-            while 1 <= m < n_nodes:
-                if kin:
-                    seen[0], n_seen = kinship(codes, h, m), 1
-                else:
-                    n_seen = _with_value(seen, n_seen, codes[m - sign])
-                key = heads[h] + modifiers[m]
-                total = 0.0
-                for q in range(n_seen):
-                    mixed = (key + seen[q]) * _MIX
-                    line = lines[_line(own_keys, mixed, size)]
-                    total += bare * line[mixed & _MASK7]
-                    total += directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
-                    total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
-                scores[h, m] += total
-                m += sign
 
 
 @njit(cache=True, nogil=True)

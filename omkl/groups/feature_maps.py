@@ -1,6 +1,6 @@
 """Kernel groups by explicit, dense feature maps: random Fourier features, Nyström; a model of a fixed size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -189,6 +189,15 @@ class FrozenFeatureMaps(FrozenGroups):
             for rows in row_blocks(len(x), weights.shape[1], np.float64) if self._in_use(k) else ():
                 block = dense_features(kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop)
                 potentials.unary[rows] += block @ weights.T
+
+    def products_of_parts(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, int, np.ndarray]]:
+        """``(group, token, values)``: what the parts of a kernel's features add to the inner product of potentials with
+        the gradient, at each token where there is one."""
+        moving = np.flatnonzero(gradient.unary.any(axis=1)).tolist()
+        for k, kernel, view, weights in self._groups:
+            for token in moving:
+                row = x.tokens.views[view][x.low + token : x.low + token + 1]
+                yield self.names[k], token, kernel.parts(row, gradient.unary[token] @ weights)
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state."""

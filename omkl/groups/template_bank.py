@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.exceptions import InputError
+from omkl.groups import _jit_arc_scores as all_arcs
 from omkl.groups import _jit_arcs as arcs
 from omkl.groups import _jit_templates as jit
 from omkl.groups.arc_layout import ArcSentence, ArcTokens, TemplateLayout
@@ -153,7 +154,7 @@ class ArcTemplateBank(Bank):
         )  # fmt: skip
         likely = [] if sentences[0].offset is None else [np.isfinite(x.offset).ravel() for x in sentences]
         if all(own.all() for own in likely):  # or nothing is said of them
-            jit.add_scores(*keys, nodes, *templates, bins, scores, cells)
+            all_arcs.add_scores(*keys, nodes, *templates, bins, scores, cells)
             return
         chosen, places = _listed(np.concatenate(likely).astype(float), nodes, cells, bins)
         own = scores[chosen]

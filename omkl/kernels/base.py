@@ -1,6 +1,6 @@
 """What a kernel is: a value with parameters, what it learns from data, and its normalised matrices."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -87,7 +87,7 @@ class Kernel(Component):
 
     def raw(self, pair: Pair) -> np.ndarray:
         """Matrix of kernel values before normalisation: a new array of shape (n, m)."""
-        raise NotImplementedError
+        raise self.undefined("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         """``k(x, x)`` before normalisation for each row of X."""
@@ -196,6 +196,33 @@ class Kernel(Component):
             scaled = features.data * np.repeat(scales, np.diff(features.indptr))
             return sparse.csr_array((scaled, features.indices, features.indptr), features.shape)
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
+
+    def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
+        """What each part of an input adds to the inner product of its features with weights.
+
+        Parts are features, unless a kernel has others that say more: see :meth:`part_name`.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (1, d)
+            The columns that the kernel is on.
+        weights : array of shape (D,)
+
+        Returns
+        -------
+        array
+            A number for each part. They sum to the inner product.
+        """
+        features = self.features(X)
+        return (features.toarray() if sparse.issparse(features) else features)[0] * weights
+
+    def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        """What the part ``i`` is called, on so many columns, of which ``column(j)`` is the name of one."""
+        return str(i)
+
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        """What the feature ``i`` is called; see :meth:`part_name`."""
+        return self.part_name(i, column, n_columns)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         """Frequencies drawn from the spectral density, an array of shape (m, d), for Fourier features.

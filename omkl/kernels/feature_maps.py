@@ -4,7 +4,7 @@ An approximated kernel is a kernel like any other, with a finite feature map tha
 and a seed, and stays as it is from then on: what is predicted with is what was trained with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +21,8 @@ from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 SMALLEST_EIGENVALUE = 1e-12
 #: Features of one input that are computed, all of them, and take eight bytes each.
 MOST_FEATURES = 1_000_000
+#: Columns of the largest magnitude that the name of a frequency tells.
+COLUMNS_TOLD = 2
 
 
 class FeatureMap(Kernel):
@@ -168,6 +170,20 @@ class FourierFeatures(FeatureMap):
             np.multiply(tangents, factors, out=features[rows, half:])
         return features
 
+    def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
+        """What each frequency adds, its cosine and its sine together; see :meth:`~omkl.kernels.Kernel.parts`."""
+        return super().parts(X, weights).reshape(2, -1).sum(axis=0)
+
+    def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        frequency = self._known(self.frequencies_)[i]
+        order = np.argsort(-np.abs(frequency))
+        told = [f"{frequency[j]:+.2g} {column(j)}" for j in order[:COLUMNS_TOLD].tolist()]
+        return f"frequency {i}: {' '.join(told)}{' ...' if n_columns > COLUMNS_TOLD else ''}"
+
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        kind, number = divmod(i, self.n_features // 2)
+        return f"{('cosine', 'sine')[kind]} {number}"
+
 
 class Nystrom(FeatureMap):
     r"""Any kernel by its values against landmarks, drawn from the training inputs: the Nyström method.
@@ -236,6 +252,23 @@ class Nystrom(FeatureMap):
             block = np.asarray(X[rows], dtype=np.float64)
             np.matmul(self.kernel.between(Pair(block, self.landmarks_)), whitening, out=features[rows])
         return features
+
+    def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
+        """What the likeness to each landmark adds; see :meth:`~omkl.kernels.Kernel.parts`."""
+        whitening = self._known(self.whitening_)
+        values = self.kernel.between(Pair(np.asarray(X, dtype=np.float64), self.landmarks_))[0]
+        if self.normalize == "diagonal":
+            features = values @ whitening
+            values = values * inverse_root(np.array([features @ features]))
+        elif self.scale_ is not None:
+            values = values * np.sqrt(self.scale_)
+        return values * (whitening @ weights)
+
+    def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        return f"landmark {i}"
+
+    def feature_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        return f"component {i}"
 
 
 def orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:

@@ -4,6 +4,7 @@ Kernels that share inputs share work: they are evaluated on a :class:`~omkl.kern
 inner products (or distances) once, however many kernels ask for it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
@@ -52,6 +53,9 @@ class Linear(Kernel):
 
     def raw_features(self, X: Vectors) -> Vectors:
         return X
+
+    def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        return column(i)
 
 
 @dataclass(eq=False, repr=False)
@@ -107,6 +111,11 @@ class Polynomial(Kernel):
             features *= with_constant[:, column]
         features *= roots
         return features
+
+    def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
+        powers = Counter(_monomials(n_columns + 1, self.degree)[0][:, i].tolist())
+        powers.pop(n_columns, None)  # the constant
+        return " * ".join(column(j) if n == 1 else f"{column(j)}^{n}" for j, n in powers.items()) or "1"
 
 
 @lru_cache(maxsize=16)

@@ -13,6 +13,9 @@ from scipy.special import expit, xlogy
 from omkl._components import Component
 from omkl.exceptions import InputError
 
+#: What needs more of a loss than its value and gradient, and what does not.
+BATCH = "batch solvers need it, online estimators do not"
+
 
 class PointwiseLoss(Component):
     r"""A convex loss :math:`l(y, z)` of the target and the prediction.
@@ -29,6 +32,8 @@ class PointwiseLoss(Component):
     has_dead_zone: bool = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or where there is none.
     curvature: float = np.inf
+    #: Whether second derivatives in z are 1 everywhere.
+    is_quadratic: ClassVar[bool] = False
     #: Whether what is predicted is a function of z, :meth:`mean`, and not z itself.
     has_link: ClassVar[bool] = False
 
@@ -39,27 +44,27 @@ class PointwiseLoss(Component):
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The loss of each sample."""
-        raise NotImplementedError
+        raise self.undefined("value")
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Derivative in z, a subgradient at a kink."""
-        raise NotImplementedError
+        raise self.undefined("gradient")
 
     def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r""":math:`l^*(y, -\rho) = \sup_z\, -\rho z - l(y, z)`; ``inf`` outside the domain."""
-        raise NotImplementedError
+        raise self.undefined("conjugate", BATCH)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, inside the domain; :math:`-z` at the optimum."""
-        raise NotImplementedError
+        raise self.undefined("conjugate_gradient", BATCH)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         r"""Second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear."""
-        raise NotImplementedError
+        raise self.undefined("conjugate_curvature", BATCH)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Lowest and highest :math:`\rho` with a finite conjugate: two arrays. 0 always lies between."""
-        raise NotImplementedError
+        raise self.undefined("domain", BATCH)
 
     def mean(self, z: np.ndarray) -> np.ndarray:
         """The target that is expected at a prediction z: z itself, but for losses with a link."""
@@ -218,6 +223,7 @@ class Squared(PointwiseLoss):
 
     aliases = {"squared": {}}
     curvature = 1.0
+    is_quadratic = True
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return _half_squares(y - z)

@@ -54,7 +54,7 @@ class StructuredLoss(Component):
         gradient : Potentials or None
             Of the same shapes as ``potentials``; None where it is zero.
         """
-        raise NotImplementedError
+        raise self.undefined("value_and_gradient")
 
 
 def _checked_weight(cost_weight: float) -> float:

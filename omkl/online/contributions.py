@@ -21,11 +21,11 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    kind : {"feature", "support", "labels", "arc"}
+    kind : {"feature", "part", "support", "labels", "arc"}
     group : str
     key : int or tuple of int
-        The id of a feature; the index of a support vector; the codes of labels that follow each other; head and
-        modifier.
+        The id of a feature; the number of a part of a kernel with explicit features; the index of a support vector; the
+        codes of labels that follow each other; head and modifier.
     at : int or None
         The token that has the feature, from 0; the modifier, from 1.
     value : float
@@ -120,6 +120,11 @@ def _of_bank(
         elif isinstance(bank, ArcTemplateBank):
             added = weight * own * direction
             pieces += [Piece("arc", name, (h, m), m, float(added[h, m])) for h, m in _nonzero(added)]
+    if hasattr(bank, "products_of_parts"):
+        for name, token, values in bank.products_of_parts(x, direction):
+            there = np.flatnonzero(values)
+            told = zip(there.tolist(), (weight * values[there]).tolist())
+            pieces += [Piece("part", name, i, token, value) for i, value in told]
     if hasattr(bank, "products_of_supports"):
         for name, values in bank.products_of_supports(x, direction):
             there = np.flatnonzero(values)

@@ -22,6 +22,8 @@ from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 from omkl.structures import Potentials
 
+#: Steps and their inverses are below: their squares must not overflow.
+LARGEST = 1e100
 #: Tokens that are scored one by one as long as the model goes on learning between them.
 FEW = 32
 
@@ -99,9 +101,9 @@ class OnlineSettings:
         """
         check_number("C", estimator.C, above=0)
         check_number("epochs", estimator.epochs, above=0, integer=True)
-        check_number("batch_size", estimator.batch_size, above=0, integer=True)
-        if estimator.l2 != 0:
-            check_number("l2", estimator.l2, above=0)
+        check_number("batch_size", estimator.batch_size, above=0, below=2**53, integer=True)
+        if not isinstance(estimator.l2, (int, float)) or estimator.l2 != 0:
+            check_number("l2", estimator.l2, above=0, below=LARGEST)
             automatic = InverseTime(1.0 / estimator.l2)
         if estimator.n_examples is not None:
             check_number("n_examples", estimator.n_examples, above=0)
@@ -115,7 +117,7 @@ class OnlineSettings:
         radius, average, regularizer = estimator.radius, estimator.average, estimator.regularizer
         regularizer = None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
         method = _method(estimator.method)
-        if radius is not None and radius != "auto":
+        if radius is not None and not (isinstance(radius, str) and radius == "auto"):
             check_number("radius", radius, above=0)
         return cls(
             loss=loss,
@@ -345,7 +347,7 @@ def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
         if schedule is not None:
             raise InputError('eta0="auto" chooses the rates of every round: leave schedule out, or set eta0.')
         return automatic
-    check_number("eta0", eta0, above=0)
+    check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
     return type(resolve(Schedule, schedule or "sqrt", "schedule"))(eta0)
 
 

@@ -25,11 +25,11 @@ class Schedule(Component):
         self.eta0 = float(eta0)
 
     def __call__(self, t: int) -> float:
-        raise NotImplementedError
+        raise self.undefined("__call__")
 
     def observe(self, loss: float, square_gradient: float) -> float | None:
         """Take in the gradient of a round; returns the rate of the very first step, and None later."""
-        raise NotImplementedError
+        raise self.undefined("observe")
 
     def reach(self, distance: float, step: float) -> None:
         """Take in the distance of the model from the origin, and the length of the round's gradient step."""

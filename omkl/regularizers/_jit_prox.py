@@ -3,10 +3,8 @@
 import numpy as np
 from numba import njit
 
-# Measured on random norms: sorting by insertion wins for a few groups; sorting in O(p log p) is never the fastest.
+# Measured on random norms: sorting by insertion wins for a few groups.
 INSERTION_BELOW = 12
-#: Steps, times the squared weights, from which on a threshold is so near to the largest norm that differences are lost.
-STRONG = 1e5
 
 
 @njit(cache=True, nogil=True)
@@ -23,7 +21,7 @@ def soft_threshold(x, threshold):
 def threshold_by_sorting(x, weights, step):
     """``tau`` of Algorithm 4 (Martins et al. 2011) by sorting ``|x| / w``. Zero weights take no part.
 
-    Few ratios are sorted by insertion, O(p^2) with the smallest constant; many in O(p log p).
+    Ratios are sorted by insertion, O(p^2) with the smallest constant: for few of them.
     """
     p = x.shape[0]
     ratios = np.empty(p)
@@ -33,18 +31,13 @@ def threshold_by_sorting(x, weights, step):
         if weights[k] > 0.0:
             ratio = abs(x[k]) / weights[k]
             j = count
-            if p < INSERTION_BELOW:
-                while j > 0 and ratios[j - 1] < ratio:
-                    ratios[j] = ratios[j - 1]
-                    areas[j] = areas[j - 1]
-                    j -= 1
+            while j > 0 and ratios[j - 1] < ratio:
+                ratios[j] = ratios[j - 1]
+                areas[j] = areas[j - 1]
+                j -= 1
             ratios[j] = ratio
             areas[j] = weights[k] ** 2
             count += 1
-    if p >= INSERTION_BELOW:
-        order = np.argsort(-ratios[:count])
-        ratios = ratios[order]
-        areas = areas[order]
     mass = 0.0
     moment = 0.0
     threshold = 0.0
@@ -123,7 +116,9 @@ def threshold_by_newton(x, step):
     for k in range(0, p - 7, 8):  # eight sums that do not wait for each other
         for j in range(8):
             sums[j] += abs(x[k + j])
-    total = sums.sum()
+    total = 0.0
+    for j in range(8):
+        total += sums[j]
     for k in range(p - p % 8, p):
         total += abs(x[k])
     threshold = step * total / (1.0 + step * p)
@@ -151,35 +146,24 @@ def threshold_by_newton(x, step):
             total += magnitude if above else 0.0
         removed = count - n
     if removed > 0:
-        return threshold_by_pivoting(left[:n], np.ones(n), step, n)
+        return threshold_by_pivoting(left[:n], np.ones(n), step, p)
     return step * total / (1.0 + step * n)
 
 
 @njit(cache=True, nogil=True)
-def shrink_strongly(x, weights, inverse_step, radius):
-    """Prox of ``(sum_k w_k |x_k|)^2 / (2 inverse_step)`` (Algorithm 4), or projection onto ``sum_k |x_k| <= radius``.
+def shrink_in_order(x, weights, ratios, order, inverse_step, radius, unit):
+    """What is left of ``x`` where thresholds are all but the largest of the ``ratios``; ``order`` sorts them downwards.
 
-    Where thresholds are all but the largest ratios ``r = |x| / w``, ``r - tau`` would lose its digits. The last ratio
-    above the threshold exceeds it by ``(r / t + radius - S) / (1 / t + m)``, with ``S = sum_j w_j^2 (r_j - r)`` over
-    the larger ones and the mass m, and these by the differences from ratio to ratio besides: sums of numbers >= 0.
+    The last ratio r above the threshold exceeds it by ``(r / t + radius - S) / (1 / t + m)``, with
+    ``S = sum_j w_j^2 (r_j - r)`` over the larger ones and the mass m, and these by the differences from ratio to ratio
+    besides: sums of numbers >= 0. ``order`` has no place with a weight of 0.
     """
-    p = x.shape[0]
-    unit = np.abs(x).max() if p > 0 else 0.0
-    if unit == 0.0:
-        return np.zeros(p)
-    exponent = np.round(np.log2(unit))
-    # what is left of large numbers may be smaller than one by all of the exponents of floats
-    unit = 2.0 ** (exponent - 400.0 if exponent > -600.0 else exponent) if radius == 0.0 else 1.0
-    shrunk = x / unit
-    free = weights == 0.0
-    ratios = np.abs(shrunk) / np.where(free, 1.0, weights)
-    order = np.argsort(np.where(free, 1.0, -ratios))
-    count = p - free.sum()
+    shrunk = x.copy()
     mass = 0.0
     above = 0.0
     excess = 0.0
     last = -1
-    for j in range(count):
+    for j in range(order.shape[0]):
         k = order[j]
         if j > 0:
             above += mass * (ratios[order[j - 1]] - ratios[k])
@@ -189,28 +173,29 @@ def shrink_strongly(x, weights, inverse_step, radius):
         mass += weights[k] ** 2
         excess = budget / (inverse_step + mass) if inverse_step + mass > 0.0 else ratios[k]
         last = j
-    for j in range(count - 1, -1, -1):
+    for j in range(order.shape[0] - 1, -1, -1):
         k = order[j]
         if j < last:
             excess += ratios[k] - ratios[order[j + 1]]
         magnitude = min(weights[k] * excess * unit, abs(x[k])) if j <= last else 0.0
         shrunk[k] = magnitude if x[k] > 0.0 else (-magnitude if magnitude > 0.0 else 0.0)
-    for k in range(p):
-        if free[k]:
-            shrunk[k] = x[k]
     return shrunk
 
 
 @njit(cache=True, nogil=True)
-def prox_weighted_squared_l1(x, weights, step):
-    """Algorithm 4 (Martins et al. 2011): prox of ``(step / 2) (sum_k w_k |x_k|)^2``."""
+def mass_and_largest(x, weights):
+    """``sum_k w_k^2`` and ``max_k |x_k|``."""
     mass = 0.0
     largest = 0.0
     for k in range(x.shape[0]):
         mass += weights[k] ** 2
         largest = max(largest, abs(x[k]))
-    if step * mass > STRONG or (largest > 1e150 and step > 0.0):
-        return shrink_strongly(x, weights, 1.0 / step, 0.0)
+    return mass, largest
+
+
+@njit(cache=True, nogil=True)
+def shrink_weighted_squared_l1(x, weights, step):
+    """Prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4), for thresholds well below the largest ratio."""
     if x.shape[0] < INSERTION_BELOW:
         threshold = threshold_by_sorting(x, weights, step)
     else:
@@ -223,36 +208,15 @@ def prox_weighted_squared_l1(x, weights, step):
 
 
 @njit(cache=True, nogil=True)
-def prox_squared_l1(x, step):
-    """Algorithm 2 (Martins et al. 2011): prox of ``(step / 2) (sum_k |x_k|)^2``."""
+def shrink_squared_l1(x, step):
+    """Prox of ``(step / 2) (sum_k |x_k|)^2`` (Algorithm 2), for thresholds well below the largest number."""
     p = x.shape[0]
-    if step * p > STRONG:
-        return shrink_strongly(x, np.ones(p), 1.0 / step, 0.0)
     threshold = threshold_by_sorting(x, np.ones(p), step) if p < INSERTION_BELOW else threshold_by_newton(x, step)
     shrunk = np.empty(p)
     for k in range(p):
         magnitude = max(abs(x[k]) - threshold, 0.0)
         shrunk[k] = magnitude if x[k] > 0.0 else (-magnitude if magnitude > 0.0 else 0.0)
     return shrunk
-
-
-@njit(cache=True, nogil=True)
-def project_l1_ball(x, radius):
-    """Euclidean projection onto ``||x||_1 <= radius`` (Duchi et al. 2008), by sorting."""
-    if np.abs(x).sum() <= radius:
-        return x.astype(np.float64)
-    if STRONG * radius < np.abs(x).max():
-        return shrink_strongly(x, np.ones(x.shape[0]), 0.0, radius)
-    decreasing = -np.sort(-np.abs(x))
-    total = 0.0
-    threshold = 0.0
-    for j in range(decreasing.shape[0]):
-        total += decreasing[j]
-        candidate = (total - radius) / (j + 1)
-        if decreasing[j] <= candidate:
-            break
-        threshold = candidate
-    return soft_threshold(x, threshold)
 
 
 @njit(cache=True, nogil=True)

@@ -10,13 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import (
-    project_l1_ball,
-    prox_lq,
-    soft_threshold,
-)
+from omkl.regularizers._jit_prox import prox_lq, soft_threshold
 from omkl.regularizers.base import Regularizer
-from omkl.regularizers.convex import OVERSHOOT, as_vector
+from omkl.regularizers.convex import OVERSHOOT, STRONG, as_vector, shrink_strongly
 
 
 class LinearQuadratic(Regularizer):
@@ -308,3 +304,17 @@ class ScalarPenalty(Regularizer):
         # by convexity psi(b) >= p psi_1(sum b / p), and sum b >= ||b||_2; no norm is beyond that of a group alone
         alone, mean = (self._norm_alone(v, n_groups) for v in (value, value / n_groups))
         return min(math.sqrt(n_groups) * alone, n_groups * mean)
+
+
+def project_l1_ball(x: np.ndarray, radius: float) -> np.ndarray:
+    """Euclidean projection onto ``||x||_1 <= radius`` (Duchi et al. 2008), by sorting."""
+    magnitudes = np.abs(x)
+    if magnitudes.sum() <= radius:
+        return x.astype(np.float64)
+    if STRONG * radius < magnitudes.max():
+        return shrink_strongly(x, np.ones(len(x)), 0.0, radius)
+    decreasing = -np.sort(-magnitudes)
+    candidates = (np.cumsum(decreasing) - radius) / np.arange(1, len(x) + 1)
+    beyond = np.flatnonzero(decreasing <= candidates)
+    last = beyond[0] - 1 if len(beyond) else len(x) - 1
+    return soft_threshold(x, candidates[last] if last >= 0 else 0.0)

@@ -16,9 +16,9 @@ from scipy.optimize import brentq
 
 from omkl.exceptions import InputError
 from omkl.regularizers._jit_elastic_net import weights_of_elastic_net_prox
-from omkl.regularizers._jit_prox import prox_lq, prox_squared_l1, prox_weighted_squared_l1
+from omkl.regularizers._jit_prox import mass_and_largest, prox_lq, shrink_squared_l1, shrink_weighted_squared_l1
 from omkl.regularizers.base import Regularizer
-from omkl.regularizers.convex import as_vector, ratio_or_zero
+from omkl.regularizers.convex import STRONG, as_vector, ratio_or_zero, shrink_strongly
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -307,6 +307,21 @@ def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
             weights[alive] = point
             return weights
         alive = alive[point > 0]
+
+
+def prox_squared_l1(x: np.ndarray, step: float) -> np.ndarray:
+    """Algorithm 2 (Martins et al. 2011): prox of ``(step / 2) (sum_k |x_k|)^2``."""
+    if step * len(x) > STRONG:
+        return shrink_strongly(x, np.ones(len(x)), 1.0 / step, 0.0)
+    return shrink_squared_l1(x, step)
+
+
+def prox_weighted_squared_l1(x: np.ndarray, weights: np.ndarray, step: float) -> np.ndarray:
+    """Algorithm 4 (Martins et al. 2011): prox of ``(step / 2) (sum_k w_k |x_k|)^2``."""
+    mass, largest = mass_and_largest(x, weights)
+    if step * mass > STRONG or (largest > 1e150 and step > 0.0):
+        return shrink_strongly(x, weights, 1.0 / step, 0.0)
+    return shrink_weighted_squared_l1(x, weights, step)
 
 
 def _lq_norm(vector: ArrayLike, q: float) -> float:

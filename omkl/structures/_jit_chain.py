@@ -39,7 +39,8 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     for t in range(n):
         here = best[t]
         if t == 0:
-            here[:] = unary[0]
+            for j in range(n_labels):
+                here[j] = unary[0, j]
         else:
             transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
             arriving[:] = -np.inf
@@ -65,7 +66,11 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
         if augmented and gold[t] >= 0:
             for j in range(n_labels):
                 here[j] += cost_weight * costs[gold[t], j]
-    labels[n - 1] = np.argmax(best[n - 1])
+    final = 0
+    for j in range(n_labels):
+        if best[n - 1, j] > best[n - 1, final]:
+            final = j
+    labels[n - 1] = final
     # the same sums again, of one label a position: cheaper than to note all predecessors on the way
     for t in range(n - 1, 0, -1):
         transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
@@ -160,16 +165,26 @@ def is_partial(gold):
 
 
 @njit(cache=True, nogil=True)
+def largest(scores):
+    """The largest of a vector of scores."""
+    highest = -np.inf
+    for score in scores:
+        highest = score if score > highest else highest
+    return highest
+
+
+@njit(cache=True, nogil=True)
 def softmax(unary, marginals):
     """Marginals where positions have nothing to do with one another; returns log Z."""
     log_partition = 0.0
     for t in range(unary.shape[0]):
-        highest = unary[t].max()
+        highest = largest(unary[t])
         total = 0.0
         for j in range(unary.shape[1]):
             marginals[t, j] = np.exp(unary[t, j] - highest)
             total += marginals[t, j]
-        marginals[t] /= total
+        for j in range(unary.shape[1]):
+            marginals[t, j] /= total
         log_partition += highest + np.log(total)
     return log_partition
 
@@ -188,13 +203,13 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     local = np.empty((n, n_labels))
     log_partition = 0.0
     for t in range(n):
-        highest = unary[t].max()
+        highest = largest(unary[t])
         log_partition += highest
         for j in range(n_labels):
             local[t, j] = np.exp(unary[t, j] - highest)
     edges = np.empty((pairwise.shape[0], n_labels, n_labels))
     for e in range(pairwise.shape[0]):
-        highest = pairwise[e].max()
+        highest = largest(pairwise[e].ravel())
         log_partition += highest * (n - 1 if shared else 1)
         for i in range(n_labels):
             for j in range(n_labels):
@@ -229,7 +244,9 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
 
     transposed = np.empty(edges.shape)
     for e in range(edges.shape[0]):
-        transposed[e] = edges[e].T
+        for i in range(n_labels):
+            for j in range(n_labels):
+                transposed[e, j, i] = edges[e, i, j]
     backward = np.ones(n_labels)
     incoming, leaving = np.empty((n, n_labels)), np.empty((n, n_labels))
     for t in range(n - 1, -1, -1):
@@ -239,7 +256,8 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
             overlap += unary_marginals[t, j]
         if not overlap > LEAST_OVERLAP:
             return np.nan
-        unary_marginals[t] /= overlap
+        for j in range(n_labels):
+            unary_marginals[t, j] /= overlap
         if t == 0:
             break
         for j in range(n_labels):
@@ -264,7 +282,9 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
             return np.nan
         for i in range(n_labels):
             leaving[t, i] = forward[t - 1, i] / mass
-        backward /= backward.max()
+        highest = largest(backward)
+        for i in range(n_labels):
+            backward[i] /= highest
     pairwise_marginals[:] = 0.0
     if not shared:
         for t in range(1, n):

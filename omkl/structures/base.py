@@ -61,19 +61,19 @@ class PartStructure(Component):
 
     def zeros(self, size: int) -> Potentials:
         """Potentials of an input of this size, all zero: a named tuple of arrays."""
-        raise NotImplementedError
+        raise self.undefined("zeros")
 
     def decode(self, potentials: Potentials) -> Output:
         """The output of the highest score."""
-        raise NotImplementedError
+        raise self.undefined("decode")
 
     def indicator(self, output: Output) -> Potentials:
         """How often each part occurs in the output, shaped like its potentials."""
-        raise NotImplementedError
+        raise self.undefined("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
         """What each part costs where ``gold`` is right, shaped like its potentials; the parts of ``gold`` nothing."""
-        raise NotImplementedError
+        raise self.undefined("cost_potentials")
 
     def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
         """The output of the highest score plus ``cost_weight`` times its cost."""

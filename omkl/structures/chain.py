@@ -264,7 +264,7 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
         return 1.0 - np.eye(n_labels)
     try:
         costs = np.array(cost, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"cost must be a matrix of numbers, one row a gold label, not {cost!r}.") from None
     if costs.shape != (n_labels, n_labels):
         raise InputError(f"cost must be a ({n_labels}, {n_labels}) matrix, one row a gold label, not {costs.shape}.")

@@ -11,7 +11,8 @@ from sklearn.datasets import load_svmlight_file
 
 import omkl
 from omkl.cli import main
-from omkl.data import read_sequences, synthetic_treebank, write_sequences, write_treebank
+from omkl.data import read_sequences, synthetic_treebank, write_rows, write_sequences, write_treebank
+from omkl.data.rows import Block
 from omkl.exceptions import InputError
 
 COLUMNS = "He PRP B-NP\nreckons\tVBZ   B-VP\n. . O\n\nthe DT B-NP\ndeficit NN I-NP\n"
@@ -38,6 +39,15 @@ def test_templates_of_crfpp_are_expanded_as_its_manual_says(columns):
     assert second.splitlines()[1] == "I-NP\tU00=_B-1\tU01=deficit\tU02=the/NN\tU03=_B+1\tU=deficit\tU=_B+1\tU9"
     assert main(["train", "labeler", str(out), "-o", str(columns / "m.npz"), "--epochs", "1", "--quiet"]) == 0
     assert set(omkl.load(columns / "m.npz").kernel_weights_) == {"U00", "U01", "U02", "U03", "U", "U9"}
+
+
+def test_transitions_by_tokens_become_attributes_with_a_warning(columns, capsys):
+    (columns / "template").write_text("U01:%x[0,0]\nB\nB01:%x[0,1]\n")
+    command = ["convert", str(columns / "train.columns")]
+    command += ["-o", str(columns / "o.crfsuite"), "--template", str(columns / "template")]
+    assert main(command) == 0
+    assert (columns / "o.crfsuite").read_text().splitlines()[0] == "B-NP\tU01=He\tB01=PRP"
+    assert "1 templates are of transitions that depend on tokens" in capsys.readouterr().err
 
 
 def test_columns_are_sequences_of_their_own_right(columns):
@@ -112,6 +122,43 @@ def test_rows_between_svmlight_csv_and_npz(tmp_path):
         np.testing.assert_array_equal(arrays["y"], y)
 
 
+@pytest.mark.parametrize("name", ["b.parquet", "b.arrow", "b.feather"])
+def test_rows_to_tables_of_arrow_and_back(name, tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 3)), rng.integers(0, 3, 3000)
+    X[5, 1] = np.nan
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    assert convert(tmp_path / "a.npz", "-o", tmp_path / name) == 0
+    table = (parquet if name.endswith("parquet") else feather).read_table(tmp_path / name)
+    assert table.column_names == ["x0", "x1", "x2", "y"]
+    assert table.schema.field("y").type == pyarrow.int64()
+    np.testing.assert_array_equal(table.drop_columns("y").to_pandas().to_numpy(), X)
+    assert convert(tmp_path / name, "--target", "y", "-o", tmp_path / "c.npz") == 0
+    with np.load(tmp_path / "c.npz") as arrays:
+        np.testing.assert_array_equal(arrays["X"], X)
+        np.testing.assert_array_equal(arrays["y"], y)
+    assert convert(tmp_path / "a.npz", "-o", f"{tmp_path / name}.gz") == 2
+    assert "compressed by itself" in capsys.readouterr().err
+
+
+def test_what_is_missing_and_strings_survive_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    blocks = [
+        Block([{"colour": None, "size": 1.0}, {"colour": None, "size": np.nan}], np.array(["a", "b"], dtype=object)),
+        Block([{"colour": "red", "size": 3.0}], np.array(["a"], dtype=object)),
+    ]
+    assert write_rows(tmp_path / "a.parquet", blocks, "parquet", "kind") == 3
+    table = parquet.read_table(tmp_path / "a.parquet").to_pydict()
+    assert table == {"colour": [None, None, "red"], "size": [1.0, None, 3.0], "kind": ["a", "b", "a"]}
+    blocks[1] = Block([{"colour": "red", "size": "large"}], np.array(["a"], dtype=object))
+    with pytest.raises(InputError, match="several kinds"):
+        write_rows(tmp_path / "b.parquet", blocks, "parquet", "kind")
+    assert not (tmp_path / "b.parquet").exists()
+
+
 def test_tables_with_strings_stay_tables(tmp_path, capsys):
     pytest.importorskip("pyarrow")
     (tmp_path / "a.csv").write_text('colour,size,kind\n"red, dark",1,cherry\ngreen,,melon\n')
@@ -170,7 +217,6 @@ def test_a_model_of_crfsuite_becomes_a_labeler(tmp_path):
     ("content", "template", "words", "message"),
     [
         (COLUMNS, "U01:%x[0,7]\n", ["-o", "o.crfsuite"], "looks at column 7, and tokens have columns 0 to 1"),
-        (COLUMNS, "B01:%x[0,0]\n", ["-o", "o.crfsuite"], "template, line 1: transitions by tokens"),
         (COLUMNS, "U01:%y[0,0]\n", ["-o", "o.crfsuite"], "is no template such as"),
         (COLUMNS, "# none\n", ["-o", "o.crfsuite"], "holds no template"),
         (COLUMNS, TEMPLATE, ["-o", "o.columns"], "makes attributes of columns"),
@@ -201,3 +247,25 @@ def test_a_format_that_the_name_does_not_tell_is_asked_for(tmp_path, capsys):
     assert convert(tmp_path / "eng.train", "--format", "columns", "-o", tmp_path / "o.jsonl") == 0
     with pytest.raises(InputError, match="tokens are vectors"):
         write_sequences(tmp_path / "o", [([np.zeros(2)], ["a"])], "crfsuite")
+
+
+def test_a_pattern_stands_for_many_files(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    for number in range(2):
+        (tmp_path / f"part{number}.csv").write_text(f"x,y\n{number},a\n")
+    assert convert(f"{tmp_path}/part*.csv", "--target", "y", "-o", tmp_path / "all.csv") == 0
+    assert (tmp_path / "all.csv").read_text() == "x,y\n0,a\n1,a\n"
+    assert convert(f"{tmp_path}/none*.csv", "-o", tmp_path / "none.svm") == 2
+    assert "none*.csv" in capsys.readouterr().err
+
+
+def test_columns_are_known_by_their_first_line_and_documents_begin_between_sentences(tmp_path):
+    """A file of CoNLL 2003 as it is: no suffix that says so, and a line for each document."""
+    sentences = ["EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n", "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n"]
+    (tmp_path / "eng.train").write_text("-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences))
+    X, y = read_sequences(tmp_path / "eng.train")
+    assert [[token["c0"] for token in x] for x in X] == [["EU", "rejects"], ["Peter", "Blackburn"]]
+    assert y == [["B-ORG", "O"], ["B-PER", "I-PER"]]
+    assert main(["train", "labeler", str(tmp_path / "eng.train"), "-o", str(tmp_path / "m.npz"), "--quiet"]) == 0
+    (tmp_path / "attributes").write_text("B-ORG\tword=EU\tpiece=a b\nO\tword=rejects\n")
+    assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]

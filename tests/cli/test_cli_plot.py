@@ -62,7 +62,7 @@ def plot(files, model, data, *options, name="picture.png"):
     ("model", "data", "kind"),
     [
         ("labeler.npz", None, "weights"), ("labeler.npz", None, "history"), ("parser.npz", None, "loss"),
-        ("batch.npz", None, "search"), ("batch.npz", None, "weights"),
+        ("batch.npz", None, "search"), ("batch.npz", None, "gap"), ("batch.npz", None, "weights"),
         ("parser.npz", "trees.conllu", "groups"), ("rows.npz", "rows.csv", "groups"),
         ("labeler.npz", "words.txt", "confusion"), ("parser.npz", "trees.conllu", "confusion"),
         ("annotator.npz", "trees.conllu", "confusion"), ("rows.npz", "rows.csv", "confusion"),
@@ -113,12 +113,20 @@ def test_formats_sizes_backgrounds_and_standard_output(files, capsys):
         ("rows.npz", "rows.csv", ["--kind", "pruning"], "is for parsers"),
         ("rows.npz", "rows.csv", ["--kind", "word"], "is for labelers"),
         ("labeler.npz", "words.txt", ["--kind", "word", "--format", "crfsuite"], "vectors of pixels"),
-        ("batch.npz", None, ["--kind", "history"], "no records"),
-        ("annotator.npz", None, [], "--part"),
+        ("batch.npz", None, ["--kind", "history"], "plot_gap"),
+        ("annotator.npz", None, [], "upos, trees."),
+        ("annotator.npz", None, ["--kind", "search"], "cross-validation"),
+        ("annotator.npz", "trees.conllu", ["--kind", "confusion", "--part", "lemmas"], "upos, trees can be drawn"),
+        ("annotator.npz", "trees.conllu", ["--kind", "groups"], "of the class Annotator"),
+        ("annotator.npz", "trees.conllu", ["--kind", "calibration", "--part", "upos"], "--part goes with"),
+        ("rows.npz", None, ["--part", "upos"], "is for annotators"),
+        ("parser.npz", None, ["--kind", "loss", "--show", "3"], "--show goes with"),
+        ("rows.npz", None, ["--example", "2"], "--example goes with --kind tree, word"),
         ("numbers.npz", "rows.csv", ["--kind", "confusion"], "predicts numbers"),
         ("parser.npz", "trees.conllu", ["--kind", "calibration"], "calibrate"),
         ("rows.npz", None, ["--width", "0"], "inches"),
         ("rows.npz", None, ["--show", "0"], "from 1"),
+        ("rows.npz", None, ["--kind", "gap"], "no duality gap"),
         ("batch.npz", "rows.csv", ["--kind", "groups"], "trained online"),
     ],
 )
@@ -130,6 +138,30 @@ def test_what_cannot_be_drawn_is_one_sentence(files, model, data, options, words
     assert printed.err.startswith("omkl: error: ")
     assert printed.err.count("\n") == 1
     assert not out.exists()
+
+
+def test_the_labels_of_each_part_of_an_annotator_are_compared(files, monkeypatch):
+    from omkl import reports
+
+    gold = synthetic_treebank(80, vocabulary=10, random_state=0)
+    compared, draw = {}, reports.plot_confusion
+
+    def noting(*labels, **options):
+        compared[part] = labels
+        return draw(*labels, **options)
+
+    monkeypatch.setattr(reports, "plot_confusion", noting)
+    for part in ("upos", "trees"):
+        plot(files, "annotator.npz", "trees.conllu", "--kind", "confusion", "--part", part)
+    assert compared["upos"][0] == [sentence.upos for sentence in gold]
+    assert compared["trees"][0] == [sentence.deprels for sentence in gold]
+
+
+@pytest.mark.parametrize("option", [["--dark"], ["--width", "3.3"], ["--title", "T"], ["--part", "trees"]])
+def test_what_says_nothing_of_a_tree_is_refused(files, option, capsys):
+    code, _ = plot(files, "annotator.npz", "trees.conllu", "--kind", "tree", *option, name="tree.svg")
+    assert code == 2
+    assert option[0] in capsys.readouterr().err
 
 
 def test_names_say_the_format(files, capsys):

@@ -60,7 +60,8 @@ def test_the_best_classes_come_with_their_scores(name, n, tmp_path):
     ("name", "options", "message"),
     [
         ("hinge", ["--confidence"], "train it with --loss crf, or ask for scores with --nbest"),
-        ("numbers", ["--nbest", "2"], "choose one class of several"),
+        ("numbers", ["--nbest", "2"], "predicts numbers: residuals of held-out rows"),
+        ("numbers", ["--confidence"], "predicts numbers: residuals of held-out rows"),
         ("crf", ["--nbest", "0"], "at least 1"),
     ],
 )

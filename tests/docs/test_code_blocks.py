@@ -28,7 +28,10 @@ FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
 #: Commands that a test cannot carry out: ``.ci/run`` does, or they are about another machine.
-ELSEWHERE = re.compile(r"(\S*pip install|python3 -m venv|(\.venv/bin/)?python -m (pytest|ruff|sphinx|tests)|\.ci/run)")
+ELSEWHERE = re.compile(
+    r"(\S*pip install|python3 -m venv|(\.venv/bin/)?python -m (pytest|ruff|sphinx|tests)|\.ci/run|"
+    r"python data_scripts/|ln -s ~)"
+)
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
 
 

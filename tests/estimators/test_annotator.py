@@ -158,6 +158,49 @@ def test_calibrated_annotators_tell_how_sure_they_are(train, test, tmp_path):
     assert strings_of(again, "misc") == strings_of(found, "misc")
 
 
+def test_the_likeliest_annotations_have_the_probabilities_of_all(train, tmp_path):
+    model = untrained().fit(train[:40])
+    few = Treebank.from_sentences([Sentence(forms=["the", "dogs", "bark"]), Sentence(forms=["cats"])])
+    with pytest.raises(InputError, match="call calibrate"):
+        model.predict_nbest(few)
+    model.calibrate(train[40:])
+    for found in model.predict_nbest(few, 10**4):
+        scores = [own.score for own in found]
+        assert scores == sorted(scores, reverse=True)
+        assert np.exp(scores).sum() == pytest.approx(1.0)  # of all tags and all trees
+        assert len({(*own.sentence.upos, *own.sentence.heads) for own in found}) == len(found)
+    for own, sentence in zip(model.predict_nbest(train, 1), model.annotate(train)):
+        assert own[0].sentence == sentence
+    [found, _] = model.predict_nbest(few, 3)
+    assert len(found) == 3
+    for own in found:  # what is beside tags is the best beside these, and probabilities are those of the parts
+        tagged = Treebank.from_sentences([Sentence(forms=own.sentence.forms, upos=own.sentence.upos,
+                                                   xpos=own.sentence.xpos, feats=own.sentence.feats,
+                                                   lemmas=own.sentence.lemmas)])  # fmt: skip
+        marginals = model.parser_.predict_marginals(tagged)[0].arcs
+        assert own.score < min(np.log(marginals[h, m]) for m, h in enumerate(own.sentence.heads, 1)) + 1e-9
+    model.save(tmp_path / "m.npz")
+    write_treebank(tmp_path / "in.conllu", train[:5])
+    words = ["predict", str(tmp_path / "m.npz"), str(tmp_path / "in.conllu"), "--nbest", "3", "--quiet", "-o"]
+    assert main([*words, str(tmp_path / "o.jsonl")]) == main([*words, str(tmp_path / "o.conllu")]) == 0
+    records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    best = model.predict_nbest(train[:5], 3)
+    assert [[r["score"] for r in record["nbest"]] for record in records] == [[a.score for a in own] for own in best]
+    written = read_treebank(tmp_path / "o.conllu")
+    assert [s.heads for s in written] == [a.sentence.heads for own in best for a in own]
+    assert (tmp_path / "o.conllu").read_text().startswith("# rank = 1\n# score = ")
+
+
+def test_parts_alone_have_the_likeliest_annotations_too(train):
+    few = [Sentence(forms=["the", "dogs"])]
+    for parts in (("upos",), ("upos", "lemmas"), ("trees",)):
+        model = untrained(parts=parts).fit(train[:40]).calibrate(train[40:])
+        scores = [own.score for own in model.predict_nbest(few, 10**3)[0]]
+        assert np.exp(scores).sum() == pytest.approx(1.0)
+    alone = untrained(parts=("lemmas",)).fit(train[:40])
+    assert alone.predict_nbest(few, 3)[0][0].score == 0.0
+
+
 def test_what_is_said_of_tags_is_for_the_chain_alone(train, test):
     tagger = omkl.SequenceLabeler(
         epochs=4, allowed_transitions={"DET": ["ADJ", "NOUN"]}, class_weight={"NOUN": 2.0}, cost=1.0 - np.eye(4)

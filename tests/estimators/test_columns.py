@@ -306,3 +306,26 @@ def test_default_kernels_on_columns_of_other_units_warn_once(make):
         make().fit((X - X.mean(axis=0)) / X.std(axis=0), y == 0)
         make().fit(np.column_stack([X[:, 0], np.full(len(X), 1e6)]), y == 0)  # a constant has no unit
         make().set_params(kernels=per_column("gaussian", X)).fit(X, y == 0)
+
+
+@pytest.mark.parametrize("dtype", ["str", "object", "string", "category"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        omkl.MKLClassifier(["linear", "gaussian:on=hue"], C=0.1),
+        omkl.SparseLogisticRegression(0.1),
+        omkl.OnlineMKLClassifier(["linear"], epochs=1, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_model_of_a_data_frame_with_classes_of_text_is_saved_and_loaded(model, dtype, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = load_wine(as_frame=True, return_X_y=True)
+    model.fit(X, pandas.Series(load_wine().target_names[y]).astype(dtype)).save(tmp_path / "wine.npz")
+    loaded = omkl.load(tmp_path / "wine.npz")
+    assert loaded.classes_.tolist() == ["class_0", "class_1", "class_2"]
+    assert loaded.classes_.dtype == model.classes_.dtype
+    assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.feature_names_in_.tolist() == X.columns.tolist()
+    with pytest.raises(ValueError, match="hue"):
+        loaded.predict(X.drop(columns="hue"))

@@ -39,6 +39,7 @@ OPTIONS = [
     {"loss": "crf", "average": None},
     {"budget": 20},
     {"kernels": {"few": "gaussian:features=40", "lin": "linear"}},
+    {"kernels": {"marks": "gaussian:features=40,map=nystrom,normalize=average", "lin": "linear:on=1:4"}},
     {"method": "hedge"},
     {"method": "omkc"},
 ]
@@ -222,8 +223,13 @@ def test_a_structure_of_ones_own():
         assert_sums(model.explain(x, output=0, against=2), scores[0] - scores[2])
 
 
+MAPPED = {"marks": "gaussian:features=20,map=nystrom,normalize=diagonal,on=0:2", "quad": "quadratic:explicit=True"}
+
+
 @pytest.mark.parametrize("multiclass", ["shared", "ovr", "ovo"])
-@pytest.mark.parametrize("kernels", [None, {"lin": "linear", "g": "gaussian"}, ["gaussian:features=30"]], ids=str)
+@pytest.mark.parametrize(
+    "kernels", [None, {"lin": "linear", "g": "gaussian"}, ["gaussian:features=30"], MAPPED], ids=str
+)
 def test_certified_kernels(multiclass, kernels):
     model = omkl.MKLClassifier(kernels, C=1.0, multiclass=multiclass).fit(X3, Y3)
     scores = model.decision_function(X3[:4])
@@ -235,6 +241,8 @@ def test_certified_kernels(multiclass, kernels):
         assert_sums(why, None if multiclass == "ovo" else np.sort(score)[-1] - np.sort(score)[-2])
         for group in {record["group"] for record in why.features}:
             np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+        if kernels is MAPPED:
+            assert {record["group"] for record in why.features} >= {"marks"}
 
 
 def test_one_against_one_is_the_model_of_the_pair():
@@ -322,6 +330,31 @@ def test_columns_of_data_frames_have_their_names():
     table = why.to_frame()
     assert table.columns.tolist() == ["group", "feature", "token", "adds"]
     np.testing.assert_allclose(table["adds"][table["feature"].isna()].sum(), why.margin)
+
+
+def test_parts_of_kernels_are_named_by_columns(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X3, columns=list("wxyz"))
+    kernels = {"lin": "linear:on=[y,w]", "quad": "quadratic:on=[x,y]", "waves": "gaussian:features=4"}
+    model = omkl.OnlineMKLClassifier(kernels, regularizer="l2", weighting="norms", random_state=0).fit(frame, Y3)
+    model.save(tmp_path / "model.npz")
+    quadratic = [f"quad[{name}]" for name in ("x^2", "x * y", "x", "y^2", "y", "1")]
+    for own in (model, omkl.load(tmp_path / "model.npz")):
+        assert {r["feature"] for r in own.top_features(100)} == {"lin[y]", "lin[w]", *quadratic}
+        told = [r["feature"] for r in own.explain(frame.iloc[0], n=100).features]
+        waves = sorted(name for name in told if name.startswith("waves"))
+        assert set(told) - set(waves) <= {"lin[y]", "lin[w]", *quadratic}
+        assert [name[:18] for name in waves] == ["waves[frequency 0:", "waves[frequency 1:"]
+    batch = omkl.MKLClassifier({"q": "quadratic:explicit=True"}).fit(frame, Y3)
+    assert {"w^2", "w * x"} <= {r["feature"] for r in batch.explain(frame.iloc[0], n=100).features}
+    rows = [{"a": x[0], "v": x[1:]} for x in X3]
+    of_dicts = omkl.OnlineMKLClassifier(
+        ["linear:on=[a,v]", "linear:on=v"], regularizer="l2", weighting="norms", random_state=0
+    ).fit(rows, Y3)
+    names = {r["feature"] for r in of_dicts.top_features(100)}
+    assert names == {f"linear:on=[a,v][{n}]" for n in ("a", "v[0]", "v[1]", "v[2]")} | {
+        f"linear:on=v[{n}]" for n in range(3)
+    }
 
 
 def test_text_and_picture():

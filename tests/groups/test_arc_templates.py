@@ -356,3 +356,42 @@ def test_a_batch_of_one_is_a_round(method):
 def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
     order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:n]
     assert_array_equal(largest(weights, n), order[weights.flat[order] != 0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
+    """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with sentences of any length."""
+    rng = np.random.default_rng(0)
+    lengths = [1, 2, 7, 8, 9, 16, 17, 40, 300]
+    made = [Sentence(forms=rng.choice(["a", "b", "ab", "c"], n).tolist(), upos=rng.choice(["X", "Y"], n).tolist(),
+                     heads=[0, *range(1, n)]) for n in lengths]  # fmt: skip
+    templates = TemplateSet(["h.form m.form", "h.form m.form direction", "h.form m.form distance", "h.upos m.upos",
+                             "h-1.upos h.form m.form distance", "m.upos direction", "h.form m+1.form"])  # fmt: skip
+    bank = ArcTemplateBank(templates, dtype=dtype, memory=0.2)
+    trainer = OnlineTrainer(
+        [bank], NonProjectiveTree(), StructuredHinge(), SquaredL21(), lambda_=0.0, schedule=InverseSqrt(0.1)
+    )
+    treebank = Treebank.from_sentences(made)
+    tokens = encode(treebank, templates)
+    for s in range(5):
+        trainer.update(tokens.sentence(s), treebank[s : s + 1].heads)
+    for dead in ([], [0], [1], [2], [0, 1], list(range(len(templates)))):
+        bank.group_state.scales[:] = np.where(
+            np.isin(np.arange(len(templates)), dead), 0.0, rng.normal(size=len(templates))
+        )
+        together = bank.potentials_of([tokens.sentence(s) for s in range(len(made))])
+        for s, n in enumerate(lengths):
+            potentials = rng.normal(size=(n + 1, n + 1))
+            alone = potentials.copy()
+            bank.add_potentials(tokens.sentence(s), alone)
+            x = tokens.sentence(s)
+            x.offset = np.zeros((n + 1, n + 1))
+            x.offset[n, n - 1] = -np.inf  # so that the others are a list
+            listed, [zero_based] = potentials.copy(), bank.potentials_of([x])
+            bank.add_potentials(x, listed)
+            others = np.isfinite(x.offset) & ~np.eye(n + 1, dtype=bool)
+            others[:, 0] = False
+            assert_array_equal(alone[others], listed[others])
+            assert_array_equal(together[s][others], zero_based[others])
+            assert_array_equal(alone[:, 0], potentials[:, 0])
+            assert_array_equal(np.diag(alone), np.diag(potentials))

@@ -204,3 +204,34 @@ def test_a_kernel_with_a_spectrum_of_its_own_has_fourier_features(X):
 def test_what_cannot_be_approximated_is_refused_in_one_sentence(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "spec", [*SPECS, "linear", "quadratic:normalize=trace", "cubic:coef0=2,gamma=0.5,normalize=None"]
+)
+def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
+    kernel = as_kernel(spec).fit(X)
+    features = np.asarray(kernel.features(X[:3]))
+    weights = rng.normal(size=features.shape[1])
+    for row, own in zip(X[:3], features):
+        assert_allclose(kernel.parts(row[None], weights).sum(), own @ weights, atol=1e-9)
+    parts = kernel.parts(X[:1], weights)
+    assert len({kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(parts))}) == len(parts)
+
+
+def test_the_part_of_a_landmark_is_the_likeness_to_it(X, rng):
+    kernel = as_kernel("gaussian:sigma2=2,features=15,map=nystrom").fit(X)
+    coefficients = rng.normal(size=15)  # of an expansion over the landmarks
+    weights = np.linalg.pinv(kernel.whitening_) @ coefficients
+    assert_allclose(
+        kernel.parts(X[7:8], weights), Gaussian(2.0)(X[7:8], kernel.landmarks_)[0] * coefficients, atol=1e-6
+    )
+
+
+def test_the_name_of_a_monomial_is_what_it_is(rng):
+    kernel = as_kernel("cubic:coef0=2,gamma=0.5,normalize=None").fit(np.ones((1, 3)))
+    X = rng.normal(size=(4, 3))
+    for i, values in enumerate(kernel.features(X).T):
+        name = kernel.part_name(i, "abc".__getitem__, 3).replace("^", "**")
+        ratios = [value / eval(name, dict(zip("abc", x))) for value, x in zip(values, X)]
+        assert_allclose(ratios, ratios[0])

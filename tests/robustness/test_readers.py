@@ -69,7 +69,6 @@ def test_nothing_but_errors_of_omkl_comes_of_damaged_files(name, tmp_path):
 
 @posix_only
 @pytest.mark.soak
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_nothing_but_errors_of_omkl_comes_of_many_damaged_files(name, tmp_path):
     assert complaints(name, MANY, tmp_path) == ""
@@ -85,7 +84,6 @@ BOMBS = {
 
 @posix_only
 @pytest.mark.soak
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", sorted(BOMBS))
 def test_files_that_unpack_to_gigabytes_are_refused_in_little_memory(name, tmp_path):
     path, piece = tmp_path / f"{name}.gz", BOMBS[name] * ((1 << 20) // len(BOMBS[name]))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,8 @@ from omkl._components import Component
 from omkl.batch.core.problem import BaseProblem, Certificate, relative_gap
 from omkl.exceptions import InputError
 
+#: Values of C or alpha that a path has at most.
+MOST_VALUES = 100_000
 #: What hears of every record of a search; a true return value ends it.
 Listener = Callable[[dict[str, Any]], Any]
 
@@ -179,16 +181,24 @@ def regularization_path(
 
 def _in_order(problem: BaseProblem, values: int | ArrayLike, decades: float) -> np.ndarray:
     """The values, the one that regularizes most first: as a problem orders its own."""
-    if isinstance(values, (int, np.integer)) and values >= 1:
+    if is_number_of_values(values):
         return problem.path_values(int(values), decades)
     return ordered(values) if problem.larger_fits_closer else ordered(values)[::-1]
+
+
+def is_number_of_values(values: Any) -> TypeGuard[int]:
+    """Whether this is how many values a path has, rather than these; raises where they are too many."""
+    is_number = isinstance(values, (int, np.integer)) and bool(values >= 1)
+    if is_number and values > MOST_VALUES:
+        raise InputError(f"A path may have {MOST_VALUES} values at most.")
+    return is_number
 
 
 def ordered(values: ArrayLike) -> np.ndarray:
     """Values of C or alpha in increasing order, refused where they are not finite and > 0."""
     try:
         increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         increasing = np.empty(0)
     if not len(increasing) or not np.isfinite(increasing).all() or increasing[0] <= 0:
         raise InputError(f"Give a number of values, or values that are finite and > 0, not {values!r}.")

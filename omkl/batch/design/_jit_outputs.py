@@ -24,7 +24,7 @@ def sweep_outputs_dense(
         gain = _change_outputs(moves, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
         if gain > 0.0:
             gained += gain
-            w[first:last] += moves
+            _add(w, first, moves)
             changes = np.dot(moves.T.copy(), block)
             for k in range(len(rho) if len(shares) == 0 else 0):
                 for i in range(len(curvature)):
@@ -52,7 +52,7 @@ def sweep_outputs_sparse(
         gain = _change_outputs(moves, w[first:last], basis, values, threshold, ridge)
         if gain > 0.0:
             gained += gain
-            w[first:last] += moves
+            _add(w, first, moves)
             for j in range(first, last):
                 for entry in range(ends[j], ends[j + 1]):
                     _follow(rho, rows[entry], moves.T, j - first, data[entry], curvature, shares, weights, damping)
@@ -102,8 +102,11 @@ def _change_outputs(changes, w, basis, values, threshold, ridge):
         before, target = np.dot(vectors.T, w), np.dot(vectors.T, changes)
     moves, lengths = np.empty(w.shape), np.empty(len(w))
     for j in range(len(w)):
-        moves[j] = target[j] + values[j] * before[j]
-        lengths[j] = np.sqrt(np.dot(moves[j], moves[j]))
+        lengths[j] = 0.0
+        for k in range(w.shape[1]):
+            moves[j, k] = target[j, k] + values[j] * before[j, k]
+            lengths[j] += moves[j, k] ** 2
+        lengths[j] = np.sqrt(lengths[j])
     norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
     for j in range(len(w)):
         slope = (values[j] + ridge) * norm + threshold
@@ -111,10 +114,24 @@ def _change_outputs(changes, w, basis, values, threshold, ridge):
             moves[j, k] = (moves[j, k] * norm / slope if norm > 0.0 else 0.0) - before[j, k]
             gain += 0.5 * (values[j] + ridge) * moves[j, k] ** 2
     if norm == 0.0:
-        changes[:] = -w
-    else:
-        changes[:] = np.dot(vectors, moves) if len(basis) else moves
+        for j in range(len(w)):
+            for k in range(w.shape[1]):
+                changes[j, k] = -w[j, k]
+        return gain
+    if len(basis):
+        moves = np.dot(vectors, moves)
+    for j in range(len(w)):
+        for k in range(w.shape[1]):
+            changes[j, k] = moves[j, k]
     return gain
+
+
+@njit(cache=True, nogil=True)
+def _add(w, first, changes):
+    """Add changes (size, K) to the coefficients of a group, element by element: arrays take seconds to compile."""
+    for j in range(len(changes)):
+        for k in range(changes.shape[1]):
+            w[first + j, k] += changes[j, k]
 
 
 @njit(cache=True, nogil=True)
@@ -165,108 +182,80 @@ def _norm_of_minimum(target, values, threshold, ridge):
 
 
 @njit(cache=True, nogil=True)
-def minimise_quadratic(
-    gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, most, worth, every
+def sweep_products(
+    gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, square, target, most, worth,
+    largest,
 ):  # fmt: skip
-    """Minimise over a few groups, by sweeps on the inner products of their columns (k, k) and Newton steps.
+    """Descend over groups, on the inner products of their columns.
 
-    ``w`` (k, K) and the ``correlations`` (K, k) of the columns with the residuals follow; ``eigenvalues`` (k,) are
-    those of the groups, whose ``bases`` begin at ``offsets``. It ends with a sweep that gains no more than the share
-    ``worth`` of what one has gained.
+    The number of sweeps, at most so many, whether they are over, the square and the largest gain are returned.
+
+    The first k rows and columns of ``gram`` are theirs. ``w`` (k, K) and the ``correlations`` (K, k) of the columns
+    with the residuals follow; ``eigenvalues`` (k,) are those of the groups, whose ``bases`` begin at ``offsets``. With
+    the ``square`` of the residuals, each divided by its curvature, it ends where the duality gap is ``target``; at the
+    latest with a sweep that gains no more than the share ``worth`` of the ``largest`` gain of one.
     """
-    largest = 0.0
+    size = starts[-1]
     for sweep in range(1, most + 1):
         gained = 0.0
         for g in range(len(groups)):
             first, last = starts[g], starts[g + 1]
+            if _stays_zero(correlations, w, first, last, threshold):
+                continue
             changes = correlations[:, first:last].T.copy()
+            before = changes.copy()
             basis = bases[offsets[groups[g]] : offsets[groups[g] + 1]]
             gain = _change_outputs(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
             if gain > 0.0:
                 gained += gain
-                w[first:last] += changes
+                _add(w, first, changes)
                 for k in range(first, last):
-                    row = gram[k]
+                    _follow_products(gram[k, :size], changes[k - first], correlations)
+                for k in range(first, last):
                     for output in range(len(correlations)):
-                        follower, change = correlations[output], changes[k - first, output]
-                        for j in range(len(row)):
-                            follower[j] -= change * row[j]
+                        both = before[k - first, output] + correlations[output, k]
+                        square -= changes[k - first, output] * both
         largest = max(largest, gained)
-        if gained <= worth * largest:
-            break
-        if sweep % every == 0:
-            _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations)
+        if gained <= worth * largest or _model_gap(starts, threshold, ridge, w, correlations, square) <= target:
+            return sweep, True, square, largest
+    return most, False, square, largest
 
 
 @njit(cache=True, nogil=True)
-def _newton_step(gram, starts, eigenvalues, threshold, ridge, w, correlations):
-    """Newton's step in the groups that are not zero; those that it would lead past zero are zero then."""
-    system, right, rays = gram.copy(), correlations.T - ridge * w, np.zeros(w.shape)
-    # duplicate columns make the inner products singular
-    least = ridge + 1e-12 * eigenvalues.sum()
+def _stays_zero(correlations, w, first, last, threshold):
+    """Whether a group is zero and has no reason to move."""
+    total = 0.0
+    for k in range(first, last):
+        for output in range(len(correlations)):
+            if w[k, output] != 0.0:
+                return False
+            total += correlations[output, k] ** 2
+    return np.sqrt(total) <= threshold
+
+
+@njit(cache=True, nogil=True)
+def _follow_products(row, changes, correlations):
+    """Let correlations follow the changes (K,) of one column's coefficients, whose inner products are ``row`` (k,)."""
+    for output in range(len(correlations)):
+        follower, change = correlations[output], changes[output]
+        for j in range(len(row)):
+            follower[j] -= change * row[j]
+
+
+@njit(cache=True, nogil=True)
+def _model_gap(starts, threshold, ridge, w, correlations, square):
+    """The duality gap of the quadratic model, of residuals with that square."""
+    penalty, reach, largest, conjugate = 0.0, 0.0, 0.0, 0.0
     for g in range(len(starts) - 1):
-        part = slice(starts[g], starts[g + 1])
-        norm = np.sqrt((w[part] ** 2).sum())
-        slope = 1.0
-        if eigenvalues[part].max() * norm <= 1e-12 * threshold:
-            system[part], system[:, part], right[part] = 0.0, 0.0, 0.0
-        else:
-            right[part] -= threshold / norm * w[part]
-            slope = least
-            if w[part].size > 1:
-                # across its ray the norm of a group is curved
-                slope += threshold / norm
-                rays[part] = np.sqrt(threshold / norm) / norm * w[part]
+        squared, dual = 0.0, 0.0
         for k in range(starts[g], starts[g + 1]):
-            system[k, k] += slope
-    step = _solve_beside_rays(system, starts, rays, right)
-    for _ in range(3):
-        moves, change = _stopped_at_zero(starts, threshold, ridge, w, step)
-        products = np.dot(gram, moves)
-        if change + 0.5 * (moves * products).sum() < (moves * correlations.T).sum():
-            w += moves
-            correlations -= products.T
-            return
-        step *= 0.5
-
-
-@njit(cache=True, nogil=True)
-def _solve_beside_rays(system, starts, rays, right):
-    """Solve with the system, the same for all outputs, less the outer product of each group's ray; (k, K).
-
-    With several outputs by Woodbury's identity: the rays are few.
-    """
-    n_groups = len(starts) - 1
-    if right.shape[1] == 1:
-        for g in range(n_groups):
-            part = slice(starts[g], starts[g + 1])
-            system[part, part] -= np.dot(rays[part], rays[part].T)
-        return np.linalg.solve(system, right)
-    inverse = np.linalg.inv(system)
-    step, products = np.dot(inverse, right), inverse * np.dot(rays, rays.T)
-    small, shares = np.empty((n_groups, n_groups)), np.empty(n_groups)
-    for g in range(n_groups):
-        part = slice(starts[g], starts[g + 1])
-        shares[g] = (rays[part] * step[part]).sum()
-        for other in range(n_groups):
-            small[g, other] = -products[part, starts[other] : starts[other + 1]].sum()
-        small[g, g] += 1.0 + 1e-12
-    shares = np.linalg.solve(small, shares)
-    for g in range(n_groups):
-        rays[starts[g] : starts[g + 1]] *= shares[g]
-    return step + np.dot(inverse, rays)
-
-
-@njit(cache=True, nogil=True)
-def _stopped_at_zero(starts, threshold, ridge, w, step):
-    """A step in which no group goes past zero, (k, K), and how it changes the penalty."""
-    moves, change = np.empty(w.shape), 0.0
-    for g in range(len(starts) - 1):
-        before = w[starts[g] : starts[g + 1]]
-        after = before + step[starts[g] : starts[g + 1]]
-        if (before * after).sum() <= 0.0:
-            after[:] = 0.0
-        moves[starts[g] : starts[g + 1]] = after - before
-        squares = (before**2).sum(), (after**2).sum()
-        change += threshold * (np.sqrt(squares[1]) - np.sqrt(squares[0])) + 0.5 * ridge * (squares[1] - squares[0])
-    return moves, change
+            for output in range(len(correlations)):
+                squared += w[k, output] ** 2
+                dual += correlations[output, k] ** 2
+                reach += w[k, output] * correlations[output, k]
+        penalty += threshold * np.sqrt(squared) + 0.5 * ridge * squared
+        largest = max(largest, np.sqrt(dual))
+        if ridge > 0.0:
+            conjugate += 0.5 * max(np.sqrt(dual) - threshold, 0.0) ** 2 / ridge
+    scale = threshold / largest if largest > threshold and ridge == 0.0 else 1.0
+    return 0.5 * square + penalty + conjugate - scale * (square + reach) + 0.5 * scale**2 * square

@@ -43,7 +43,8 @@ def sweep_dense(
         gain = _change(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
         if gain > 0.0:
             gained += gain
-            w[first:last] += changes
+            for k in range(first, last):
+                w[k] += changes[k - first]
             moves = np.dot(changes, block)
             for i in range(len(rho)):
                 rho[i] -= curvature[i] * moves[i]
@@ -115,7 +116,8 @@ def sweep_sparse(
         gain = _change(changes, w[first:last], basis, values, threshold, ridge)
         if gain > 0.0:
             gained += gain
-            w[first:last] += changes
+            for k in range(first, last):
+                w[k] += changes[k - first]
             for k in range(first, last):
                 for entry in range(ends[k], ends[k + 1]):
                     rho[rows[entry]] -= changes[k - first] * curvature[rows[entry]] * data[entry]
@@ -164,7 +166,10 @@ def _decompose(gram, basis, values):
     found, vectors = np.linalg.eigh(gram)
     for k in range(len(values)):
         values[k] = max(found[k], 0.0)
-    basis.reshape(gram.shape)[:, :] = vectors
+    # element by element, as an assignment of arrays takes seconds to compile
+    for k in range(len(values)):
+        for j in range(len(values)):
+            basis[k * len(values) + j] = vectors[k, j]
 
 
 @njit(cache=True, nogil=True)
@@ -206,9 +211,13 @@ def _change(changes, w, basis, values, threshold, ridge):
         gain += 0.5 * (values[k] + ridge) * moves[k] ** 2
     if norm == 0.0:
         # not by way of the eigenbasis, whose rounding would leave a group that is nearly zero
-        changes[:] = -w
+        for k in range(len(w)):
+            changes[k] = -w[k]
     else:
-        changes[:] = np.dot(vectors, moves) if len(basis) else moves
+        if len(basis):
+            moves = np.dot(vectors, moves)
+        for k in range(len(w)):
+            changes[k] = moves[k]
     return gain
 
 

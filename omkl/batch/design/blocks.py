@@ -162,10 +162,12 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
         return None
     if isinstance(groups, dict):
         raise InputError("groups must be lists of columns, or a label for each column, not a dict.")
+    if not (hasattr(groups, "__len__") and hasattr(groups, "__getitem__")) or getattr(groups, "shape", None) == ():
+        raise InputError(f"groups must be lists of columns, or a label for each column, not {groups!r}.")
     ragged = not isinstance(groups, np.ndarray) and len(groups) > 0 and np.ndim(groups[0]) > 0
     if ragged:
         members = np.array([column for group in groups for column in group])
-        if members.dtype.kind not in "iu":
+        if len(members) and members.dtype.kind not in "iu":
             raise InputError(f"groups must hold positions of columns, whole numbers, not {members[0]!r}.")
         if len(members) != n_columns or not np.array_equal(np.sort(members), np.arange(n_columns)):
             raise InputError(f"groups must name each of the {n_columns} columns exactly once.")

@@ -11,17 +11,17 @@ steps minimised by Newton's method in the dual take over, whose systems then are
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from omkl.batch.core.problem import Certificate, relative_gap
 from omkl.batch.core.solver import GapMonitor, Solution
 from omkl.batch.design.newton import ProximalNewton
-from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel, check_start
+from omkl.batch.design.problem import DesignProblem, DesignSolver, LinearModel
 from omkl.batch.design.screening import DesignNorms, Known
 from omkl.batch.design.several_outputs import sweeps_on, working_set_of
-from omkl.batch.design.working_set import WorkingSet
+from omkl.batch.design.warm_starts import DALStart, Iterate, Prediction, Waypoint, padded, usable
 from omkl.exceptions import InputError
 
 #: Groups of the first working set at most, and their columns; groups that may enter later: as many as are active, but
@@ -29,54 +29,21 @@ from omkl.exceptions import InputError
 FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
 #: While many groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
 CONTINUATION = 0.2
-#: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap.
-ROUGH, FINE, SHARE = 0.2, 0.3, 0.3
+#: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap; as
+#: a share of the tolerance where nothing else can matter, and dual points are those of the models themselves; and as
+#: shares of what was asked for where sweeps go over inner products, of one problem closely.
+ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
 #: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled; rounds
 #: without a smaller gap before they are given up where nothing else is left.
 MOST_ROUNDS, HALVINGS, MOST_WAITED = 8, 10, 10
-#: A path's solution is predicted as far ahead as so many times the way between the last two.
-FARTHEST = 2.0
+#: Sweeps over a working set that its inner products are worth, for one problem and along a path.
+WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
 #: Newton steps that a working set is expected to need.
 NEWTON_NEEDED = 5
 #: Newton steps on one working set, and certificates without a smaller gap before the search gives up.
 NEWTON_STEPS, MOST_STALLED = 200, 10
-
-
-class Waypoint(NamedTuple):
-    """A solution of a path: its alpha, the coefficients on the working set as it was then, the certificate."""
-
-    alpha: float
-    w: np.ndarray
-    certificate: Certificate
-
-
-@dataclass
-class DALStart:
-    """What :class:`DAL` can start from: a model, and where they are known the working set and the dual norms.
-
-    WorkingSet and norms are those of one design and its groups; what else the new problem consists of may differ.
-    """
-
-    model: LinearModel | None
-    working_set: WorkingSet | None = None
-    norms: DesignNorms | None = None
-    #: The last solutions, two at most.
-    trail: tuple["Waypoint", ...] = ()
-
-    def predict(self, alpha: float, working_set: WorkingSet) -> np.ndarray | None:
-        """Coefficients where the last two solutions lead to in a straight line; None where there are not two.
-
-        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or goes past zero.
-        """
-        if len(self.trail) < 2 or self.trail[0].alpha == self.trail[1].alpha:
-            return None
-        (before, last), blocks, mixed = self.trail, working_set.blocks, working_set.mixed
-        w_0, w_1 = (_padded(point.w, blocks.sizes.sum()) for point in self.trail)
-        w = w_1 + min((alpha - last.alpha) / (last.alpha - before.alpha), FARTHEST) * (w_1 - w_0)
-        w = np.where(blocks.spread(blocks.sums(w * w_1)) > 0, w, 0.0)
-        return np.maximum(w, 0.0) if mixed is not None and mixed.positive else w
 
 
 class DAL(DesignSolver):
@@ -118,35 +85,7 @@ class DAL(DesignSolver):
                 'solver="sparsa".'
             )
         monitor = GapMonitor(tol, (100 if max_iter is None else max_iter) + 1, on_iteration)
-        return _Search(self, problem, _usable(start, problem)).run(monitor)
-
-
-def _usable(start: Any, problem: DesignProblem) -> DALStart:
-    """What of a start fits the problem: of another design, its groups or the intercept only the model does."""
-    start = start if isinstance(start, DALStart) else DALStart(start)
-    if start.model is not None:
-        check_start(start.model, problem)
-    is_same = start.working_set is not None and start.working_set.is_of(problem)
-    return start if is_same else DALStart(start.model)
-
-
-@dataclass
-class _Iterate:
-    """A model on the working set: coefficients, intercept, predictions, dual point, norms and dual norms of its groups,
-    and the correlations of its columns with the dual point.
-
-    Its objective and its relative gap over the working set are those for one alpha.
-    """
-
-    w: np.ndarray
-    b: float
-    outputs: np.ndarray
-    rho: np.ndarray
-    norms: np.ndarray
-    dual_norms: np.ndarray
-    correlations: np.ndarray
-    primal: float
-    gap: float
+        return _Search(self, problem, usable(start, problem)).run(monitor)
 
 
 @dataclass
@@ -174,7 +113,9 @@ class _Search:
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
         self.best: Any = None  # certificates, as soon as there are any
         self.found: Any = None
-        if start.model is not None:
+        if start.trail:
+            self.w = padded(start.trail[-1].iterate.w, len(self.w))
+        elif start.model is not None:
             self._restore(start.model)
         self.start = start
 
@@ -189,7 +130,7 @@ class _Search:
 
     def run(self, monitor: GapMonitor) -> Solution:
         stalled, least_gap, tol = 0, np.inf, monitor.tol
-        iterate = self._begin()
+        iterate = self._begin(tol)
         while True:
             view = self._certify(iterate, tol)
             gap = view.certificate.gap
@@ -204,6 +145,8 @@ class _Search:
             entered = self._enlarge(view.dual_norms)
             # what is left of the gap is the working set's own where nothing has entered: solve it better, then
             fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else FINE * SHARE * min(tol, view.gap)
+            if self._knows_all and self.start.trail and self.working_set.products.n_known:
+                fine = ALMOST * tol
             tol_here = ROUGH if self.alpha > self.problem.alpha else fine
             iterate = self._solve_working_set(tol_here, iterate, view.dual_norms)
         # a lower bound holds for every model
@@ -212,11 +155,16 @@ class _Search:
             self.model, certificate, len(monitor.history) - 1, certificate.proves(tol), monitor.history,
             DALStart(
                 self.model, self.working_set, self.norms,
-                (*self.start.trail, Waypoint(self.problem.alpha, self.found_w, certificate))[-2:],
+                (*self.start.trail, Waypoint(self.problem.alpha, self.found_iterate))[-2:],
             ),
         )  # fmt: skip
 
-    def _certify(self, iterate: _Iterate, tol: float) -> _Certified:
+    @property
+    def _knows_all(self) -> bool:
+        """Whether all groups are on the working set."""
+        return len(self.working_set.groups) == self.problem.groups.n_groups
+
+    def _certify(self, iterate: Iterate, tol: float) -> _Certified:
         """The certificate of the model, and the dual norms of all groups: a pass over the design, or less."""
         problem, working_set, rho = self.problem, self.working_set, iterate.rho
         norms = np.zeros(problem.groups.n_groups)
@@ -231,7 +179,7 @@ class _Search:
             working_set.columns,
             working_set.unscaled(iterate.correlations),
         )
-        for sure in (True,) if self.best is None else (False, True):
+        for sure in (True,) if self.best is None or self._knows_all else (False, True):
             found = self.norms.sure(rho, known) if sure else self.norms.likely(rho, next_alpha, known)
             if found is None:
                 continue
@@ -245,7 +193,8 @@ class _Search:
             self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
         certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
         if self.found is None or primal < self.found.primal:
-            self.found, self.model, self.found_w = certificate, working_set.model(iterate.w, iterate.b), iterate.w
+            self.found, self.found_iterate = certificate, iterate
+            self.model = working_set.model(iterate.w, iterate.b)
         return _Certified(certificate, dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
@@ -269,12 +218,12 @@ class _Search:
             entrants = np.sort(entrants[np.argpartition(-outside[entrants], most)[:most]])
         if len(entrants):
             working_set.extend(entrants)
-            self.w = _padded(self.w, len(working_set.columns))
+            self.w = padded(self.w, len(working_set.columns))
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
         return len(entrants) > 0
 
-    def _solve_working_set(self, tol: float, last: _Iterate, dual_norms: np.ndarray) -> _Iterate:
+    def _solve_working_set(self, tol: float, last: Iterate, dual_norms: np.ndarray) -> Iterate:
         """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if they are slow."""
         problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
         iterate = self._on_larger(problem, last, dual_norms[self.working_set.groups])
@@ -285,56 +234,67 @@ class _Search:
                 iterate = self._step_by_newton(problem, tol, iterate)
         return iterate
 
-    def _begin(self) -> _Iterate:
+    def _begin(self, tol: float) -> Iterate:
         """The model that a path leads to, where there is one and it is better than the last; else the last."""
-        last, predicted = self.w, self.start.predict(self.problem.alpha, self.working_set)
+        last, predicted = self.w, self.start.predict(self.problem, self.working_set)
         if predicted is not None:
-            self.w = predicted
-            iterate, certificate = self._iterate(self.problem), self.start.trail[-1].certificate
-            if iterate.primal < self.problem.primal(certificate.outputs, certificate.norms):
-                return iterate
+            self.w, before = predicted.w, self.start.trail[-1].iterate
+            iterate = self._iterate(self.problem, predicted=predicted)
+            if iterate.primal < self.problem.primal(before.outputs, before.norms):
+                # what is followed, and not computed, is no certificate
+                return self._iterate(self.problem) if iterate.gap <= 2.0 * tol else iterate
             self.w = last
         return self._iterate(self.problem)
 
-    def _on_larger(self, problem: DesignProblem, last: _Iterate, dual_norms: np.ndarray) -> _Iterate:
+    def _on_larger(self, problem: DesignProblem, last: Iterate, dual_norms: np.ndarray) -> Iterate:
         """The same model and dual point on the working set as it is now, for a problem of another alpha."""
-        norms = _padded(last.norms, len(dual_norms))
+        norms = padded(last.norms, len(dual_norms))
         primal, scale = problem.primal(last.outputs, norms), problem.feasible_scale(dual_norms)
         gap = relative_gap(primal, problem.dual(scale * last.rho, scale * dual_norms))
         return replace(last, w=self.w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
 
-    def _iterate(self, problem: DesignProblem, rho: np.ndarray | None = None) -> _Iterate:
+    def _iterate(
+        self, problem: DesignProblem, rho: np.ndarray | None = None, predicted: Prediction | None = None
+    ) -> Iterate:
         """The model on the working set, at the best intercept, with its own dual point or the better one given."""
-        working_set = self.working_set
-        outputs = working_set.outputs(self.w)
-        b = problem.best_intercept(outputs)
-        outputs += b
+        working_set, (outputs, correlations) = self.working_set, (None, None)
+        if predicted is not None and predicted.outputs is not None:
+            b, outputs, correlations = predicted.b, predicted.outputs, predicted.correlations[None]
+        else:
+            outputs = working_set.outputs(self.w)
+            b = problem.best_intercept(outputs)
+            outputs += b
         norms = working_set.norms(self.w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
         if not np.isfinite(problem.loss.curvature) and not self.w.any():
             points.append(problem.best_constant()[1])
+        if correlations is None:
+            correlations = working_set.correlations(np.array(points))
         best: Any = None
-        for point, found in zip(points, working_set.correlations(np.array(points))):
+        for point, found in zip(points, correlations):
             dual_norms = working_set.dual_norms(found)
             scale = problem.feasible_scale(dual_norms)
             dual = problem.dual(scale * point, scale * dual_norms)
             if best is None or dual > best[0]:
                 best = dual, point, dual_norms, found
         dual, point, dual_norms, found = best
-        gap = relative_gap(primal, dual)
-        return _Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, gap)
+        gap, own = relative_gap(primal, dual), point is points[0]
+        return Iterate(self.w, b, outputs, point, norms, dual_norms, found, primal, gap, own)
 
-    def _sweep(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
+    def _sweep(self, problem: DesignProblem, tol: float, iterate: Iterate) -> Iterate:
         """Rounds of coordinate descent, as long as few more of them promise the gap; where they end."""
-        sweeps, iterates, made = sweeps_on(problem, self.working_set), [iterate], [0]
+        worth, closely = (WORTH_ON_PATH, ALMOST) if self.start.trail else (WORTH_ALONE, ALONE)
+        sweeps, iterates, made = sweeps_on(problem, self.working_set, worth), [iterate], [0]
         while iterates[-1].gap > tol and not (
             self._slow(iterates, made, tol, sweeps.price(self.w))
             if problem.takes_newton_steps
             else self._stuck(iterates)
         ):
             last = iterates[-1]
-            self.w = sweeps.round(last.w, last.outputs)
+            self.w = sweeps.round(
+                last.w, last.outputs, last.correlations if last.own else None, closely * tol * abs(last.primal)
+            )
             # where few losses are curved, rounds may lead as far as numbers go: halved, they come back
             with np.errstate(over="ignore", invalid="ignore"):
                 iterate = self._iterate(problem, sweeps.extrapolated)
@@ -351,7 +311,7 @@ class _Search:
             made.append(sweeps.sweeps)
         return iterates[-1]
 
-    def _slow(self, iterates: list[_Iterate], made: list[int], tol: float, price: float) -> bool:
+    def _slow(self, iterates: list[Iterate], made: list[int], tol: float, price: float) -> bool:
         """Whether sweeps will reach ``tol`` later than Newton steps, at the rate of the last three rounds.
 
         ``made`` are the sweeps up to each iterate, and ``price`` those that take the time of a Newton step.
@@ -364,12 +324,12 @@ class _Search:
         per_round = (made[-1] - made[-4]) / 3.0
         return rounds > MOST_ROUNDS and rounds * per_round > NEWTON_NEEDED * price
 
-    def _stuck(self, iterates: list[_Iterate]) -> bool:
+    def _stuck(self, iterates: list[Iterate]) -> bool:
         """Whether the last rounds have gained nothing."""
         gaps = [iterate.gap for iterate in iterates]
         return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
 
-    def _step_by_newton(self, problem: DesignProblem, tol: float, iterate: _Iterate) -> _Iterate:
+    def _step_by_newton(self, problem: DesignProblem, tol: float, iterate: Iterate) -> Iterate:
         """Proximal steps, each minimised by Newton's method in the dual; the better of where they start and end."""
         working_set, target = self.working_set, tol * abs(iterate.primal)
         # the loss is a mean
@@ -386,8 +346,3 @@ class _Search:
             self.w = iterate.w
             found = self._iterate(problem, search.rho)
         return found
-
-
-def _padded(w: np.ndarray, size: int) -> np.ndarray:
-    """The coefficients of a working set that has grown since."""
-    return np.concatenate([w, np.zeros(size - len(w))])

@@ -21,7 +21,6 @@ from omkl.batch.core.problem import WeightedLoss
 from omkl.batch.core.stacked_loss import MultinomialHessian, MultinomialLoss, StackedLoss
 from omkl.batch.core.unpenalized import Unpenalized
 from omkl.batch.design._jit_outputs import sweep_outputs_dense, sweep_outputs_sparse
-from omkl.batch.design._jit_sweeps import decompose_dense, decompose_sparse
 from omkl.batch.design.blocks import Blocks, ColumnGroups
 from omkl.batch.design.matrices import Design
 from omkl.batch.design.problem import DesignProblem, LinearModel
@@ -167,7 +166,7 @@ class StackedWorkingSet(WorkingSet):
     def __init__(self, problem: StackedProblem) -> None:
         super().__init__(problem)
         self.single, self._n_outputs = WorkingSet(problem.single), problem.n_outputs
-        self.matrix, self.eigenbases = self.single.matrix, self.single.eigenbases
+        self.matrix, self.eigenbases, self.products = self.single.matrix, self.single.eigenbases, self.single.products
 
     def extend(self, groups: np.ndarray) -> None:
         self.single.extend(groups)
@@ -224,7 +223,6 @@ class StackedSweeps(Sweeps):
         is_sparse = sparse.issparse(matrix)
         self._matrix = (matrix.data, matrix.indices, matrix.indptr) if is_sparse else (matrix.T,)
         self._sweep = sweep_outputs_sparse if is_sparse else sweep_outputs_dense
-        self._decompose = decompose_sparse if is_sparse else decompose_dense
         self._weights = np.empty((0, 0)), np.empty(0), 0.0, *self._penalty
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
@@ -250,8 +248,8 @@ class StackedSweeps(Sweeps):
         return by_output.ravel()
 
     def _bases(self, groups: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        *bases, is_known = super()._bases(groups, weights)
-        self._decompose(*self._matrix, self._starts, groups, weights, *bases, is_known)
+        *bases, _ = super()._bases(groups, weights)
+        self._decompose(groups, weights)
         return tuple(bases)
 
     def _price(self, groups: np.ndarray) -> float:
@@ -328,6 +326,6 @@ def working_set_of(problem: Any) -> Any:
     return WorkingSet(problem) if problem.n_outputs == 1 else StackedWorkingSet(problem)
 
 
-def sweeps_on(problem: Any, working_set: Any) -> Sweeps:
+def sweeps_on(problem: Any, working_set: Any, worth: float) -> Sweeps:
     """Sweeps of the problem on its working set."""
-    return (Sweeps if problem.n_outputs == 1 else StackedSweeps)(problem, working_set)
+    return (Sweeps if problem.n_outputs == 1 else StackedSweeps)(problem, working_set, worth)

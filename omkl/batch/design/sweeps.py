@@ -7,9 +7,15 @@ import numpy as np
 from scipy import sparse
 
 from omkl.batch.design._jit_mixed_sweeps import sweep_mixed_dense, sweep_mixed_sparse
-from omkl.batch.design._jit_outputs import minimise_quadratic
-from omkl.batch.design._jit_sweeps import sweep_dense, sweep_sparse
+from omkl.batch.design._jit_sweeps import (
+    LARGEST_BASIS,
+    decompose_dense,
+    decompose_sparse,
+    sweep_dense,
+    sweep_sparse,
+)
 from omkl.batch.design.problem import DesignProblem
+from omkl.batch.design.quadratic import QuadraticModel
 from omkl.batch.design.working_set import WorkingSet
 
 #: Sweeps of a round, while they gain this share of what the first did.
@@ -18,9 +24,8 @@ MOST_SWEEPS, WORTH = 20, 0.01
 EXTRAPOLATED = 5
 #: A sweep takes the time of so many times its operations in products and factors of matrices.
 FASTER_FACTORS = 5.0
-#: Most sweeps over the active groups alone, while they gain this share of the most that one did; and how many of
-#: them go between two Newton steps.
-MOST_INNER_SWEEPS, LEAST_GAIN, EVERY = 100, 1e-4, 10
+#: Sweeps over inner products of active groups go on while they gain this share of the most that one did.
+LEAST_GAIN = 1e-4
 #: The first damping where the quadratic model has misled, as a share of the way to the loss's largest curvature; where
 #: that is not bounded, to so many times the present one.
 LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
@@ -39,6 +44,8 @@ class Sweeps:
     ----------
     problem : DesignProblem
     working_set : WorkingSet
+    worth : float
+        Sweeps over the working set that the inner products of its columns are worth.
 
     Attributes
     ----------
@@ -54,7 +61,7 @@ class Sweeps:
     #: Whether second derivatives of the loss are those of one prediction at a time.
     _is_diagonal = True
 
-    def __init__(self, problem: DesignProblem, working_set: WorkingSet) -> None:
+    def __init__(self, problem: DesignProblem, working_set: WorkingSet, worth: float = 0.0) -> None:
         self._problem, self._working_set, self._blocks = problem, working_set, working_set.blocks
         self._starts = np.append(working_set.blocks.starts, len(working_set.columns))
         self._groups = np.arange(len(working_set.groups))
@@ -63,7 +70,7 @@ class Sweeps:
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         self.extrapolated: np.ndarray | None = None
         self.sweeps = 0
-        self.damping = 0.0
+        self.damping, self._worth = 0.0, worth
         self._bind()
 
     def _bind(self) -> None:
@@ -78,13 +85,32 @@ class Sweeps:
             weights = mixed.norm_weights, mixed.l1_weights
             self._weights = self._penalty[0], *weights, self._penalty[1], mixed.positive
 
-    def round(self, w: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-        """Coefficients (k,) after a round from those given, which predict ``outputs`` (m,)."""
+    def round(
+        self, w: np.ndarray, outputs: np.ndarray, correlations: np.ndarray | None = None, target: float = 0.0
+    ) -> np.ndarray:
+        """Coefficients after a round.
+
+        Parameters
+        ----------
+        w : array of shape (k,)
+            Coefficients to start from.
+        outputs : array of shape (m,)
+            Their predictions, at the best intercept.
+        correlations : array, optional
+            Those of columns with the dual point of these predictions, where they are known.
+        target : float
+            Absolute gap over the working set at which sweeps over inner products end.
+        """
         loss = self._problem.weighted_loss
         w, rho = w.copy(), loss.dual_point(outputs)
         curvature = self._curvature(rho)
-        bases = self._working_set.eigenbases
-        bases.weigh(self._arrays(w, rho, curvature)[2])
+        bases, weights = self._working_set.eigenbases, self._arrays(w, rho, curvature)[2]
+        bases.weigh(weights)
+        if self._takes_products(weights):
+            if correlations is None or len(correlations) < len(w):
+                correlations = self._working_set.correlations(rho[None])[0]
+            self.sweeps += self._sweep_products(w, correlations, float((rho * rho / curvature).sum()), weights, target)
+            return w
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         for sweeps in range(1, MOST_SWEEPS + 1):
             coefficients, residual, weights = self._arrays(w, rho, curvature)
@@ -106,6 +132,45 @@ class Sweeps:
                 break
         self.sweeps += sweeps
         return w
+
+    def _takes_products(self, weights: np.ndarray) -> bool:
+        """Whether sweeps go over the inner products of all columns, which are known or take no longer than they save.
+
+        Of k columns, f of which are new, they are :math:`f (2 k - f) m` operations, and a sweep is :math:`4 k m` for
+        each output.
+        """
+        if not self._problem.loss.is_quadratic or self._working_set.mixed is not None:
+            return False
+        columns, entries = self._starts[-1], self._matrix[0].size / max(self._starts[-1], 1)
+        new = columns - self._working_set.products.known(weights)
+        price = new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
+        return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= LARGEST_BASIS)
+
+    def _sweep_products(
+        self, w: np.ndarray, correlations: np.ndarray, square: float, weights: np.ndarray, target: float
+    ) -> int:
+        """Minimise the model over all groups, by the inner products of their columns, in place; how many sweeps."""
+        problem, working_set, free = self._problem, self._working_set, None
+        if problem.unpenalized is not None:
+            free = problem.unpenalized.basis
+        elif problem.intercept:
+            free = np.ones((len(weights), 1))
+        self._decompose(self._groups, weights)
+        bases = working_set.eigenbases
+        model = QuadraticModel(
+            working_set.products.of(working_set.matrix, weights, free), self._starts, self._groups, bases, bases.values,
+            self._penalty,
+        )  # fmt: skip
+        by_output = np.ascontiguousarray(correlations.reshape(-1, problem.n_outputs).T)
+        return model.minimise(w.reshape(-1, problem.n_outputs), by_output, square=square, target=target, worth=0.0)
+
+    def _decompose(self, groups: np.ndarray, weights: np.ndarray) -> None:
+        """Find the eigenbases of these groups."""
+        decompose = decompose_sparse if sparse.issparse(self._working_set.matrix) else decompose_dense
+        bases = self._working_set.eigenbases
+        decompose(
+            *self._matrix, self._starts, groups, weights, bases.vectors, bases.offsets, bases.values, bases.is_known
+        )
 
     def _bases(self, groups: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
         """The eigenbases as the loop reads them, for groups that it goes over."""
@@ -197,8 +262,7 @@ class Sweeps:
             gram = gram - np.outer(means, means) / curvature.sum()
         bases = self._working_set.eigenbases
         found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
-        minimise_quadratic(
-            gram, starts, groups, bases.vectors, bases.offsets, bases.values[indices], *self._penalty, found,
-            np.ascontiguousarray(np.atleast_2d(residual) @ columns), MOST_INNER_SWEEPS, LEAST_GAIN, EVERY,
-        )  # fmt: skip
+        model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], self._penalty)
+        by_output = np.ascontiguousarray(np.atleast_2d(residual) @ columns)
+        model.minimise(found, by_output, worth=LEAST_GAIN)
         coefficients[indices] = found

@@ -8,6 +8,7 @@ from scipy import sparse
 from omkl.batch.design._jit_columns import dense_combination
 from omkl.batch.design._jit_sweeps import LARGEST_BASIS
 from omkl.batch.design.blocks import Blocks
+from omkl.batch.design.inner_products import InnerProducts
 from omkl.batch.design.problem import DesignProblem, LinearModel
 
 #: Share of the columns from which on a product with all of them is cheaper than a copy of the active ones.
@@ -60,6 +61,7 @@ class WorkingSet:
     blocks : Blocks
     matrix : array (m, k) in Fortran order, or CSC matrix
     eigenbases : Eigenbases
+    products : InnerProducts
     """
 
     def __init__(self, problem: DesignProblem) -> None:
@@ -68,7 +70,7 @@ class WorkingSet:
         self.groups = np.empty(0, dtype=np.int64)
         self.columns = np.empty(0, dtype=np.int64)
         self.blocks = Blocks(np.empty(0, dtype=np.int64))
-        self.eigenbases = Eigenbases()
+        self.eigenbases, self.products = Eigenbases(), InnerProducts()
         self._scales = np.empty(0)
         self._free = problem.unpenalized
         #: What was subtracted from columns: their means, or parts (r, k) in the basis of what is not regularized.
@@ -164,7 +166,7 @@ class WorkingSet:
 
     def correlations(self, points: np.ndarray) -> np.ndarray:
         """Products of all columns with several points (P, m), (P, k): the matrix is read once."""
-        return points @ self.matrix
+        return points @ self.matrix if len(points) > 1 else (self.matrix.T @ points[0])[None]
 
     @property
     def mean_square(self) -> float:

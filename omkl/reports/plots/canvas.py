@@ -120,7 +120,8 @@ def to_svg(ax: Axes) -> str:
     """The figure of axes as an SVG element to put into a web page, equal for equal pictures.
 
     The background is transparent and the text has the colour of the page's text, so that a picture is right on light
-    pages as on dark ones. Letters are drawn as shapes: it looks the same whatever fonts there are.
+    pages as on dark ones; only images of letters, which are black ink, need a light background. Text is drawn as
+    shapes: it looks the same whatever fonts there are.
 
     Parameters
     ----------

@@ -197,7 +197,7 @@ def records_of(source: Any) -> Sequence[dict[str, Any]]:
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
     if isinstance(source, Sequence) and not source:
-        raise InputError("There are no records: models that are saved to predict only keep none, nor do batch ones.")
+        raise InputError("There are no records: models that are saved to predict only keep none.")
     if not isinstance(source, Sequence) or not all(isinstance(record, Mapping) for record in source):
         _refuse(source, "records", "an estimator that was fitted, its history_, or its path")
     return source

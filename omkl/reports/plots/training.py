@@ -75,7 +75,7 @@ def plot_history(
 
 
 def plot_gap(
-    source: Any, *, along: str = "seconds", tol: float | None = None, ax: Axes | None = None, title: str = "",
+    source: Any, *, along: str = "auto", tol: float | None = None, ax: Axes | None = None, title: str = "",
     width: float | None = None,
 ) -> Axes:  # fmt: skip
     """Draw how the relative duality gap of a batch solver closed, against time or iterations.
@@ -88,7 +88,8 @@ def plot_gap(
     source : estimator, list of dict, or dict of these
         A batch estimator that was fitted, its ``history_``, or a solution of a solver. A dict compares several of them,
         by their names.
-    along : {"seconds", "iteration"}
+    along : {"auto", "seconds", "iteration"}
+        "auto" is seconds where the records tell them. Those of a model from a file tell iterations alone.
     tol : float, optional
         A gap to mark: that of an estimator by default.
     ax, title, width
@@ -105,10 +106,13 @@ def plot_gap(
     omkl.exceptions.MissingDependencyError
         If matplotlib is not installed.
     """
-    if along not in ("seconds", "iteration"):
-        raise InputError(f'along must be "seconds" or "iteration", not {along!r}.')
-    curves = {}
-    for name, records in _runs(source).items():
+    if along not in ("auto", "seconds", "iteration"):
+        raise InputError(f'along must be "auto", "seconds" or "iteration", not {along!r}.')
+    curves, runs = {}, _runs(source)
+    if along == "auto":
+        told = all("seconds" in record for records in runs.values() for record in records)
+        along = "seconds" if told else "iteration"
+    for name, records in runs.items():
         if not all("gap" in record and along in record for record in records):
             raise InputError("These records tell no duality gap: those of batch estimators do.")
         for problem, own in _by_problem(records).items():

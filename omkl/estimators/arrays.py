@@ -1,0 +1,37 @@
+"""Numbers that users pass: real ones, whose squares are floats."""
+
+from typing import Any
+
+import numpy as np
+
+from omkl.data.rows import check_unmasked
+from omkl.exceptions import InputError
+
+#: Largest magnitude of a feature or target, by the bytes of its type: squares and their sums must not overflow.
+LARGEST = {4: 1e15, 8: 1e100}
+#: Where all features, or all targets, are smaller than this, their squares lose digits.
+SMALLEST = {4: 1e-15, 8: 1e-140}
+
+
+def check_magnitude(values: np.ndarray, name: str, advice: str, all_at_hand: bool = True) -> float:
+    """The largest magnitude; raises :class:`~omkl.exceptions.InputError` where squares are no floats.
+
+    Squares may be too small where values that are not ``all_at_hand`` can be larger.
+    """
+    largest, size = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))), values.dtype.itemsize
+    if largest > LARGEST[size] or (all_at_hand and 0 < largest < SMALLEST[size]):
+        holds, extent = (f"holds {largest:.3g}", "large") if largest > 1 else (f"is {largest:.3g} at most", "small")
+        raise InputError(f"{name} {holds}, whose square is too {extent} for {values.dtype.name}: {advice}.")
+    return largest
+
+
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """Real numbers as an array in double precision; raises :class:`~omkl.exceptions.InputError` where they are none."""
+    check_unmasked(values, name)
+    try:
+        values = np.asarray(values)
+        if values.dtype.kind not in "cMm":
+            return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(f"{name} must hold numbers.")

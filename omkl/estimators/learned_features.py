@@ -1,0 +1,161 @@
+"""LearnedFeatures: the explicit features of the kernels that an estimator has learned, for others to learn from."""
+
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+
+from omkl.estimators.batch_mkl import BatchMKL
+from omkl.estimators.explaining_batch import chosen_columns
+from omkl.estimators.fitted import check_is_fitted
+from omkl.estimators.inputs import checked_rows
+from omkl.estimators.kernel_sources import ArrayKernels
+from omkl.exceptions import InputError
+from omkl.kernels import Kernel
+from omkl.kernels.inputs import take_columns
+
+
+class LearnedFeatures(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
+    r"""Explicit features of the combination of kernels that an estimator learns: a feature map that was learned.
+
+    .. math:: z(x) = \bigl(\sqrt{d_1}\, z_1(x), \ldots, \sqrt{d_M}\, z_M(x)\bigr),
+        \qquad z(x)^\top z(y) = \sum_m d_m k_m(x, y)
+
+    with the kernels' weights :math:`d_m` and feature maps :math:`z_m`. A linear model on them is one with the learned
+    kernel, and takes as long for a million samples as for any design of so many columns.
+
+    Parameters
+    ----------
+    estimator : MKLClassifier, MKLRegressor, OneClassMKL, OnlineMKLClassifier or OnlineMKLRegressor
+        Its kernels that have a weight must have finite feature maps: linear and polynomial ones, and
+        approximations, as ``"gaussian:features=500"``.
+    prefit : bool
+        Take the estimator as it is, fitted; else :meth:`fit` fits a clone of it.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The one whose features these are.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from omkl import MKLClassifier
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> kernels = {"linear": "linear", "products": "quadratic:normalize=None"}
+    >>> model = make_pipeline(LearnedFeatures(MKLClassifier(kernels)), LogisticRegression())
+    >>> names = model.fit(X, X[:, 0] * X[:, 1] > 0)[:-1].get_feature_names_out()
+    >>> bool(model.score(X, X[:, 0] * X[:, 1] > 0) > 0.9), "products[x0 * x1]" in names
+    (True, True)
+    """
+
+    def __init__(self, estimator: Any, *, prefit: bool = False) -> None:
+        self.estimator = estimator
+        self.prefit = prefit
+
+    def fit(self, X: Any, y: Any = None, **options: Any) -> Self:
+        """Fit a clone of the estimator, unless it is fitted.
+
+        Parameters
+        ----------
+        X, y
+            As the estimator takes them.
+        **options
+            For its ``fit``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a kernel that has a weight has no finite feature map, or kernels are matrices; and as the estimator's.
+        """
+        if self.prefit:
+            check_is_fitted(self.estimator)
+            found = self.estimator
+        else:
+            found = clone(self.estimator)
+            found = found.fit(X, **options) if y is None else found.fit(X, y, **options)
+        kernels = kernels_of(found)
+        for name, (kernel, _) in kernels.items():
+            if kernel.feature_count(len(chosen_columns(kernel, found.n_features_in_))) is None:
+                raise InputError(
+                    f"The kernel {name!r} has no finite feature map: approximate it by features=, as in "
+                    '"gaussian:features=500".'
+                )
+        self.estimator_ = found
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Features of all kernels that have a weight, side by side, times the roots of the weights.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, D), or CSR matrix where all features are sparse
+        """
+        check_is_fitted(self)
+        found = self.estimator_
+        X = found._checked(X) if isinstance(found, BatchMKL) else checked_rows(found, X, False)
+        parts: list[Any] = [np.zeros((X.shape[0], 0))]
+        for kernel, weight in kernels_of(found).values():
+            parts.append(kernel.features(take_columns(X, kernel.columns(X.shape[1]))) * np.sqrt(weight))
+        if len(parts) > 1 and all(map(sparse.issparse, parts[1:])):
+            return sparse.hstack(parts[1:], format="csr")
+        return np.hstack([part.toarray() if sparse.issparse(part) else part for part in parts])
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """What the features are called: ``kernel[column]``, ``kernel[column * column]``, ``kernel[cosine 3]``, ...
+
+        Parameters
+        ----------
+        input_features : ignored
+            Names are those of the columns that the estimator was fitted to, else ``x0``, ``x1``, ...
+
+        Returns
+        -------
+        array of str objects of shape (D,)
+        """
+        check_is_fitted(self)
+        width = self.n_features_in_
+        columns = getattr(self.estimator_, "feature_names_in_", [f"x{j}" for j in range(width)])
+        names = []
+        for name, (kernel, _) in kernels_of(self.estimator_).items():
+            own = [str(columns[j]) for j in chosen_columns(kernel, width).tolist()]
+            count = kernel.feature_count(len(own)) or 0
+            names += [f"{name}[{kernel.feature_name(i, own.__getitem__, len(own))}]" for i in range(count)]
+        return np.array(names, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of X."""
+        check_is_fitted(self)
+        return self.estimator_.n_features_in_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+
+def kernels_of(estimator: Any) -> dict[str, tuple[Kernel, float]]:
+    """The kernels on the columns of arrays that have a weight, and this, by name."""
+    weights = estimator.kernel_weights_
+    if isinstance(estimator, BatchMKL):
+        source = estimator._source
+        if not isinstance(source, ArrayKernels):
+            raise InputError("Kernels that are given as matrices have no features of samples: give kernels.")
+        kernels = dict(zip(source.names, source.kernels))
+    else:
+        encoder = getattr(getattr(estimator, "model_", None), "codec", None)
+        kernels = getattr(getattr(encoder, "encoder", None), "kernels", {})
+        if not kernels or encoder.encoder.vocabulary is not None:
+            raise InputError(f"A {type(estimator).__name__} on dicts has no kernels on columns: give it arrays.")
+    return {name: (kernel, weights[name]) for name, kernel in kernels.items() if weights.get(name, 0.0) > 0}

@@ -1,0 +1,82 @@
+"""LearnedFeatures: features whose inner products are the learned kernel, by the names of columns, in scikit-learn."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+import omkl
+from omkl import LearnedFeatures, MKLClassifier, MKLRegressor, OnlineMKLClassifier
+from omkl.exceptions import InputError, NotFittedError
+
+X, Y = load_iris(return_X_y=True)
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+KERNELS = {
+    "lin": "linear:on=2:4", "quad": "quadratic:normalize=average", "waves": "gaussian:features=20",
+    "marks": "gaussian:features=10,map=nystrom,on=0:2",
+}  # fmt: skip
+
+
+def test_inner_products_are_the_learned_kernel(tmp_path):
+    model = MKLClassifier(KERNELS, regularizer="uniform").fit(X, Y)
+    assert all(model.kernel_weights_.values())
+    Z = LearnedFeatures(model, prefit=True).fit(X).transform(X)
+    np.testing.assert_allclose(Z @ Z.T, model.transform(X), atol=1e-9)
+    names = LearnedFeatures(model, prefit=True).fit(X).get_feature_names_out()
+    assert len(names) == len(set(names)) == Z.shape[1]
+    assert names[0] == "lin[x2]"
+    assert {"quad[x0 * x3]", "quad[x1^2]", "quad[1]", "waves[cosine 9]", "waves[sine 0]", "marks[component 9]"} <= {
+        *names
+    }
+    model.save(tmp_path / "m.npz")
+    again = LearnedFeatures(omkl.load(tmp_path / "m.npz"), prefit=True).fit(X)
+    np.testing.assert_array_equal(again.transform(X), Z)
+
+
+def test_features_of_a_model_that_learns_online_reproduce_its_scores():
+    model = OnlineMKLClassifier(KERNELS, regularizer="l2", weighting="norms", epochs=3, random_state=0).fit(X, Y > 0)
+    features = LearnedFeatures(model, prefit=True).fit(X)
+    Z = features.transform(X)
+    weights = model.kernel_weights_
+    gram = sum(weights[name] * kernel(X) for name, kernel in model.model_.codec.encoder.kernels.items())
+    np.testing.assert_allclose(Z @ Z.T, gram, atol=1e-9)
+    assert "lin[x3]" in features.get_feature_names_out()
+
+
+def test_in_pipelines_searches_and_data_frames():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    pipe = make_pipeline(LearnedFeatures(MKLClassifier(["quadratic", "linear"])), LinearSVC())
+    search = GridSearchCV(pipe, {"learnedfeatures__estimator__C": [0.1, 1.0]}, cv=3).fit(frame, Y)
+    assert search.score(frame, Y) > 0.95
+    table = clone(pipe[0]).set_output(transform="pandas").fit(frame, Y).transform(frame)
+    assert "quadratic[a * b]" in table.columns
+    assert table.shape == (150, len(table.columns))
+
+
+def test_sparse_features_stay_sparse():
+    wide = sparse.random_array((60, 500), density=0.02, format="csr", rng=np.random.default_rng(0))
+    y = np.arange(60) % 2
+    features = LearnedFeatures(MKLClassifier(["linear"], C=10.0)).fit(wide, y)
+    Z = features.transform(wide)
+    assert sparse.issparse(Z)
+    np.testing.assert_allclose((Z @ Z.T).toarray(), features.estimator_.transform(wide), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "match"),
+    [
+        (MKLClassifier(["gaussian"]), X, "approximate it by features="),
+        (MKLRegressor("precomputed"), X @ X.T, "given as matrices"),
+        (OnlineMKLClassifier(random_state=0), [{"a": 1.0}, {"a": 2.0}] * 75, "on dicts has no kernels"),
+    ],
+)
+def test_what_has_no_features_is_refused(model, given, match):
+    with pytest.raises(InputError, match=match):
+        LearnedFeatures(model).fit(given, Y)
+    with pytest.raises(NotFittedError):
+        LearnedFeatures(model).transform(given)

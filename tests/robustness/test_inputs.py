@@ -1,0 +1,146 @@
+"""Arrays as users have them: whatever their storage, one model or one sentence; labels as data frames hold them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import omkl
+from omkl.exceptions import InputError
+
+RNG = np.random.default_rng(0)
+X = np.round(4 * RNG.normal(size=(24, 4))) / 4
+SCORE = X[:, 0] - X[:, 1] + 0.3 * RNG.normal(size=24)
+CLASSES = (SCORE > 0).astype(int)
+ESTIMATORS = {
+    "online classifier": (omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0), CLASSES),
+    "online regressor": (omkl.OnlineMKLRegressor("linear", epochs=2, random_state=0), SCORE),
+    "classifier": (omkl.MKLClassifier(["linear", "gaussian"]), CLASSES),
+    "regressor": (omkl.MKLRegressor(["quadratic", "gaussian"]), SCORE),
+    "one class": (omkl.OneClassMKL(["gaussian"]), None),
+    "design": (omkl.GroupLasso(0.05), SCORE),
+    "sparse classifier": (omkl.SparseLogisticRegression(0.02), CLASSES),
+}
+
+
+@pytest.fixture(params=ESTIMATORS)
+def learner(request):
+    return ESTIMATORS[request.param]
+
+
+def in_halves(X, form):
+    """A sparse matrix with every entry in two parts, in no order."""
+    whole = sparse.csr_array(X) if form == "csr" else sparse.csc_array(X)
+    spans = [np.arange(low, high)[::-1] for low, high in zip(whole.indptr, whole.indptr[1:])]
+    order = np.repeat(np.concatenate(spans), 2)
+    return type(whole)((whole.data[order] / 2, whole.indices[order], 2 * whole.indptr), shape=X.shape)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_entries_in_two_parts_are_added_up_before_anything_is_made_of_them(learner, form):
+    model, y = learner
+    given = in_halves(X, form)
+    before = given.data.copy(), given.indices.copy()
+    expected = model.fit(sparse.csr_array(X), y).predict(sparse.csr_array(X))
+    assert_allclose(model.fit(given, y).predict(given), expected, rtol=1e-9)
+    assert_array_equal(given.data, before[0])
+    assert_array_equal(given.indices, before[1])
+
+
+@pytest.mark.parametrize("damage", [("indices", 99), ("indices", -1), ("indptr", 10**6)], ids=str)
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
+def test_sparse_matrices_that_point_outside_are_refused_before_they_are_followed(learner, form, damage):
+    model, y = learner
+    model.fit(sparse.csr_array(X), y)
+    bad = sparse.csr_array(X).asformat(form)
+    getattr(bad, damage[0])[1] = damage[1]
+    for call in (lambda: model.fit(bad, y), lambda: model.predict(bad)):
+        with pytest.raises(InputError, match=f"a damaged {form} matrix"):
+            call()
+
+
+def test_masked_entries_are_no_numbers(learner):
+    model, y = learner
+    mask = X > 1
+    assert mask.any()
+    plain = model.fit(X, y).predict(X)
+    assert_array_equal(model.fit(np.ma.array(X, mask=False), y).predict(np.ma.array(X, mask=False)), plain)
+    for call in (lambda: model.fit(np.ma.array(X, mask=mask), y), lambda: model.predict(np.ma.array(X, mask=mask))):
+        with pytest.raises(InputError, match="X is a masked array"):
+            call()
+    if y is not None:
+        with pytest.raises(InputError, match="y is a masked array"):
+            model.fit(X, np.ma.array(y, mask=np.arange(24) == 3))
+    with pytest.raises(InputError, match="sample_weight is a masked array"):
+        model.fit(X, y, sample_weight=np.ma.array(np.ones(24), mask=np.arange(24) == 3))
+    for weights in (np.ones(24) + 1j, np.arange(24).astype("m8[s]"), ["a"] * 24):
+        with pytest.raises(InputError, match="sample_weight must hold numbers"):
+            model.fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.filterwarnings("ignore:Training samples get one class")
+@pytest.mark.parametrize("zone", [None, "Europe/Vienna"])
+def test_times_are_days_in_all_estimators(learner, zone):
+    pd = pytest.importorskip("pandas")
+    model, y = learner
+    days = pd.DataFrame({"when": np.arange(24.0) % 7, "size": X[:, 0]})
+    times = pd.to_datetime(days["when"], unit="D", utc=zone is not None)
+    frame = days.assign(when=times if zone is None else times.dt.tz_convert(zone))
+    expected = model.fit(days, y).predict(days)
+    assert_allclose(model.fit(frame, y).predict(frame), expected)
+    if zone is None:
+        matrix = np.stack([times.to_numpy(), times.to_numpy() + np.timedelta64(12, "h")], axis=1)
+        halves = np.stack([days["when"], days["when"] + 0.5], axis=1)
+        assert_allclose(model.fit(matrix, y).predict(matrix), model.fit(halves, y).predict(halves))
+
+
+def test_columns_that_share_a_name_are_refused(learner):
+    pd = pytest.importorskip("pandas")
+    model, y = learner
+    with pytest.raises(InputError, match="several columns 'a'"):
+        model.fit(pd.DataFrame(X, columns=["a", "b", "a", "c"]), y)
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "string", "numpy"])
+@pytest.mark.parametrize("name", ["online classifier", "classifier", "sparse classifier"])
+def test_labels_of_data_frames_are_learned_and_saved(name, kind, tmp_path):
+    pd = pytest.importorskip("pandas")
+    model, y = ESTIMATORS[name]
+    words = [["no", "yes"][k] for k in y]
+    labels = (
+        np.array([np.str_(words[0]), *words[1:]], dtype=object) if kind == "numpy" else pd.Series(words, dtype=kind)
+    )
+    model.fit(X, labels)
+    assert model.classes_.tolist() == ["no", "yes"]
+    model.save(tmp_path / "model.omkl")
+    again = omkl.load(tmp_path / "model.omkl")
+    assert_array_equal(again.predict(X), model.predict(X))
+    assert again.score(X, labels) == model.score(X, labels) > 0.8
+
+
+def test_targets_that_are_none_are_told_by_their_row(learner):
+    pd = pytest.importorskip("pandas")
+    model, y = learner
+    if y is None:
+        return
+    missing = pd.Series([str(k) for k in y], dtype="string") if y is CLASSES else pd.Series(y, dtype="Float64")
+    missing[5] = pd.NA
+    with pytest.raises(InputError, match="y is missing in row 5"):
+        model.fit(X, missing)
+    for dates in (CLASSES.astype("M8[D]"), pd.Series(CLASSES.astype("m8[s]"))):
+        with pytest.raises(InputError, match="y holds dates"):
+            model.fit(X, dates)
+    if y is CLASSES:
+        with pytest.raises(InputError, match="classes of type int and str"):
+            model.fit(X, np.array(["a", 1] * 12, dtype=object))
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "epsilon-insensitive"])
+@pytest.mark.parametrize("estimator", [omkl.MKLRegressor, omkl.OnlineMKLRegressor, omkl.GroupLasso])
+def test_targets_whose_squares_are_no_floats_are_refused(estimator, loss):
+    for unit in (1e160, 1e300):
+        with pytest.raises(InputError, match="whose square is too large"):
+            estimator(loss=loss).fit(X, unit * SCORE)
+    if estimator is not omkl.OnlineMKLRegressor:
+        with pytest.raises(InputError, match="whose square is too small"):
+            estimator(loss=loss).fit(X, 1e-300 * SCORE)
