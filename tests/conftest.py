@@ -4,6 +4,7 @@ import importlib.util
 import os
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,8 @@ settings.register_profile(
 # after a change to the mathematics: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("omkl"), derandomize=False, max_examples=500)
 settings.load_profile("omkl")
+if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: what compiled loops do without a word, as integers that wrap
+    np.seterr(all="ignore")
 
 
 def pytest_collection_modifyitems(items):

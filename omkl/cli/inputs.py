@@ -47,7 +47,7 @@ def read_sequences(path: str, arguments: Namespace) -> tuple[list, list | None]:
     on_error = getattr(arguments, "on_error", "raise")
     X, y = data.read_sequences(path, arguments.format, arguments.folds, on_error=on_error)
     if not any(getattr(token, "size", token) for x in X for token in x):
-        raise DataFileError(f"No token in {path} has attributes: it holds no sequences, or choose another --format.")
+        raise DataFileError(f"No token in {path} has attributes: say what it holds by --format, such as columns.")
     return X, y
 
 

@@ -30,7 +30,7 @@ def add_parser(kinds: Any) -> None:
         "labeler",
         summary="a sequence labeler: a label for every token",
         description="Train a sequence labeler. Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, "
-        "JSON lines, the OCR data set; plain or compressed.",
+        "columns (CoNLL 2000 to 2003, CRF++), JSON lines, the OCR data set; plain or compressed.",
         examples="""
             omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
             omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json

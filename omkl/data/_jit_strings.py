@@ -1,9 +1,10 @@
 """An open-addressing hash table over byte strings: two equal hashes are only equal strings if their bytes are."""
 
+import numpy as np
 from numba import njit
 
 #: FNV-1a, 64 bits (the offset basis as a signed number).
-BASIS, PRIME = -3750763034362895579, 1099511628211
+BASIS, PRIME = np.int64(-3750763034362895579), np.int64(1099511628211)
 #: Hashes keep 31 bits, so that they are not negative in 32.
 MASK = 0x7FFFFFFF
 

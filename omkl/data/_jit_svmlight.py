@@ -122,7 +122,7 @@ def _index(data, i, first_index, n_features, last):
     begin = i
     index = 0
     while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_INDEX_DIGITS:
-        index = 10 * index + data[i] - ZERO
+        index = 10 * index + np.int64(data[i]) - ZERO
         i += 1
     index -= first_index
     if i == begin or data[i] != COLON:
@@ -186,7 +186,7 @@ def _digits(data, i):
         byte = data[i]
         if byte >= ZERO and byte <= NINE:
             if n_digits < MOST_DIGITS:
-                mantissa = 10 * mantissa + byte - ZERO
+                mantissa = 10 * mantissa + np.int64(byte) - ZERO
             if mantissa > 0:
                 n_digits += 1
             n_read += 1
@@ -207,7 +207,8 @@ def _exponent(data, i):
     begin = i
     value = 0
     while data[i] >= ZERO and data[i] <= NINE:
-        value = min(10 * value + data[i] - ZERO, 100_000)
+        if value < 100_000:
+            value = 10 * value + np.int64(data[i]) - ZERO
         i += 1
     return (-value if negative else value), i, i > begin
 

@@ -175,7 +175,7 @@ def _number(data, i):
     begin = i
     value = 0
     while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_DIGITS:
-        value = 10 * value + data[i] - ZERO
+        value = 10 * value + np.int64(data[i]) - ZERO
         i += 1
     return (value if i > begin else -1), i
 

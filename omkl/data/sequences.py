@@ -35,8 +35,13 @@ SUFFIXES = {
 
 
 def guess_format(path: PathLike) -> str:
-    """The format that the name of a file stands for."""
-    return SUFFIXES.get(Path(stem(path)).suffix, "crfsuite")
+    """The format that the name of a file stands for, or where that says nothing, its first line."""
+    suffix = Path(stem(path)).suffix
+    if suffix in SUFFIXES or suffix == ".crfsuite":
+        return SUFFIXES.get(suffix, "crfsuite")
+    first = next((line for line in lines(path) if line.strip()), b"")
+    # attributes of CRFsuite are behind a tab
+    return "columns" if b" " in first.strip() and b"\t" not in first else "crfsuite"
 
 
 def read_sequences(
@@ -58,8 +63,9 @@ def read_sequences(
         * ``conllu``: words, labels are their UPOS.
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
-        Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.columns``, ``.bio`` and ``.iob``
-        (columns), and CRFsuite otherwise.
+        Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
+        ``.bio`` and ``.iob`` (columns). Other names say nothing: a first line with spaces and no tab is one of
+        columns, and what begins otherwise CRFsuite's.
     folds : list of int, optional
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}
@@ -150,7 +156,12 @@ def _read_crfsuite(path, skipped):
 
 def _read_columns(path, skipped):
     first: list[int] = []
-    return _paragraphs(path, skipped, partial(_rows, n_cells=first), bytes.strip)
+    return _paragraphs(path, skipped, partial(_rows, n_cells=first), _cells_of)
+
+
+def _cells_of(line):
+    """What a line of columns holds: nothing where a document begins (CoNLL 2003)."""
+    return b"" if line.startswith(b"-DOCSTART-") else line.strip()
 
 
 def _paragraphs(path, skipped, parse, content):

@@ -167,7 +167,7 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
         check_flags(self)
         check_callbacks(self.callbacks)
         check_n_jobs(getattr(self, "n_jobs", None))
-        if hasattr(self, "early_stopping"):
+        if hasattr(self, "validation_fraction"):
             check_number("validation_fraction", self.validation_fraction, above=0, below=1)
             check_number("n_iter_no_change", self.n_iter_no_change, above=0, integer=True)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))

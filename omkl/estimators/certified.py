@@ -1,6 +1,8 @@
 """What all batch estimators share: parameters that are checked alike."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sklearn.base import ClassifierMixin
@@ -15,6 +17,18 @@ LARGEST_C = 1e100
 
 #: Records of a solver's history in a model file: of more, evenly chosen ones, and the last of each problem.
 RECORDS = 10_000
+
+
+@contextmanager
+def unchanged_if_refused(estimator: Any) -> Iterator[None]:
+    """Where a fit ends in an error, or is interrupted, the estimator is what it was: the earlier model predicts."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class CertifiedEstimator(SavedEstimator):

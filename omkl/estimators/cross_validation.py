@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl.batch import Solution
+from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.kernel_paths import KernelPaths, path_values
 from omkl.estimators.mkl import MKLClassifier, MKLRegressor
@@ -94,7 +95,8 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
         omkl.exceptions.DistributionError
             As for a single C.
         """
-        self._search(X, y, sample_weight, groups, client)
+        with unchanged_if_refused(self):
+            self._search(X, y, sample_weight, groups, client)
         return self
 
     def _search(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any, client: Any) -> None:

@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
+from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.classes import finite_targets
 from omkl.estimators.multilabel import MultilabelClassifier
 from omkl.estimators.sparse_linear import Samples, SparseLinear
@@ -136,8 +137,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
         omkl.exceptions.InputError
             If a parameter is not as described, or groups do not fit the columns.
         """
-        self._resolve()
-        self._learn(self._read(X, y, sample_weight, offset))
+        with unchanged_if_refused(self):
+            self._resolve()
+            self._learn(self._read(X, y, sample_weight, offset))
         return self
 
     def _learn(self, samples: Samples) -> None:
@@ -299,8 +301,9 @@ class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
         omkl.exceptions.InputError
             If a parameter is not as described, there is one class only, or groups do not fit the columns.
         """
-        self._resolve()
-        self._learn(self._read(X, y, sample_weight, offset))
+        with unchanged_if_refused(self):
+            self._resolve()
+            self._learn(self._read(X, y, sample_weight, offset))
         return self
 
     _takes_outputs = True

@@ -11,6 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_n_jobs
 from omkl.batch import regularization_path
+from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.design import GroupLasso, Groups, SparseLogisticRegression
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.outputs import check_sample_weight, has_columns
@@ -76,24 +77,25 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
             As for a single alpha; and if alphas are no values, cv does not cut the samples into folds or leaves one
             empty, or scoring is no score, or has none in any fold.
         """
-        if hasattr(self, "alpha_"):
-            del self.alpha_
-        self._resolve()
-        samples = self._read(X, y, sample_weight, offset)
-        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
-        y = y if has_columns(y) else y.ravel()
-        own = check_sample_weight(sample_weight, len(y))
-        folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()
-        kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
-        scored_weights = None if own is None else own[kept]
-        truth = y[kept] if isinstance(self, ClassifierMixin) else samples.targets[0]
-        alphas = self._path_values(self._problems(samples.merged()), self.alphas)
-        results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(self._fold)(samples, truth, scored_weights, alphas, scorer, *fold) for fold in folds
-        )
-        self._choose("alpha", alphas, results)
-        self._learn(samples)
-        self._warn_of_folds("alpha", results)
+        with unchanged_if_refused(self):
+            if hasattr(self, "alpha_"):
+                del self.alpha_
+            self._resolve()
+            samples = self._read(X, y, sample_weight, offset)
+            y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+            y = y if has_columns(y) else y.ravel()
+            own = check_sample_weight(sample_weight, len(y))
+            folds, scorer = self._folds(y, sample_weight, sample_groups), self._scorer()
+            kept = np.flatnonzero(np.ones(len(y)) if own is None else own)
+            scored_weights = None if own is None else own[kept]
+            truth = y[kept] if isinstance(self, ClassifierMixin) else samples.targets[0]
+            alphas = self._path_values(self._problems(samples.merged()), self.alphas)
+            results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(self._fold)(samples, truth, scored_weights, alphas, scorer, *fold) for fold in folds
+            )
+            self._choose("alpha", alphas, results)
+            self._learn(samples)
+            self._warn_of_folds("alpha", results)
         return self
 
     def _resolve(self) -> Any:

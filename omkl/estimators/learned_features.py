@@ -46,7 +46,7 @@ class LearnedFeatures(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> kernels = {"linear": "linear", "products": "quadratic:normalize=none"}
+    >>> kernels = {"linear": "linear", "products": "quadratic:normalize=None"}
     >>> model = make_pipeline(LearnedFeatures(MKLClassifier(kernels)), LogisticRegression())
     >>> names = model.fit(X, X[:, 0] * X[:, 1] > 0)[:-1].get_feature_names_out()
     >>> bool(model.score(X, X[:, 0] * X[:, 1] > 0) > 0.9), "products[x0 * x1]" in names

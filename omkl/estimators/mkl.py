@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import _ovr_decision_function
 
 from omkl.batch import Solver
+from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.classes import finite_targets
 from omkl.estimators.kernel_paths import KernelPaths
 from omkl.estimators.multilabel import MultilabelClassifier
@@ -166,14 +167,15 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         omkl.exceptions.DistributionError
             If the cluster cannot be reached, has no workers, or loses them again and again.
         """
-        self._resolve()
-        source, y, weights = self._read(X, y, sample_weight)
-        targets, weights = self._targets(y, weights)
-        if client is not None and targets[0][0] is not None:
-            raise InputError(
-                'multiclass="ovo" needs the kernels on one machine: choose another, or leave out the client.'
-            )
-        self._fit(source, targets, weights, client)
+        with unchanged_if_refused(self):
+            self._resolve()
+            source, y, weights = self._read(X, y, sample_weight)
+            targets, weights = self._targets(y, weights)
+            if client is not None and targets[0][0] is not None:
+                raise InputError(
+                    'multiclass="ovo" needs the kernels on one machine: choose another, or leave out the client.'
+                )
+            self._fit(source, targets, weights, client)
         return self
 
     def _resolve(self) -> tuple[PointwiseLoss, Regularizer, Solver]:
@@ -227,7 +229,7 @@ training samples; kernels that are not active may be None
 
     def _scores_of(self, outputs: np.ndarray) -> np.ndarray:
         """Scores (n, K) of more than two classes, from the outputs of their problems."""
-        if self.multiclass != "ovo":
+        if self._rows[0] is None:  # of all samples, not of a pair of classes
             return outputs
         return _ovr_decision_function(outputs > 0, outputs, len(self.classes_))
 
@@ -300,9 +302,10 @@ list, an array (N, N, M), a single matrix, or :class:`~omkl.kernels.GramMatrices
         omkl.exceptions.DistributionError
             As for :meth:`MKLClassifier.fit`.
         """
-        self._resolve()
-        source, y, weights = self._read(X, y, sample_weight)
-        self._fit(source, *self._targets(y, weights), client)
+        with unchanged_if_refused(self):
+            self._resolve()
+            source, y, weights = self._read(X, y, sample_weight)
+            self._fit(source, *self._targets(y, weights), client)
         return self
 
     def _targets(self, y: np.ndarray, weights: np.ndarray) -> tuple[list, np.ndarray]:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _num_samples
 from omkl._components import check_number
 from omkl.batch import Solution
 from omkl.estimators.batch_mkl import BatchMKL
+from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.stored_kernels import StoredKernels, in_precision
 from omkl.exceptions import InputError
 from omkl.kernels import GramMatrices
@@ -128,18 +129,19 @@ class OneClassMKL(OutlierMixin, BatchMKL):
         omkl.exceptions.InputError
             If a parameter is not as described, or a matrix is not a kernel.
         """
-        self._resolve()
-        n_samples = len(GramMatrices(X)) if self._precomputed else _num_samples(X)
-        source, ones, weights = self._read(X, np.ones(n_samples), sample_weight)
+        with unchanged_if_refused(self):
+            self._resolve()
+            n_samples = len(GramMatrices(X)) if self._precomputed else _num_samples(X)
+            source, ones, weights = self._read(X, np.ones(n_samples), sample_weight)
 
-        def solved(kernels: StoredKernels) -> tuple[float, Solution, int]:
-            return solve_for_fraction(kernels, weights, self.nu)
+            def solved(kernels: StoredKernels) -> tuple[float, Solution, int]:
+                return solve_for_fraction(kernels, weights, self.nu)
 
-        self.C_, solution, n_solved = in_precision(self, source, client, solved)
-        self._learn(source, [(None, ones)], [solution], None)
-        self.n_iter_ = n_solved
-        self._warn(source, [(None, ones)], [solution], None)
-        self.offset_ = min(1.0, _quantile(solution.certificate.outputs, weights, self.nu))
+            self.C_, solution, n_solved = in_precision(self, source, client, solved)
+            self._learn(source, [(None, ones)], [solution], None)
+            self.n_iter_ = n_solved
+            self._warn(source, [(None, ones)], [solution], None)
+            self.offset_ = min(1.0, _quantile(solution.certificate.outputs, weights, self.nu))
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:

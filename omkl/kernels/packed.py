@@ -196,13 +196,12 @@ class PackedStack(OneByOne):
 
     def _in_threads(self, size, entries, work):
         """Call ``work`` with equal slices of ``range(size)``, each in a thread of its own; ``entries`` go with each."""
-        n_threads = max(1, min(self.n_jobs, size * entries // ENTRIES))
-        bounds = np.linspace(0, size, n_threads + 1).astype(int)
-        parts = [slice(low, high) for low, high in pairwise(bounds) if low < high]
-        if len(parts) <= 1:
-            for part in parts:
-                work(part)
+        n_threads = min(self.n_jobs, size, size * entries // ENTRIES)
+        if n_threads <= 1:
+            if size:
+                work(slice(0, size))
             return
+        parts = [slice(low, high) for low, high in pairwise(np.linspace(0, size, n_threads + 1).astype(int))]
         with ThreadPoolExecutor(len(parts)) as pool:
             # to the end of the list, as an error in a thread is raised only where its result is asked for
             list(pool.map(work, parts))

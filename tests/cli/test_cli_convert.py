@@ -257,3 +257,15 @@ def test_a_pattern_stands_for_many_files(tmp_path, capsys):
     assert (tmp_path / "all.csv").read_text() == "x,y\n0,a\n1,a\n"
     assert convert(f"{tmp_path}/none*.csv", "-o", tmp_path / "none.svm") == 2
     assert "none*.csv" in capsys.readouterr().err
+
+
+def test_columns_are_known_by_their_first_line_and_documents_begin_between_sentences(tmp_path):
+    """A file of CoNLL 2003 as it is: no suffix that says so, and a line for each document."""
+    sentences = ["EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n", "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n"]
+    (tmp_path / "eng.train").write_text("-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences))
+    X, y = read_sequences(tmp_path / "eng.train")
+    assert [[token["c0"] for token in x] for x in X] == [["EU", "rejects"], ["Peter", "Blackburn"]]
+    assert y == [["B-ORG", "O"], ["B-PER", "I-PER"]]
+    assert main(["train", "labeler", str(tmp_path / "eng.train"), "-o", str(tmp_path / "m.npz"), "--quiet"]) == 0
+    (tmp_path / "attributes").write_text("B-ORG\tword=EU\tpiece=a b\nO\tword=rejects\n")
+    assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]

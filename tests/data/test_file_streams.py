@@ -199,8 +199,8 @@ def test_numpy_files_are_mapped(tmp_path, rng):
 def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, text, rng):
     for name, content, stream, sizes in (
         ("a.conllu", text + b"\n", stream_conllu, (6, 30)),
-        ("a.crfsuite", CRFSUITE.encode() * 100, stream_sequences, (100, 600)),
-        ("a.jsonl", JSONL.encode() * 100, stream_sequences, (50, 500)),
+        ("a.crfsuite", CRFSUITE.encode() * 100, stream_sequences, (20, 120)),
+        ("a.jsonl", JSONL.encode() * 100, stream_sequences, (20, 60)),
     ):
         small, large = (write(tmp_path / f"{n}{name}", content * n) for n in sizes)
         peaks = [peak_memory(stream(path, block_size=20)) for path in (small, large)]

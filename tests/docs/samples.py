@@ -39,7 +39,7 @@ def _phrase(rng, after=0):
 
 
 def write_samples(folder):
-    """Write all of them: treebanks, tables, CRFsuite's attributes, files in svmlight's format."""
+    """Write all of them: treebanks, tables, CRFsuite's attributes, columns, files in svmlight's format."""
     folder, rng = Path(folder), np.random.default_rng(0)
     for name, n in (("train", 150), ("dev", 40), ("test", 40)):
         text = "".join(english(n, rng))
@@ -59,4 +59,7 @@ def write_samples(folder):
         dump_svmlight_file(X, y.astype(int), str(path), zero_based=False)
         (folder / "data" / f"part-{part}.svm.gz").write_bytes(gzip.compress(path.read_bytes()))
     (folder / "data" / "part").unlink()
+    cells = (f"{row[1]} {row[4]} {row[3]}\n" if len(row) > 1 else "\n" for row in rows)
+    (folder / "eng.train").write_text("-DOCSTART- -X- O\n\n" + "".join(cells), encoding="utf-8")
+    (folder / "template").write_text("U00:%x[0,0]\nU01:%x[-1,0]\nU02:%x[0,1]\n", encoding="utf-8")
     (folder / "sentences.txt").write_text("The dogs bark .\nThe old cat sees the birds .\n", encoding="utf-8")

@@ -207,7 +207,7 @@ def test_what_cannot_be_approximated_is_refused_in_one_sentence(make, message):
 
 
 @pytest.mark.parametrize(
-    "spec", [*SPECS, "linear", "quadratic:normalize=trace", "cubic:coef0=2,gamma=0.5,normalize=none"]
+    "spec", [*SPECS, "linear", "quadratic:normalize=trace", "cubic:coef0=2,gamma=0.5,normalize=None"]
 )
 def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
     kernel = as_kernel(spec).fit(X)
@@ -229,7 +229,7 @@ def test_the_part_of_a_landmark_is_the_likeness_to_it(X, rng):
 
 
 def test_the_name_of_a_monomial_is_what_it_is(rng):
-    kernel = as_kernel("cubic:coef0=2,gamma=0.5,normalize=none").fit(np.ones((1, 3)))
+    kernel = as_kernel("cubic:coef0=2,gamma=0.5,normalize=None").fit(np.ones((1, 3)))
     X = rng.normal(size=(4, 3))
     for i, values in enumerate(kernel.features(X).T):
         name = kernel.part_name(i, "abc".__getitem__, 3).replace("^", "**")

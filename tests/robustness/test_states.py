@@ -159,3 +159,56 @@ def test_a_loaded_model_goes_on_as_it_was_though_groups_were_left_out(tmp_path):
     for own in (model, loaded):
         own.partial_fit(TREES)
     assert model.template_weights_ == loaded.template_weights_
+
+
+BATCH = {
+    "classifier": (omkl.MKLClassifier(["linear", "gaussian"]), Y),
+    "one class": (omkl.OneClassMKL(["linear", "gaussian"]), None),
+    "regressor": (omkl.MKLRegressor(["linear", "gaussian"]), X[:, 0]),
+    "folds": (omkl.MKLRegressorCV(["linear"], Cs=2, cv=2), X[:, 0]),
+    "design": (omkl.GroupLasso(0.05), X[:, 0]),
+    "design by folds": (omkl.GroupLassoCV(alphas=2, cv=2), X[:, 0]),
+    "sparse classifier": (omkl.SparseLogisticRegression(0.02), Y),
+    "sparse classifier by folds": (omkl.SparseLogisticRegressionCV(alphas=2, cv=2), Y),
+}
+
+
+@pytest.mark.parametrize("name", BATCH)
+def test_a_batch_estimator_is_as_it_was_after_a_fit_that_is_refused_or_interrupted(name, monkeypatch):
+    model, y = BATCH[name]
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = dict(vars(model.fit(X, y)))
+        predicted = model.predict(X)
+
+    def interrupted(*_, **__):
+        model.n_iter_ = None
+        raise KeyboardInterrupt
+
+    def is_same(now, then):
+        return now.keys() == then.keys() and all(now[name] is then[name] for name in now)
+
+    few, targets = X[:, :2], np.zeros(30) if y is None else y
+    refused = [
+        lambda: model.fit(few, y, sample_weight=-np.ones(30)),
+        lambda: model.fit(1e200 * few, y),
+        lambda: model.fit(few, targets[:5], sample_weight=np.ones(29)),
+        lambda: model.fit(few, np.full(30, np.nan), sample_weight=np.full(30, np.nan)),
+    ]
+    for call in refused:
+        with pytest.raises(ValueError, match=r"NaN|nan|weight|1e|numbers|square"):
+            call()
+        assert is_same(vars(model), before)
+    monkeypatch.setattr(type(model), "_learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(few, y)
+    assert is_same(vars(model), before)
+    assert np.array_equal(model.predict(X), predicted)
+
+
+def test_parameters_that_are_set_later_do_not_change_what_was_learned():
+    classes = np.digitize(X[:, 0], [-0.5, 0.5])
+    for learned, later in (("ovr", "ovo"), ("ovo", "shared")):
+        model = omkl.MKLClassifier(["linear"], multiclass=learned).fit(X, classes)
+        scores = model.decision_function(X)
+        assert np.array_equal(model.set_params(multiclass=later).decision_function(X), scores)

@@ -162,7 +162,7 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
         return None
     if isinstance(groups, dict):
         raise InputError("groups must be lists of columns, or a label for each column, not a dict.")
-    if np.ndim(groups) == 0 or not hasattr(groups, "__getitem__"):
+    if not (hasattr(groups, "__len__") and hasattr(groups, "__getitem__")) or getattr(groups, "shape", None) == ():
         raise InputError(f"groups must be lists of columns, or a label for each column, not {groups!r}.")
     ragged = not isinstance(groups, np.ndarray) and len(groups) > 0 and np.ndim(groups[0]) > 0
     if ragged:

@@ -60,6 +60,7 @@ class DesignNorms:
         self._origins: list[np.ndarray] = []
         self._at_origins: list[np.ndarray] = []
         self._reaches: Any = None
+        self._near: Any = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
         """What is known here, for a problem with the same design and groups."""
@@ -99,6 +100,13 @@ class DesignNorms:
         """Bounds of all norms, with that share of the groups' reach; None where nothing is known."""
         if not self._origins:
             return None
+        if self._near is None or self._near[0] is not rho:
+            self._near = rho, *self._near_origins(rho)
+        _, near, left, rounding = self._near
+        return near + (cosine * left) * self._reaches + rounding
+
+    def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+        """Norms at the closest combination of points that are known, the distance from it, and what rounding adds."""
         origins = np.array(self._origins).T
         # any shares give a bound: where points are all but one, large shares would fit rounding
         products = origins.T @ origins
@@ -108,7 +116,7 @@ class DesignNorms:
         safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
         near = self._problem.groups.dual_norms(sum(share * found for share, found in zip(shares, self._at_origins)))
         rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
-        return safety * (near + (cosine * left) * self._reaches) + rounding * self._reaches
+        return safety * near, safety * float(left), rounding * self._reaches
 
     def _compute(self, rho: np.ndarray, known: Known = NOTHING) -> np.ndarray:
         """All norms: a pass over the design, or over the columns that are not known."""
@@ -117,6 +125,7 @@ class DesignNorms:
         if problem.design.selective and rho.any():
             self._origins = [*self._origins, rho][-MOST_ORIGINS:]
             self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
+            self._near = None
         norms = problem.groups.dual_norms(found)
         norms[known.groups] = known.dual_norms
         return norms

@@ -68,7 +68,8 @@ class DualLoss:
 
     def strictly_inside(self, x: np.ndarray) -> np.ndarray:
         """The variables, off their bounds by a rounding error where rounding has put them there."""
-        return np.clip(x, np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300)
+        with np.errstate(under="ignore"):
+            return np.clip(x, np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300)
 
     def rho(self, x: np.ndarray) -> np.ndarray:
         """The dual point of the variables."""

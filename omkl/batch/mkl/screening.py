@@ -51,12 +51,12 @@ class DualNorms:
             bounds[which] = known
             doubtful = np.setdiff1d(np.flatnonzero(self.exceeds(bounds)), which)
             if len(doubtful) < MANY * len(bounds):
-                bounds[doubtful] = self._look(rho, doubtful)
+                bounds[doubtful] = self.look(rho, doubtful)
                 return bounds
         norms = np.empty(self.problem.kernels.n_kernels)
         norms[which] = known
         others = np.setdiff1d(np.arange(len(norms)), which)
-        norms[others] = self._look(rho, others)
+        norms[others] = self.look(rho, others)
         if gap < TIGHT:
             if self._reaches is None:
                 self._reaches = np.sqrt(self.problem.kernels.traces())
@@ -67,7 +67,8 @@ class DualNorms:
         """Where kernels with these norms may matter: above the threshold that the proximity operator has."""
         return self.problem.regularizer.prox(norms, 1.0) > 0
 
-    def _look(self, rho, which):
+    def look(self, rho: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Norms of ``rho`` in some kernels, whatever bounds say."""
         kernels = self.problem.kernels
         self.passes += len(which) / kernels.n_kernels
         return np.sqrt(kernels.quadratics(rho, which))

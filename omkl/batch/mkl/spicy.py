@@ -74,6 +74,8 @@ class _Envelope:
 class _Proximal(Subproblem):
     """Proximal steps with a growing weight."""
 
+    begins_blind = True
+
     def warm_up(self, model):
         traces = self.problem.kernels.traces(self.which) / self.problem.kernels.n_parts
         scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
@@ -88,10 +90,19 @@ class _Proximal(Subproblem):
     def curve(self):
         return _Envelope(self.problem.regularizer, self.gamma)
 
+    def recentre(self):
+        self._to_model()
+        # where the dual point is far outside, a large weight throws the new kernels' coefficients far off
+        self.gamma /= GROWTH
+
     def proximal_step(self):
+        self._to_model()
+        self.gamma *= GROWTH
+        self.term = self._term()
+
+    def _to_model(self):
+        """Move the centre to the model."""
         term = self.term
         self.alphas = term.ratios[:, None] * (self.alphas + self.gamma * term.rho)
         self.alpha_products = term.ratios[:, None] * term.point_products
         self.alpha_squares = self.curve().first(term.norms) ** 2
-        self.gamma *= GROWTH
-        self.term = self._term()

@@ -20,6 +20,10 @@ from omkl.exceptions import InputError
 #: Kernels in the first working set, and the least number to add to it; and the same with several outputs, where
 #: products with each of them take many times as long as a pass over all kernels.
 FIRST, FIRST_OF_PARTS = 60, 8
+#: One in so many kernels is looked at before there is a model worth a look at all.
+GLANCE = 4
+#: Rounds in which kernels that are inactive leave; later ones stay, so that none comes and goes for ever.
+LEAVING = 10
 #: Newton steps that one call may take.
 MOST_STEPS = 150
 
@@ -68,8 +72,18 @@ class Subproblem(BarrierSearch):
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     def grow(self, violating: np.ndarray) -> None:
-        """Take in kernels of those that violate optimality, which come worst first."""
-        self.add(np.sort(violating[: _most(self.problem, max(_first(self.problem), len(self.which)))]))
+        """Take in kernels of those that violate optimality, which come worst first; inactive ones leave."""
+        few, active = max(_first(self.problem), len(self.which)), self.term.ratios > 0
+        self.rounds += 1
+        if _has_many(self.problem) and self.rounds <= LEAVING:
+            self.recentre()
+            self.which, self.kernel_products = self.which[active], self.kernel_products[active]
+            self.alphas, self.alpha_products = self.alphas[active], self.alpha_products[active]
+            self.alpha_squares = self.alpha_squares[active]
+        self.add(np.sort(violating[: _most(self.problem, few)]))
+
+    def recentre(self) -> None:
+        """Prepare for kernels that violate optimality by far; methods without a proximal term do nothing."""
 
     def curve(self) -> Any:
         """The function of the norms that the dual has for each kernel."""
@@ -80,6 +94,10 @@ class Subproblem(BarrierSearch):
 
     #: Weight of the dual point beside the coefficients.
     gamma = 1.0
+    #: Whether to begin on any few kernels: they lead to a better dual point than a pass at the constant does.
+    begins_blind = False
+    #: How often kernels were taken in.
+    rounds = 0
     #: Gap that a working set is solved to, as a share of the gap over all kernels.
     share = 0.05
 
@@ -139,6 +157,16 @@ class Subproblem(BarrierSearch):
         )
 
 
+def _evenly(n_kernels: int) -> np.ndarray:
+    """All kernels in an order in which the first few are spread evenly over all, in step with no period of theirs."""
+    return np.argsort(np.arange(n_kernels) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0, kind="stable")
+
+
+def _has_many(problem):
+    """Whether passes over all kernels cost so much that it pays to think of which are needed."""
+    return problem.kernels.n_parts == 1 and problem.kernels.n_kernels > FIRST
+
+
 def _first(problem):
     return FIRST if problem.kernels.n_parts == 1 else FIRST_OF_PARTS
 
@@ -189,18 +217,20 @@ def solve_by_working_sets(
         )
     # the start is a record, too
     monitor = GapMonitor(tol, (MOST_ROUNDS if max_iter is None else max_iter) + 1, on_iteration)
+    search, subproblem = _Search(problem, monitor), None
+    blind = start is None and method.begins_blind and _has_many(problem)
     if start is None:
         constant, rho = problem.best_constant()
         start = Start(Expansion(np.arange(0), np.zeros((0, len(rho))), constant), rho)
-    search = _Search(problem, monitor)
-    over = search.certify(start.rho, start.model, *problem.evaluate(start.model))
-    subproblem = None
+    over = search.begin(start, blind)
     while not over:
-        violating = search.by_violation(start.model.active if subproblem is None else subproblem.which)
         if subproblem is None:
+            violating = _evenly(problem.kernels.n_kernels) if blind else search.by_violation(start.model.active)
             subproblem = method.begin(problem, start, search.certificate, violating)
+            if blind:
+                search.glance(subproblem)
         else:
-            subproblem.grow(violating)
+            subproblem.grow(search.by_violation(subproblem.which))
         steps = subproblem.newton_steps
         if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
             break
@@ -221,13 +251,40 @@ class _Search:
         self.problem, self.monitor = problem, monitor
         self.certificate: Certificate = None  # type: ignore[assignment]  # until the start is certified
         self.model: Expansion = None  # type: ignore[assignment]
-        self._least, self._norms_of = np.inf, DualNorms(problem)
+        self._least, self._left, self._norms_of = np.inf, np.inf, DualNorms(problem)
 
     def target(self, share: float) -> float:
         """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
         certificate = self.certificate
         wanted = self.monitor.tol * max(certificate.dual, 1e-3 * abs(certificate.primal))
-        return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
+        return max(ENOUGH * wanted, share * self._left)
+
+    def begin(self, start: Start, blind: bool) -> bool:
+        """Certify a start; ``blind``, with no look at the kernels, by the dual point 0, which is always feasible."""
+        problem, model = self.problem, start.model
+        norms, outputs = problem.evaluate(model)
+        if not blind:
+            return self.certify(start.rho, model, norms, outputs)
+        rho = np.zeros_like(start.rho)
+        self.model, self.dual_norms = model, np.zeros_like(norms)
+        self.certificate = Certificate(
+            problem.primal(outputs, norms), problem.dual(rho, self.dual_norms), norms, outputs, rho
+        )
+        self._least = self.certificate.primal
+        return self._record(model, None)
+
+    def glance(self, subproblem: Subproblem) -> None:
+        """Solve roughly, and take in kernels by a look at few of them: of most problems that finds what matters."""
+        problem, kernels = self.problem, self.problem.kernels
+        among = np.setdiff1d(_evenly(kernels.n_kernels)[: kernels.n_kernels // GLANCE], subproblem.which)
+        if not len(among) or not subproblem.solve(self.target(subproblem.share)):
+            return
+        self.dual_norms[subproblem.which] = subproblem.dual_norms()
+        self.dual_norms[among] = self._norms_of.look(subproblem.rho, among)
+        violating = self.by_violation(subproblem.which)
+        if len(violating):
+            self._left = subproblem.primal - _best_multiple(problem, subproblem.rho, self.dual_norms)[0]
+            subproblem.grow(violating)
 
     def certify(
         self, rho: np.ndarray, model: Expansion, norms: np.ndarray, outputs: np.ndarray,
@@ -248,15 +305,20 @@ class _Search:
         self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
         if self.certificate.primal < self._least:
             self._least, self.model = self.certificate.primal, model
+        return self._record(model, subproblem)
+
+    def _record(self, model: Expansion, subproblem: Subproblem | None) -> bool:
+        # the absolute gap, as far as it is known
+        self._left = self.certificate.primal - self.certificate.dual
         return self.monitor.record(
             self.certificate.primal,
-            dual,
+            self.certificate.dual,
             len(model.active),
             working_set=0 if subproblem is None else len(subproblem.which),
             full_passes=self._norms_of.passes,
             newton_steps=0 if subproblem is None else subproblem.newton_steps,
             proximal_steps=0 if subproblem is None else subproblem.proximal_steps,
-            system=system_of(problem.kernels),
+            system=system_of(self.problem.kernels),
         )
 
     def recomputed(self) -> Certificate:

@@ -61,9 +61,30 @@ def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, m
     assert by_rounds.history[-1]["working_set"] < 400
     monkeypatch.setattr("omkl.batch.mkl.working_set.FIRST", 400)
     at_once = Spicy().solve(problem, tol=1e-8)
-    assert at_once.history[-1]["working_set"] == 400
+    assert at_once.history[1]["working_set"] == 400
     assert by_rounds.certificate.primal == pytest.approx(at_once.certificate.primal, rel=3e-8)
     np.testing.assert_allclose(by_rounds.certificate.norms, at_once.certificate.norms, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Squared()])
+def test_a_search_begins_on_a_few_kernels_with_a_bound_that_holds(loss):
+    kernels, y = many_kernels()
+    problem = Problem(kernels, y, loss, L21(), C=20.0)
+    solution = Spicy().solve(problem, tol=1e-2)
+    first, second = solution.history[:2]
+    assert first["full_passes"] == 0
+    assert second["full_passes"] < 1.3
+    assert first["dual"] <= second["dual"] <= solution.certificate.primal <= first["primal"]
+    assert certify(problem, solution.model, solution.certificate.rho).gap <= 1e-2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_where_a_constant_is_best_a_search_ends_with_it(loss):
+    kernels, y = many_kernels()
+    problem = Problem(kernels, y, loss, L21(), C=1e-3)
+    solution = Spicy().solve(problem, tol=1e-6)
+    assert solution.converged
+    assert not len(solution.model.active)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge()])
