@@ -20,7 +20,7 @@ from omkl.exceptions import InputError
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
-Groups = Sequence[Sequence[int]] | ArrayLike | None
+Groups = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
 
 
 class GroupLasso(RegressorMixin, SparseLinear):
@@ -36,9 +36,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
     ----------
     alpha : float > 0
         Weight of the regularizer: the larger, the fewer groups.
-    groups : None, array of shape (n,), or list of lists of int
+    groups : None, array of shape (n,), list of lists of int or str, or dict of such lists
         None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
-        the columns of each group.
+        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too.
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
         Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
         as in scikit-learn's ``PoissonRegressor``, and predictions are means.

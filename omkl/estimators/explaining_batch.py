@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin, OutlierMixin
 
 from omkl._components import check_number
-from omkl.batch.design.blocks import column_labels
+from omkl.batch.design.blocks import by_position, column_labels
 from omkl.estimators.explaining import one_row, other_class
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError
@@ -300,9 +300,12 @@ class ExplainsColumns:
 
     def _groups_of(self, columns: np.ndarray, n_columns: int) -> list[str]:
         """The name of the group of each of some columns."""
-        labels = column_labels(self.groups, n_columns)
+        labels = column_labels(by_position(self.groups, getattr(self, "feature_names_in_", None)), n_columns)
         if labels is None:
             return [name_of_column(self, j) for j in columns.tolist()]
+        if isinstance(self.groups, dict):
+            names = list(self.groups)
+            return [str(names[k]) for k in labels[columns].tolist()]
         named = isinstance(self.groups, np.ndarray) or np.ndim(self.groups[0]) == 0
         known = np.unique(np.asarray(self.groups)) if named else np.arange(len(self.groups))
         return [str(known[k]) if known.dtype.kind in "OU" else f"group {known[k]}" for k in labels[columns].tolist()]

@@ -27,6 +27,7 @@ from omkl.batch import (
     stacked_problem,
 )
 from omkl.batch.core.solver import is_number_of_values, ordered
+from omkl.batch.design.blocks import by_position
 from omkl.data.rows import check_targets
 from omkl.estimators.arrays import as_numbers, check_magnitude
 from omkl.estimators.certified import CertifiedEstimator
@@ -136,13 +137,14 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         """The problem of each target, at alpha."""
         loss, regularizer, _ = self._resolve()
         n_columns = samples.design.shape[1]
-        groups, weights = ColumnGroups(self.groups, n_columns), self.group_weights
+        members = by_position(self.groups, getattr(self, "feature_names_in_", None))
+        groups, weights = ColumnGroups(members, n_columns), self.group_weights
         if isinstance(weights, str):
             if weights != "sqrt-size":
                 raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
             weights = np.sqrt(groups.blocks.sizes)
         if weights is not None:
-            groups = ColumnGroups(self.groups, n_columns, weights)
+            groups = ColumnGroups(members, n_columns, weights)
         alpha, rest = float(getattr(self, self._tradeoff)), (bool(self.fit_intercept), samples.weights)
         if samples.targets[0].ndim == 2:
             return [self._stacked_problem(samples, loss, regularizer, alpha, groups, *rest)]

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.sparse.linalg import aslinearoperator
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
@@ -17,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import omkl
-from omkl import GroupLasso, SparseLogisticRegression
+from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression
 from omkl.exceptions import InputError
 
 
@@ -164,6 +165,27 @@ def test_a_constant_target_is_learned_with_a_warning(diabetes):
     assert model.dual_gap_ == 0.0
 
 
+@pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
+def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = diabetes
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
+    positions = [[9, 0, 1, 2], [3, 4], [5, 6, 7, 8]]
+    named = {"body": ["c9", "c0", "c1", 2], "pressure": ["c3", "c4"], "blood": ["c5", "c6", "c7", "c8"]}
+    expected = clone(estimator).set_params(groups=positions).fit(X, y)
+    model = clone(estimator).set_params(groups=named).fit(frame, y)
+    assert_array_equal(model.coef_, expected.coef_)
+    explained = model.explain(frame[:1])
+    own_names = dict(zip(["group 0", "group 1", "group 2"], named))
+    assert explained.groups == {own_names.get(g, g): adds for g, adds in expected.explain(X[:1]).groups.items()}
+    assert {"body", "blood"} < set(explained.groups)
+    model.save(tmp_path / "model.npz")
+    assert omkl.load(tmp_path / "model.npz").explain(frame[:1]).groups == explained.groups
+    assert_array_equal(clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_)
+    with pytest.raises(InputError, match="the column 'c10', but there is no such column"):
+        clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -172,8 +194,10 @@ def test_a_constant_target_is_learned_with_a_warning(diabetes):
         (GroupLasso(tol=0.0), "tol must be"),
         (GroupLasso(groups=[0, 1]), "one label for each of the 10 columns"),
         (GroupLasso(groups=[[0, 1], [1, 2]]), "each of the 10 columns exactly once"),
-        (GroupLasso(groups={"a": [0, 1]}), "not a dict"),
-        (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "positions of columns"),
+        (GroupLasso(groups={"a": [0, 1]}), "each of the 10 columns exactly once"),
+        (GroupLasso(groups={"a": 0, "b": range(1, 10)}), "a list of columns for 'a', not 0"),
+        (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "the column 'age', but columns have no names"),
+        (GroupLasso(groups=[[0.5, 1.0], [2.0]]), "positions of columns"),
         (GroupLasso(group_weights={0: 1.0}), "group weights must be 10 finite numbers"),
         (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers >= 0"),
         (GroupLasso(group_weights="size"), "sqrt-size"),

@@ -1,5 +1,6 @@
 """Groups of columns: vectors cut into blocks, and the Jacobian of a proximity operator that moves blocks along rays."""
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -156,14 +157,39 @@ class ColumnGroups:
         return np.unique(np.searchsorted(self.blocks.starts, indices, side="right") - 1)
 
 
+def by_position(groups: Any, names: Sequence[str] | None) -> Any:
+    """Groups as lists of positions, where they are called by name or name their columns; all else as it is.
+
+    Parameters
+    ----------
+    groups : dict of lists of int or str, or what :func:`column_labels` takes
+    names : sequence of str or None
+        What the columns are called.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If a group of a dict is no list, or there is no column of a name.
+    """
+    if isinstance(groups, dict):
+        if single := [name for name, group in groups.items() if not isinstance(group, (list, tuple))]:
+            raise InputError(f"groups must have a list of columns for {single[0]!r}, not {groups[single[0]]!r}.")
+        groups = list(groups.values())
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in groups):
+        return groups
+    place = {} if names is None else {name: j for j, name in enumerate(names)}
+    if unknown := [name for group in groups for name in group if isinstance(name, str) and name not in place]:
+        why = "but columns have no names: give a data frame" if names is None else "but there is no such column"
+        raise InputError(f"groups has the column {unknown[0]!r}, {why}.")
+    return [[place[column] if isinstance(column, str) else column for column in group] for group in groups]
+
+
 def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
     """Each column's group as 0, 1, ..., in the order of the sorted labels or of the lists; None for one a column."""
     if groups is None:
         return None
-    if isinstance(groups, dict):
-        raise InputError("groups must be lists of columns, or a label for each column, not a dict.")
     if not (hasattr(groups, "__len__") and hasattr(groups, "__getitem__")) or getattr(groups, "shape", None) == ():
-        raise InputError(f"groups must be lists of columns, or a label for each column, not {groups!r}.")
+        raise InputError(f"groups must be lists of columns, a dict of them, or a label for each column, not {groups!r}.")
     ragged = not isinstance(groups, np.ndarray) and len(groups) > 0 and np.ndim(groups[0]) > 0
     if ragged:
         members = np.array([column for group in groups for column in group])
