@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data.rows import check_unmasked
+from omkl.data.rows import check_unmasked, is_frame
 from omkl.exceptions import InputError
 
 #: Largest magnitude of a feature or target, by the bytes of its type: squares and their sums must not overflow.
@@ -35,3 +35,35 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         pass
     raise InputError(f"{name} must hold numbers.")
+
+
+def refuse_text(X: Any) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` for the first text in X that is no number, in a table of numbers.
+
+    Parameters
+    ----------
+    X : data frame, array of shape (n, d), list of n rows, or anything else
+    """
+    if is_frame(X):
+        columns = ((f"The column {name!r} of X", X[name]) for name in X.columns)
+    elif isinstance(X, list) and X and all(isinstance(row, (list, tuple)) for row in X):
+        columns = ((f"Column {j} of X", column) for j, column in enumerate(zip(*X)))
+    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OU":
+        columns = ((f"Column {j} of X", column) for j, column in enumerate(X.T))
+    else:
+        return
+    for where, column in columns:
+        for row, value in enumerate(column):
+            if isinstance(value, str) and not _is_number(value):
+                raise InputError(
+                    f"{where} holds text, {value[:50]!r} in row {row}: encode it as numbers, with OneHotEncoder for "
+                    "example; online estimators take data frames with text as they are."
+                )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

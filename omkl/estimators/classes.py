@@ -26,6 +26,17 @@ class ScoringClassifier(ClassifierMixin):
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
+def has_probabilities(estimator: Any) -> bool:
+    """Whether scores are log-odds; raises an AttributeError that says which parameters make them so."""
+    if estimator._is_probabilistic():
+        return True
+    given = f"loss={estimator.loss!r}" + (', multiclass="ovo"' if estimator.multiclass == "ovo" else "")
+    raise AttributeError(
+        f'{type(estimator).__name__} has probabilities with loss="logistic", not with {given}; '
+        "CalibratedClassifierCV of scikit-learn learns some for any loss."
+    )
+
+
 class BatchClassifier(ScoringClassifier):
     """Learns binary problems with targets -1 and +1, of one class against all others where there are more than two."""
 
@@ -70,7 +81,7 @@ class BatchClassifier(ScoringClassifier):
     def _is_probabilistic(self) -> bool:
         return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
 
-    @available_if(lambda self: self._is_probabilistic())
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, (n, K): the logistic loss, one-vs-rest probabilities scaled to sum to one."""
         return self._probabilities(self.decision_function(X))

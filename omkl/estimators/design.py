@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from omkl.batch import DesignProblem, DesignSolver
 from omkl.estimators.certified import unchanged_if_refused
-from omkl.estimators.classes import finite_targets
+from omkl.estimators.classes import finite_targets, has_probabilities
 from omkl.estimators.multilabel import MultilabelClassifier
 from omkl.estimators.sparse_linear import Samples, SparseLinear
 from omkl.exceptions import InputError
@@ -360,7 +360,7 @@ class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
         """
         return float(accuracy_score(y, self.predict(X, offset=offset), sample_weight=sample_weight))
 
-    @available_if(lambda self: self._is_probabilistic())
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Probability of each class, (n, K), or of having each label, (n, L).
 

@@ -30,6 +30,7 @@ from omkl.data.rows import (
     times_as_days,
     with_unique_entries,
 )
+from omkl.estimators.arrays import refuse_text
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels
 from omkl.estimators.sources import TrainingBlock, as_stream
@@ -163,7 +164,11 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
     check_rows(X)
     for targets in y:
         check_targets(targets)
-    checked = validate_data(estimator, times_as_days(X), *y, **checks)
+    try:
+        checked = validate_data(estimator, times_as_days(X), *y, **checks)
+    except ValueError:
+        refuse_text(X)  # scikit-learn does not say where
+        raise
     return (with_unique_entries(checked[0]), *checked[1:]) if y else with_unique_entries(checked)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from omkl.estimators.classes import BatchClassifier
+from omkl.estimators.classes import BatchClassifier, has_probabilities
 from omkl.estimators.folds import NEVER
 from omkl.exceptions import InputError
 
@@ -71,7 +71,7 @@ class MultilabelClassifier(BatchClassifier):
     def _best_class(self, scores: np.ndarray) -> np.ndarray:
         return (scores > 0).astype(np.int64) if self.multilabel_ else super()._best_class(scores)
 
-    @available_if(lambda self: self._is_probabilistic())
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, (n, K), or of having each label, (n, L): those of the logistic loss.
 

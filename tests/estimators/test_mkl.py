@@ -120,7 +120,9 @@ def test_probabilities_are_those_of_the_logistic_loss(cancer):
     probabilities = model.predict_proba(X)
     assert_allclose(probabilities.sum(axis=1), 1.0)
     assert_allclose(np.log(probabilities[:, 1] / probabilities[:, 0]), model.decision_function(X), atol=1e-8)
-    assert not hasattr(MKLClassifier(loss="hinge").fit(X, y), "predict_proba")
+    with pytest.raises(AttributeError) as refusal:
+        MKLClassifier(loss="hinge").fit(X, y).predict_proba(X)
+    assert "has probabilities with loss=\"logistic\", not with loss='hinge'" in str(refusal.value.__cause__)
 
 
 def test_in_a_pipeline_and_a_grid(cancer):

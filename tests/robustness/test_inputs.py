@@ -144,3 +144,18 @@ def test_targets_whose_squares_are_no_floats_are_refused(estimator, loss):
     if estimator is not omkl.OnlineMKLRegressor:
         with pytest.raises(InputError, match="whose square is too small"):
             estimator(loss=loss).fit(X, 1e-300 * SCORE)
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "array", "list"])
+def test_text_is_refused_by_its_column_and_row(learner, form):
+    model, y = learner
+    words = ["1.5"] * 23 + ["north"]
+    if form in ("pandas", "polars"):
+        table, where = pytest.importorskip(form).DataFrame({"age": X[:, 0], "region": words}), "The column 'region'"
+        if "Online" in type(model).__name__:
+            pytest.skip("learns from text as it is")
+    else:
+        table, where = np.array([X[:, 0], words], dtype=object).T, "Column 1"
+        table = table if form == "array" else table.tolist()
+    with pytest.raises(InputError, match=f"{where} of X holds text, 'north' in row 23: encode it"):
+        model.fit(table, y)

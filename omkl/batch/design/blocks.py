@@ -189,7 +189,9 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
     if groups is None:
         return None
     if not (hasattr(groups, "__len__") and hasattr(groups, "__getitem__")) or getattr(groups, "shape", None) == ():
-        raise InputError(f"groups must be lists of columns, a dict of them, or a label for each column, not {groups!r}.")
+        raise InputError(
+            f"groups must be lists of columns, a dict of them, or a label for each column, not {groups!r}."
+        )
     ragged = not isinstance(groups, np.ndarray) and len(groups) > 0 and np.ndim(groups[0]) > 0
     if ragged:
         members = np.array([column for group in groups for column in group])
