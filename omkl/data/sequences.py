@@ -40,8 +40,9 @@ def guess_format(path: PathLike) -> str:
     if suffix in SUFFIXES or suffix == ".crfsuite":
         return SUFFIXES.get(suffix, "crfsuite")
     first = next((line for line in lines(path) if line.strip()), b"")
-    # attributes of CRFsuite are behind a tab
-    return "columns" if b" " in first.strip() and b"\t" not in first else "crfsuite"
+    # attributes of CRFsuite are behind a tab, and rows of svmlight have colons
+    cells = first.split()[1:]
+    return "columns" if cells and b"\t" not in first and not all(b":" in cell for cell in cells) else "crfsuite"
 
 
 def read_sequences(

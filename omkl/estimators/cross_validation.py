@@ -24,7 +24,8 @@ SEARCH = ("Cs", "cv", "scoring", "n_jobs")
 
 
 class _ClassifierOfOutputs(OfOutputs, MKLClassifier):
-    pass
+    def _learned_pairs(self):
+        return self.multiclass == "ovo"
 
 
 class _RegressorOfOutputs(OfOutputs, MKLRegressor):

@@ -229,9 +229,13 @@ training samples; kernels that are not active may be None
 
     def _scores_of(self, outputs: np.ndarray) -> np.ndarray:
         """Scores (n, K) of more than two classes, from the outputs of their problems."""
-        if self._rows[0] is None:  # of all samples, not of a pair of classes
-            return outputs
-        return _ovr_decision_function(outputs > 0, outputs, len(self.classes_))
+        if self._learned_pairs():
+            return _ovr_decision_function(outputs > 0, outputs, len(self.classes_))
+        return outputs
+
+    def _learned_pairs(self) -> bool:
+        """Whether each problem was one of two classes; ``multiclass`` may have been set since."""
+        return self._rows[0] is not None
 
     def _is_probabilistic(self):
         return super()._is_probabilistic() and self.multiclass != "ovo"

@@ -38,6 +38,8 @@ def shrink_strongly(x: np.ndarray, weights: np.ndarray, inverse_step: float, rad
     unit = np.abs(x).max(initial=0.0)
     if unit == 0.0:
         return np.zeros(len(x))
+    if not np.isfinite(unit):  # of a model that has diverged, as its trainer says
+        return np.full(len(x), np.nan)
     exponent = np.round(np.log2(unit))
     # what is left of large numbers may be smaller than one by all of the exponents of floats
     unit = 2.0 ** (exponent - 400.0 if exponent > -600.0 else exponent) if radius == 0.0 else 1.0

@@ -83,7 +83,7 @@ def refusals(X, y):
             yield lambda model: model.partial_fit(X, y, classes=[5, 6]), InputError
             yield lambda model: model.partial_fit(X, y + 5), InputError
         else:
-            yield lambda model: model.partial_fit(X, y * 1e300), DivergenceError
+            yield lambda model: model.partial_fit(X, y * 1e300), InputError
     yield lambda model: model.set_params(callbacks=[Interrupting(OwnError())]).fit(X, y), OwnError
 
 
@@ -140,9 +140,9 @@ def test_a_large_model_says_that_it_was_not_copied(monkeypatch):
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_parameters_that_leave_the_finite_numbers_are_an_error_in_the_same_call():
-    for model in (omkl.OnlineMKLRegressor("linear", eta0=1e200), omkl.OnlineMKLRegressor("linear", eta0=1e150)):
+    for model in (omkl.OnlineMKLRegressor("linear", eta0=1e99), omkl.OnlineMKLRegressor("linear", eta0=1e60)):
         with pytest.raises(DivergenceError):
-            model.fit(X, 1e100 * X[:, 0])
+            model.fit(X, 1e90 * X[:, 0])
         assert not hasattr(model, "model_")
     for power in (1e308, np.nan, -1.0, 31):
         with pytest.raises(InputError, match="power must be"):
