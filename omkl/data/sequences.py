@@ -39,6 +39,8 @@ def guess_format(path: PathLike) -> str:
     suffix = Path(stem(path)).suffix
     if suffix in SUFFIXES or suffix == ".crfsuite":
         return SUFFIXES.get(suffix, "crfsuite")
+    if not Path(path).is_file():  # a pipe is read once
+        return "crfsuite"
     first = next((line for line in lines(path) if line.strip()), b"")
     # attributes of CRFsuite are behind a tab, and rows of svmlight have colons
     cells = first.split()[1:]
@@ -65,8 +67,8 @@ def read_sequences(
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
-        ``.bio`` and ``.iob`` (columns). Other names say nothing: a first line with spaces and no tab is one of
-        columns, and what begins otherwise CRFsuite's.
+        ``.bio`` and ``.iob`` (columns). Other names say nothing: files whose first line has spaces and no tab hold
+        columns; what begins otherwise, and pipes, are CRFsuite's.
     folds : list of int, optional
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}

@@ -1,6 +1,8 @@
 """Readers: what they return, and one clear sentence for every way a file can be wrong."""
 
 import gzip
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -125,6 +127,16 @@ def test_crfsuite_attribute_lists(tmp_path):
     path.write_text("\tw=dog\n")
     with pytest.raises(DataFileError, match="line 1: a token needs a label"):
         read_sequences(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_whose_name_says_nothing_is_read_once(tmp_path):
+    path = tmp_path / "63"
+    os.mkfifo(path)
+    thread = threading.Thread(target=path.write_bytes, args=[b"D\tw=the\nN\tw=dog\n\n"], daemon=True)
+    thread.start()
+    assert read_sequences(path)[1] == [["D", "N"]]
+    thread.join()
 
 
 def test_json_lines(tmp_path):
