@@ -205,14 +205,14 @@ def _parse_value(value: str, depth: int = 0) -> Any:
 def check_flags(estimator: Any) -> None:
     """Raise where a parameter of an estimator that is True or False by default is neither, and no number.
 
-    Nor may what is a string by default be an array, which equals several things at once.
+    Nor may what is a string by default be an array, whose comparison with a string is no answer.
     """
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
         if isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int)):
             raise InputError(f"{name} must be True or False, not {value!r}.")
         if isinstance(parameter.default, str) and isinstance(value, np.ndarray):
-            raise InputError(f"{name} must be what {parameter.default!r} is one of, no array: not {value!r:.100}.")
+            raise InputError(f"{name} must be a single value such as {parameter.default!r}, not an array.")
 
 
 def check_number(

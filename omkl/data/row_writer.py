@@ -14,7 +14,10 @@ from omkl.data.files import OPENERS, PathLike, output_file
 from omkl.data.rows import Block, join
 from omkl.exceptions import InputError
 
-KINDS = "a column holds values of several kinds"
+#: What Arrow's columns cannot hold.
+SEVERAL_KINDS = "a column holds values of several kinds"
+#: Blocks that are held at once until every column has had a value; columns that had none by then are of numbers.
+MOST_WAITING = 64
 #: Sparse rows with more columns are not written with a cell for each.
 MOST_DENSE = 10_000
 
@@ -138,7 +141,12 @@ def _tables(blocks: Iterable[Block], target: str) -> Iterator[Any]:
         y = [] if block.y is None else [_outputs(block, "fiubUO", "outputs are of no such kind")]
         waiting.append(_table([*names, target][: len(columns) + len(y)], [*columns, *y]))
         schema = _common(schema, waiting[-1].schema)
-        if not any(pyarrow.types.is_null(own.type) for own in schema):  # else a later block knows what the column is of
+        empty = [k for k, own in enumerate(schema) if pyarrow.types.is_null(own.type)]
+        if len(waiting) == MOST_WAITING:
+            for k in empty:
+                schema = schema.set(k, schema.field(k).with_type(pyarrow.float64()))
+            empty = []
+        if not empty:  # else a later block may tell what the column is of
             yield from (own.cast(schema) for own in waiting)
             waiting = []
     yield from (own.cast(schema) for own in waiting)
@@ -149,7 +157,7 @@ def _table(names: Sequence[str], columns: Sequence[Any]) -> Any:
     try:
         return pyarrow.table([pyarrow.array(own, from_pandas=True) for own in columns], names=names)
     except (ValueError, TypeError) as error:  # also pyarrow's own
-        raise InputError(f"{KINDS}: write csv ({error}).") from None
+        raise InputError(f"{SEVERAL_KINDS}: write csv ({error}).") from None
 
 
 def _common(schema: Any, other: Any) -> Any:
@@ -157,7 +165,7 @@ def _common(schema: Any, other: Any) -> Any:
     try:
         return other if schema is None else import_pyarrow().unify_schemas([schema, other])
     except (ValueError, TypeError) as error:
-        raise InputError(f"{KINDS}: write csv ({error}).") from None
+        raise InputError(f"{SEVERAL_KINDS}: write csv ({error}).") from None
 
 
 def _parquet(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:

@@ -183,9 +183,8 @@ class ExplainsKernels:
         if own.multilabel_:
             _refuse_classes(label, against)
             return compared_label(own, outputs, target)
-        pairs = own.multiclass == "ovo"
         scores = own._scores_of(outputs[None])[0] if len(own.classes_) > 2 else outputs
-        return compared_classes(own.classes_, scores, len(outputs), pairs, label, against)
+        return compared_classes(own.classes_, scores, len(outputs), own._learned_pairs(), label, against)
 
     def _parts_of(self, m: int, X: Any, row: np.ndarray, weights: np.ndarray) -> Parts:
         """The parts of a kernel's output for a sample: of its values or features, a ``row``, times ``weights``."""

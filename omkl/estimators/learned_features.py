@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.utils.validation import _check_feature_names_in
 
 from omkl.estimators.batch_mkl import BatchMKL
 from omkl.estimators.explaining_batch import chosen_columns
@@ -65,7 +66,7 @@ class LearnedFeatures(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         X, y
             As the estimator takes them.
         **options
-            For its ``fit``.
+            For its ``fit``; none where it is fitted already.
 
         Returns
         -------
@@ -74,9 +75,12 @@ class LearnedFeatures(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a kernel that has a weight has no finite feature map, or kernels are matrices; and as the estimator's.
+            If a kernel that has a weight has no finite feature map, or kernels are matrices; if options are given for
+            an estimator that is fitted; and as the estimator's.
         """
         if self.prefit:
+            if options:
+                raise InputError(f"{next(iter(options))} is for fitting, and prefit=True fits nothing: leave it out.")
             check_is_fitted(self.estimator)
             found = self.estimator
         else:
@@ -118,16 +122,22 @@ class LearnedFeatures(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        input_features : ignored
-            Names are those of the columns that the estimator was fitted to, else ``x0``, ``x1``, ...
+        input_features : array of str, optional
+            What the columns are called: the names that the estimator was fitted to by default, and no others where it
+            has some; else ``x0``, ``x1``, ...
 
         Returns
         -------
         array of str objects of shape (D,)
+
+        Raises
+        ------
+        ValueError
+            If ``input_features`` are not so many, or not those that the estimator was fitted to.
         """
         check_is_fitted(self)
         width = self.n_features_in_
-        columns = getattr(self.estimator_, "feature_names_in_", [f"x{j}" for j in range(width)])
+        columns = _check_feature_names_in(self.estimator_, input_features)
         names = []
         for name, (kernel, _) in kernels_of(self.estimator_).items():
             own = [str(columns[j]) for j in chosen_columns(kernel, width).tolist()]

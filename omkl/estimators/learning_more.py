@@ -18,12 +18,8 @@ class LearnsMore:
     callbacks: Any
     history_: list[dict[str, Any]]
     n_iter_: int
-
-    def _settings(self) -> Any:
-        raise NotImplementedError
-
-    def _adopt(self, model: OnlineModel) -> None:
-        raise NotImplementedError
+    _settings: Callable[[], Any]
+    _adopt: Callable[[OnlineModel], None]
 
     def _partial_fit(
         self, codec: Any, read: Callable, X: Any, y: Any, sample_weight: Any, *, classes: Any = None,

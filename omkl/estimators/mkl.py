@@ -238,7 +238,8 @@ training samples; kernels that are not active may be None
         return self._rows[0] is not None
 
     def _is_probabilistic(self):
-        return super()._is_probabilistic() and self.multiclass != "ovo"
+        pairs = self.multiclass == "ovo" or (hasattr(self, "_rows") and self._learned_pairs())
+        return super()._is_probabilistic() and not pairs
 
 
 class MKLRegressor(RegressorMixin, KernelPaths):

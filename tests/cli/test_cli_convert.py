@@ -144,6 +144,24 @@ def test_rows_to_tables_of_arrow_and_back(name, tmp_path, capsys):
     assert "compressed by itself" in capsys.readouterr().err
 
 
+def test_a_column_that_stays_empty_does_not_hold_all_rows(tmp_path):
+    parquet, read = pytest.importorskip("pyarrow.parquet"), []
+
+    def blocks(late):
+        for k in range(200):
+            read.append(k)
+            yield Block([{"a": float(k), "b": late if k == 150 else None}], np.array([k]))
+
+    assert write_rows(tmp_path / "a.parquet", blocks(None), "parquet", "y") == 200
+    table = parquet.ParquetFile(tmp_path / "a.parquet")
+    assert table.num_row_groups > 100  # they were written as they came
+    assert table.read().column("b").null_count == 200
+    assert write_rows(tmp_path / "a.parquet", blocks(2.5), "parquet", "y") == 200
+    with pytest.raises(InputError, match="a column holds values of several kinds"):
+        write_rows(tmp_path / "a.parquet", blocks("late"), "parquet", "y")
+    assert parquet.read_table(tmp_path / "a.parquet").column("b")[150].as_py() == 2.5
+
+
 def test_what_is_missing_and_strings_survive_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     blocks = [

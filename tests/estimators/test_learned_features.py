@@ -80,3 +80,17 @@ def test_what_has_no_features_is_refused(model, given, match):
         LearnedFeatures(model).fit(given, Y)
     with pytest.raises(NotFittedError):
         LearnedFeatures(model).transform(given)
+
+
+def test_names_that_are_given_are_used_or_refused_and_options_are_not_lost():
+    pandas = pytest.importorskip("pandas")
+    given = ["a", "b", "c", "d"]
+    features = LearnedFeatures(MKLClassifier(["linear"])).fit(X, Y)
+    assert features.get_feature_names_out(given).tolist() == [f"linear[{name}]" for name in given]
+    with pytest.raises(ValueError, match="input_features should have length"):
+        features.get_feature_names_out(["a"])
+    framed = LearnedFeatures(MKLClassifier(["linear"])).fit(pandas.DataFrame(X, columns=given), Y)
+    with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
+        framed.get_feature_names_out(["d", "c", "b", "a"])
+    with pytest.raises(InputError, match="sample_weight is for fitting, and prefit=True fits nothing"):
+        LearnedFeatures(features.estimator_, prefit=True).fit(X, Y, sample_weight=np.ones(len(X)))

@@ -212,3 +212,6 @@ def test_parameters_that_are_set_later_do_not_change_what_was_learned():
         model = omkl.MKLClassifier(["linear"], multiclass=learned).fit(X, classes)
         scores = model.decision_function(X)
         assert np.array_equal(model.set_params(multiclass=later).decision_function(X), scores)
+        told = model.explain(X[:1])
+        assert np.isclose(sum(told.groups.values()), told.margin)
+        assert not hasattr(model, "predict_proba")  # votes of pairs are no log-odds, and what is asked for has none
