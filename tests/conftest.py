@@ -23,6 +23,9 @@ if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: what compiled loops do with
     np.seterr(all="ignore")
     settings.register_profile("uncompiled", settings.get_profile("omkl"), max_examples=3)
     settings.load_profile("uncompiled")
+    from tests.uncompiled import replace_intrinsics
+
+    replace_intrinsics()
 
 
 def pytest_collection_modifyitems(items):

@@ -161,12 +161,19 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize(("dtype", "exact"), [(np.float64, False), (np.float64, True), (np.float32, False)])
+@pytest.mark.parametrize(
+    ("dtype", "exact"),
+    [
+        pytest.param(np.float64, False, marks=pytest.mark.compiled),
+        (np.float64, True),
+        pytest.param(np.float32, False, marks=pytest.mark.compiled),
+    ],
+)
 def test_training_is_algorithm_1_over_named_features(name, dtype, exact):
     check_training(name, dtype, exact, TEMPLATES)
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("exact", [pytest.param(False, marks=pytest.mark.compiled), True])
 @pytest.mark.parametrize("name", ["mkl", "groups die and come back", "crf", "dual averaging"])
 def test_templates_of_a_first_tree_are_no_exception(name, exact):
     check_training(name, np.float64, exact, STACKED)
@@ -358,6 +365,7 @@ def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
     assert_array_equal(largest(weights, n), order[weights.flat[order] != 0])
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
     """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with sentences of any length."""

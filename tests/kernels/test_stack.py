@@ -188,6 +188,7 @@ def test_low_rank_kernels_become_factors():
     assert stack.nbytes == 20 * 3 * N * 8
 
 
+@pytest.mark.compiled
 def test_packing_an_iterator_takes_little_more_than_the_packed_kernels():
     rng = np.random.default_rng(7)
     factor = rng.normal(size=(100, 3))

@@ -42,6 +42,7 @@ def test_the_best_trees_come_in_order(structure_class, trees_of, arc_scores, see
         assert_allclose(structure.score(scores, tree), value, atol=1e-9)
 
 
+@pytest.mark.compiled
 def test_the_best_trees_of_a_long_sentence_begin_with_the_best():
     scores = np.random.default_rng(0).normal(size=(81, 81))
     heads, values = NonProjectiveTree().decode_best(scores, 8)

@@ -130,6 +130,7 @@ def test_sums_of_weights_are_those_of_logs_or_no_answer(arc_scores, seed, n, sin
     assert_allclose(by_sums, by_logs, atol=1e-11)
 
 
+@pytest.mark.compiled
 def test_long_sentences_have_marginals(arc_scores):
     """Too many trees for numbers: logs are taken."""
     scores = arc_scores(0, 400, "plain")
