@@ -9,7 +9,7 @@ from omkl.estimators.sequence import SequenceLabeler
 class ByTag:
     """A labeler for the words of each tag, so that labels are few wherever they are told apart.
 
-    Of each labeler what predicts is kept, a fraction of what its training holds.
+    Of each labeler what predicts is kept, a fraction of what its training holds, and the history.
 
     Parameters
     ----------
@@ -35,7 +35,9 @@ class ByTag:
         for tag, (X, y) in taught.items():
             labels = {label for sequence in y for label in sequence} - {None}
             if len(labels) > 1:
-                self.labelers[tag] = self.make_labeler().fit(X, y)._predicting()
+                labeler = self.make_labeler().fit(X, y)
+                self.labelers[tag] = labeler._predicting()
+                self.labelers[tag].history_ = labeler.history_
             else:
                 self.labelers[tag] = labels.pop() if labels else self.default
         return self
