@@ -231,6 +231,15 @@ def fit_options(arguments: Namespace) -> Iterator[dict[str, Any]]:
         yield {"client": client, **options}
 
 
+def calibrate(model: Any, arguments: Namespace, *dev: Any) -> list[str]:
+    """Make probabilities of scores by the data of ``--dev``; returns lines that tell why they are none."""
+    try:
+        model.calibrate(*dev)
+    except InputError as error:
+        return [f"Scores are not made probabilities by {arguments.dev}: {error}"]
+    return []
+
+
 def load_model(arguments: Namespace) -> tuple[Any, str]:
     """The saved model, and what it is about: ``"trees"``, ``"annotations"``, ``"sequences"`` or ``"rows"``.
 

@@ -10,6 +10,7 @@ from omkl.cli.common import (
     add_options,
     add_training_options,
     bar_chart,
+    calibrate,
     fit_options,
     listeners,
     report,
@@ -66,12 +67,7 @@ def run(arguments: Namespace) -> None:
         options["validation"] = dev if arguments.early_stopping else None
         learned, chosen = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options, dev)
     seconds = labeler.fit_seconds_
-    uncalibrated = None
-    if dev is not None and arguments.loss != "crf":
-        try:
-            labeler.calibrate(*dev)
-        except InputError as error:
-            uncalibrated = f"Scores are not made probabilities by {arguments.dev}: {error}"
+    uncalibrated = [] if dev is None or arguments.loss == "crf" else calibrate(labeler, arguments, *dev)
     save_model(labeler, arguments)
     metrics = {
         **learned,
@@ -93,7 +89,7 @@ def run(arguments: Namespace) -> None:
         lines.append(f"Token accuracy on {arguments.dev}: {found['accuracy']:.2%}")
         if found["entities"] is not None:
             lines += [entity_line(found)]
-    lines += [] if uncalibrated is None else [uncalibrated]
+    lines += uncalibrated
     lines += interruption.lines(labeler, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import omkl
 from omkl.cli import main
@@ -96,8 +97,8 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
     words += [(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
     lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
     irregular = ("geese", "NOUN", "Plur")
-    lemmatizer = Lemmatizer(lambda: omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0))
-    lemmatizer.fit([*words, irregular], [*lemmas, "goose"])
+    labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
+    lemmatizer = Lemmatizer().fit([*words, irregular], [*lemmas, "goose"], lambda X, y: clone(labeler).fit(X, y))
     unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
     assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
         "goose", "goose", "zuzu", "zuzu", "x",
