@@ -14,6 +14,7 @@ from typing import Any
 from omkl import estimators
 from omkl._components import check_n_jobs
 from omkl._files import PathLike, replacing
+from omkl.cli.inputs import columns_of
 from omkl.exceptions import InputError
 
 #: Digits of the number of a fold.
@@ -255,6 +256,8 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     }  # fmt: skip
     kind = kinds.get(type(model), "rows")
     check_options(arguments, kind, f"a {type(model).__name__}")
+    if kind == "sequences":
+        arguments.n_columns, arguments.templated = columns_of(model), model.templates is not None
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
         if "n_jobs" not in model.get_params(deep=False):
