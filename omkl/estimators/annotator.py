@@ -81,7 +81,8 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
     random_state : int, RandomState or None
         The same seed gives the same model, bit for bit. It takes the place of that of ``tagger`` and ``parser``.
 
-    A model file, of :meth:`save`, holds what predicts, whether or not it is asked for more.
+    A model file, of :meth:`save`, holds what predicts and the history of tags and of trees, whether or not it is asked
+    for more.
 
     Attributes
     ----------
@@ -264,7 +265,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         manifests: dict[str, Any] = {}
         for number, (name, model) in enumerate(self.models().items()):
             own = Packer()
-            manifests[name] = model._manifest(own, False)
+            manifests[name] = model._manifest(own, False, history=" of " not in name)
             packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         settings = {name: packed_parameters(estimator, packer) for name, estimator in given.items()}

@@ -1,7 +1,7 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -260,9 +260,16 @@ class Encoder:
 
     def name_of_part(self, name: str, i: int) -> str:
         """What a part of a kernel with explicit features is called: ``kernel[column]``, ``kernel[landmark 3]``, ..."""
+        return f"{name}[{self.kernels[name].part_name(i, *self._columns_of(name))}]"
+
+    def name_of_feature(self, name: str, i: int) -> str:
+        """What a feature of a kernel's feature map is called: ``kernel[column]``, ``kernel[cosine 3]``, ..."""
+        return f"{name}[{self.kernels[name].feature_name(i, *self._columns_of(name))}]"
+
+    def _columns_of(self, name: str) -> tuple[Callable[[int], str], int]:
+        """What names the columns that a kernel reads, and how many there are."""
         view, shapes = self.sources[self.views[name]], self.shapes
-        column = partial(view.column_name, shapes=shapes, names=self.names)
-        return f"{name}[{self.kernels[name].part_name(i, column, view.width(shapes))}]"
+        return partial(view.column_name, shapes=shapes, names=self.names), view.width(shapes)
 
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on

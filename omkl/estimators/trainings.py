@@ -112,7 +112,10 @@ class Trainings:
         self._number = 0
         earlier = None if run.checkpointer is None else run.checkpointer.earlier("trainings")
         self._resumed = earlier is not None
-        self.seed = seed if earlier is None else earlier[0]["seed"]
+        self.seed = seed
+        if earlier is not None:
+            with run.checkpointer.reading():
+                self.seed = int(earlier[0]["seed"])
 
     def begin(self, treebank: Treebank) -> None:
         """Training begins, on these sentences.
@@ -134,14 +137,14 @@ class Trainings:
             self._checkpointer.write()
 
     def learn_labels(self, labeler: SequenceLabeler, X: list, y: list) -> SequenceLabeler:
-        """A labeler that has learned from these sequences, without what only training needs."""
+        """A labeler that has learned from these sequences, with its history, but without what only training needs."""
         options = self._next()
         if self._checkpointer is None:
-            return labeler.fit(X, y)._predicting()
+            return _without_state(labeler.fit(X, y))
         kept = self._checkpointer.checkpoints.directory / f"{self._number:04d}.npz"
         learned = self._kept(kept, labeler) if self._resumed and kept.exists() else None
         if learned is None:
-            learned = labeler.fit(X, y, **options)._predicting()
+            learned = _without_state(labeler.fit(X, y, **options))
             if self.stopping.ended:  # it has not learned all
                 return learned
             self._keep(kept, learned)
@@ -152,7 +155,7 @@ class Trainings:
     def _keep(self, kept: Path, learned: SequenceLabeler) -> None:
         """Write what a training has learned, and the states of callbacks at its end."""
         packer = Packer()
-        manifest = {"class": "Training", "model": learned._manifest(packer, False)}
+        manifest = {"class": "Training", "model": learned._manifest(packer, False, history=True)}
         manifest["callbacks"], arrays = self.stopping.state()
         arrays = {f"callbacks/{name}": array for name, array in arrays.items()}
         arrays |= {f"model/{name}": array for name, array in packer.arrays.items()}
@@ -165,8 +168,9 @@ class Trainings:
         except ModelFileError as damaged:
             warnings.warn(f"{damaged} What it held is learned again.", CheckpointWarning, stacklevel=2)
             return None
-        self.stopping.load_state(manifest["callbacks"], below(arrays, "callbacks/"))
-        return SequenceLabeler._from_model(manifest["model"], Unpacker(below(arrays, "model/"), users_own(labeler)))
+        with self._checkpointer.reading():
+            self.stopping.load_state(manifest["callbacks"], below(arrays, "callbacks/"))
+            return SequenceLabeler._from_model(manifest["model"], Unpacker(below(arrays, "model/"), users_own(labeler)))
 
     def learn_trees(self, parser: DependencyParser, treebank: Treebank) -> None:
         """Train a parser on these sentences."""
@@ -181,6 +185,13 @@ class Trainings:
         if folder is None:
             return {}
         return {"checkpoint": folder, "checkpoint_every": self._every, "resume": self._resumed}
+
+
+def _without_state(labeler: SequenceLabeler) -> SequenceLabeler:
+    """What predicts of a labeler that has learned, a fraction of what its training holds, and its history."""
+    predicting = labeler._predicting()
+    predicting.history_ = labeler.history_
+    return predicting
 
 
 def configuration(models: Iterable[tuple[str, SavedEstimator]], own: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
 
 import json
+import pickle
 import sys
 from dataclasses import replace
 from io import BytesIO, TextIOWrapper
@@ -133,6 +134,10 @@ def test_a_loaded_annotator_writes_the_same(annotator, test, tmp_path, training)
     assert loaded.parts_ == annotator.parts_
     assert loaded.parser.templates == "small"
     assert loaded.tagger.epochs == 4
+    for name in ("upos", "trees"):
+        kept = [{k: v for k, v in r.items() if "seconds" not in k} for r in annotator.models()[name].history_]
+        assert loaded.models()[name].history_ == kept
+        assert len(kept) > 0
     loaded.save(tmp_path / "again.npz")
     assert columns_of(omkl.load(tmp_path / "again.npz").annotate(test)) == columns_of(annotator.annotate(test))
 
@@ -220,6 +225,11 @@ def test_threads_write_the_same(annotator, test):
         assert columns_of(annotator.set_params(n_jobs=2).annotate(test)) == alone
     finally:
         annotator.set_params(n_jobs=None)
+
+
+def test_a_fitted_annotator_goes_through_pickle(annotator, test):
+    again = pickle.loads(pickle.dumps(annotator))
+    assert columns_of(again.annotate(test)) == columns_of(annotator.annotate(test))
 
 
 def test_a_stacked_parser_with_a_lexicon_goes_along(train, test, tmp_path):
