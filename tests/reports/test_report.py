@@ -227,7 +227,7 @@ def test_refusals():
         make_report(model, X)
     with pytest.raises(InputError, match="n_worst"):
         make_report(model, n_worst=-1)
-    with pytest.raises(InputError, match="^An MKLClassifier has no weights to draw"):
+    with pytest.raises(InputError, match=r"^An MKLClassifier has no weights to draw"):
         plot_weights(omkl.MKLClassifier())
 
 
