@@ -37,7 +37,7 @@ def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Tre
 
 def as_treebank(X: Any, trees: bool | str, single_root: bool = False) -> Treebank:
     """A treebank from a path, paths, or itself, or of what :func:`~omkl.estimators.sentences.as_sentences` takes; files
-    and sentences are checked as they are read; only what has no trees yet is written again, with the text of its file."""
+    and sentences are checked as they are read, and what is not for parsing is held without its text."""
     if isinstance(X, Treebank):
         return X
     single_root = single_root and bool(trees)

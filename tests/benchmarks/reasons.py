@@ -48,7 +48,7 @@ _REASONS = {
         "Three kernels of one product: an exponential and a square of each of its numbers, and copies to the cache."
     ),
     ("test_streams.py::test_stream",): (
-        "The floor copies bytes. Text becomes numbers one by one; rows of a table with strings become dicts; "
+        "The floor copies bytes. Text becomes numbers one by one; strings of Arrow, Python's, one by one; "
         "what is compressed is decompressed; and what is shuffled is copied once more, row by row."
     ),
     ("test_prediction.py::test_predicting_one_row",): (
