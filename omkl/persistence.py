@@ -1,13 +1,14 @@
 """What a model file holds: an archive with the estimator's parameters and components as JSON; nothing is executed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from omkl._components import Component, family
-from omkl.exceptions import InputError, ModelFileError
+from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
 #: Subpackages whose public components a file may name. A component of the user's own is found among the subclasses
 #: of Component that are defined; nothing else is ever loaded by name.
@@ -142,6 +143,21 @@ def _subpackage_of(cls: type) -> str:
     name = cls.__module__.split(".")[1] if cls.__module__.startswith("omkl.") else ""
     is_public = name in SUBPACKAGES and component_of(name, cls.__name__) is cls
     return name if is_public else "user"
+
+
+@contextmanager
+def holds_whole(where: str, what: str, clear: Any = (ModelFileError, MissingDependencyError)) -> Iterator[None]:
+    """A context in which whatever comes of a file whose parts do not fit each other is a ModelFileError.
+
+    Errors of the classes ``clear`` say what is wrong by themselves.
+    """
+    try:
+        yield
+    except clear:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise ModelFileError(f"{where} does not hold a whole {what} ({type(error).__name__}: {said:.300}).") from None
 
 
 def check_labels(labels: Iterable[Any]) -> None:

@@ -29,7 +29,7 @@ def sentences_of(X: Any) -> Any:
     return list(X) if is_iterator else X
 
 
-def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Treebank]:
+def treebanks_of(X: Any, trees: bool | str, single_root: bool = False) -> Iterator[Treebank]:
     """The treebanks of a stream, or the one that X is, as :func:`as_treebank` reads it."""
     blocks = (block.X for block in X.blocks()) if isinstance(X, Stream) else [X]
     return (as_treebank(block, trees, single_root) for block in blocks)

@@ -100,7 +100,10 @@ def make_report(
     ]
     worst = quality.worst
     if worst:
-        worst = [paragraph("Of the data that this page is about, those with the most or the surest mistakes."), *worst]
+        how = "Of the data that this page is about, those with the most or the surest mistakes."
+        if any("<del>" in part for part in worst):
+            how += " What is struck out is predicted, what stands beside it is right."
+        worst = [paragraph(how), *worst]
     sections = [
         Section("learned", "What it learned", learned_parts(model, measured)),
         Section("quality", "How good it is", quality.parts),
