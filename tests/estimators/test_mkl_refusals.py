@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from omkl import MKLClassifier, MKLRegressor
+from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
 from omkl.exceptions import InputError
 
 from .conftest import KERNELS, grams_of
@@ -113,3 +113,10 @@ def test_a_prediction_that_is_constant_is_not_silent(cancer, scale, solver):
 def test_a_kernel_has_no_coordinates_to_penalize(cancer, solver):
     with pytest.raises(InputError, match=r"coordinates|group norms|needs a regularizer"):
         MKLClassifier(KERNELS, regularizer="l1", solver=solver).fit(*cancer)
+
+
+@pytest.mark.parametrize("model", [MKLClassifier(), MKLClassifierCV(Cs=2, cv=2)], ids=["fixed", "cv"])
+def test_classes_of_two_kinds_are_refused_by_their_types(model):
+    labels = np.array(["a", 1] * 10, dtype=object)
+    with pytest.raises(InputError, match="classes of type int and str"):
+        model.fit(np.arange(40.0).reshape(20, 2), labels)
