@@ -1,6 +1,7 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -317,7 +318,7 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     if isinstance(specs, dict):
         return list(zip(specs, kernels))
     names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(
             f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ..., 'second': ...}}."

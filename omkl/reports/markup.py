@@ -63,6 +63,15 @@ def percent(value: float | None) -> Cell | None:
     return None if value is None else Cell(f"{value:.1%}", float(value))
 
 
+def with_article(name: str) -> str:
+    """The name of a class after "a" or "an", as it is said.
+
+    >>> [with_article(name) for name in ("MKLClassifier", "OneClassMKL", "OnlineMKLRegressor", "GroupLasso")]
+    ['an MKLClassifier', 'a OneClassMKL', 'an OnlineMKLRegressor', 'a GroupLasso']
+    """
+    return f"{'an' if name.startswith(('A', 'E', 'I', 'MKL', 'Onl', 'Ov')) else 'a'} {name}"
+
+
 def share(value: float) -> str:
     """A share as percents in three digits, but for the smallest ones: groups by the hundreds are still told apart.
 

@@ -134,7 +134,7 @@ def _scatter(y: np.ndarray, predicted: np.ndarray) -> Any:
     ax = axes_for(None)
     ends = [min(y.min(), predicted.min()), max(y.max(), predicted.max())]
     ax.plot(ends, ends, color=GREY, linewidth=0.8)
-    ax.scatter(y, predicted, s=6, color=COLOURS[0], alpha=0.5, linewidths=0)
+    ax.scatter(y, predicted, s=6, color=COLOURS[0], alpha=0.7, linewidths=0)
     return dress(ax, "", "target", "prediction")
 
 

@@ -15,7 +15,7 @@ import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import InputError
-from omkl.reports import make_report
+from omkl.reports import make_report, plot_weights
 from omkl.reports.markup import NOTHING, Markup, number, table, text
 from omkl.reports.quality import marked_tokens
 from omkl.reports.quality_trees import _told_apart
@@ -227,6 +227,8 @@ def test_refusals():
         make_report(model, X)
     with pytest.raises(InputError, match="n_worst"):
         make_report(model, n_worst=-1)
+    with pytest.raises(InputError, match=r"^An MKLClassifier has no weights to draw"):
+        plot_weights(omkl.MKLClassifier())
 
 
 def test_cells_of_tables():

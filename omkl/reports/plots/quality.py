@@ -23,7 +23,7 @@ LABELS, LONGEST = 40, 14
 #: Labels of so many letters at most are in alphabetical order.
 SHORT = 2
 #: The share of a label's tokens that has the whole colour where no other label is taken for another as often.
-NOTABLE = 0.2
+NOTABLE = 0.1
 #: Points between lines of numbers in the cells of a matrix, in heights of letters.
 LEGIBLE = 1.9
 
