@@ -11,10 +11,14 @@ class OmklError(Exception):
     """Base of all errors that omkl raises itself; the message is one line, whatever it quotes."""
 
     def __str__(self) -> str:
-        first, last = SHOWN
-        text = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", super().__str__())
-        text = text if len(text) <= first + last else f"{text[:first]} ... {text[-last:]}"
-        return text.encode("utf-8", "backslashreplace").decode()
+        return _shown(super().__str__())
+
+
+def _shown(text: str) -> str:
+    """A message as one line of bounded length that can be encoded."""
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).encode("utf-8", "backslashreplace").decode()
+    first, last = SHOWN
+    return text if len(text) <= first + last else f"{text[:first]} ... {text[-last:]}"
 
 
 class InputError(OmklError, ValueError):
@@ -53,7 +57,7 @@ class OutputFileError(InputError, OSError):
     """A file cannot be written: what was there before is as it was. ``errno`` and ``filename`` are as of an OSError."""
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return _shown(str(self.args[0]))
 
 
 class MissingDependencyError(OmklError, ImportError):

@@ -21,6 +21,8 @@ settings.register_profile("thorough", settings.get_profile("omkl"), derandomize=
 settings.load_profile("omkl")
 if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: what compiled loops do without a word, as integers that wrap
     np.seterr(all="ignore")
+    settings.register_profile("uncompiled", settings.get_profile("omkl"), max_examples=3)
+    settings.load_profile("uncompiled")
 
 
 def pytest_collection_modifyitems(items):

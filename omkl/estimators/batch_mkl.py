@@ -120,12 +120,12 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
             weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
             X = X if weights.all() else X[weights > 0]
             names = getattr(self, "feature_names_in_", None)
-            source = ArrayKernels(self._default_kernels(X) if self.kernels is None else self.kernels, X, names)
+            source = ArrayKernels(self._default_kernels(X, names) if self.kernels is None else self.kernels, X, names)
         return source, y[weights > 0], weights[weights > 0]
 
-    def _default_kernels(self, X: Any) -> Any:
+    def _default_kernels(self, X: Any, names: Any) -> Any:
         """What is learned from where the user names no kernels."""
-        return default_kernels(X)
+        return default_kernels(X, names)
 
     def _fit(self, source: Any, targets: list, weights: np.ndarray, client: Any) -> None:
         """Solve one problem for each ``(rows, target)``; rows None are all samples. Sets what is learned."""

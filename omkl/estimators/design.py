@@ -52,7 +52,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists; None makes them all 1. Groups of
         weight 0 are in the model whatever alpha is, like the intercept.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
-        The last two for losses without kinks.
+        The last two for losses without kinks, and one output.
     tol : float > 0
         Relative duality gap to reach, over all columns.
     max_iter : int, optional

@@ -15,8 +15,7 @@ from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.regression import OnlineMKLRegressor
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.structured import StructuredPredictor
-from omkl.exceptions import MissingDependencyError, ModelFileError
-from omkl.persistence import Unpacker, check_state, expanded
+from omkl.persistence import Unpacker, check_state, expanded, holds_whole
 
 #: Everything that :func:`load` can return.
 ESTIMATORS = (
@@ -48,13 +47,8 @@ def load(path: str | PathLike, parts: dict[str, Any] | None = None) -> Any:
         If the file is missing, damaged, newer than this version, or names a part that is not given.
     """
     manifest, arrays = read_archive(path)
-    try:
+    with holds_whole(str(path), "model"):
         cls = {estimator.__name__: estimator for estimator in ESTIMATORS}[manifest["class"]]
         arrays = expanded(arrays, manifest.get("compacted", {}))
         check_state(arrays, str(path))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))
-    except (ModelFileError, MissingDependencyError):
-        raise
-    except Exception as error:  # whatever comes of a file whose parts do not fit each other
-        what = " ".join(str(error).split())
-        raise ModelFileError(f"{path} does not hold a whole model ({type(error).__name__}: {what:.300}).") from None

@@ -8,7 +8,8 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from omkl._files import read_archive, write_archive
-from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
+from omkl.exceptions import CheckpointWarning, InputError, ModelFileError, OmklError
 from omkl.online.rounds import below
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Packer, Unpacker, holds_whole
 
 #: Seconds in the units that ``every="5m"`` may have.
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -86,17 +87,34 @@ class Checkpoints:
 
     def write(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write a checkpoint: JSON values, and named arrays."""
-        try:
+        with self._writing():
             write_archive(self.directory / f"checkpoint-{self._number + 1:010d}.npz", manifest, arrays)
             self._number += 1
             for path in self._paths()[KEPT:]:
                 path.unlink(missing_ok=True)
+        self._last, self._waited = time.monotonic(), 0
+
+    def keep(self, name: str, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write a file of this name beside the checkpoints, which stays there."""
+        with self._writing():
+            write_archive(self.directory / name, manifest, arrays)
+
+    def part(self, name: str) -> Path | None:
+        """A directory for the checkpoints of a part of the run; None where it, or anything before, cannot be made."""
+        with self._writing():
+            (self.directory / name).mkdir(exist_ok=True)
+        return None if self._warned else self.directory / name
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A context in which what cannot be written is one warning for all."""
+        try:
+            yield
         except OSError as error:
             if not self._warned:
                 self._warned = True
                 message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
-                warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=3)
-        self._last, self._waited = time.monotonic(), 0
+                warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=5)
 
     def newest(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         """``(manifest, arrays)`` of the latest whole checkpoint; None where there is none."""
@@ -184,15 +202,20 @@ class Checkpointer:
             manifest, arrays = found
             self._earlier = manifest, arrays, {}
             self._compare("configuration", configuration)
-            run = manifest["run"]
-            run = json.loads(run["json"]) if "json" in run else Unpacker(arrays, {}).unpack(run)
-            self._earlier = manifest, arrays, run
-            self._generator = rng.bit_generator.state = self._earlier[2]["generator"]
+            with self.reading():
+                run = manifest["run"]
+                run = json.loads(run["json"]) if "json" in run else Unpacker(arrays, {}).unpack(run)
+                self._earlier = manifest, arrays, run
+                self._generator = rng.bit_generator.state = run["generator"]
+
+    def reading(self) -> AbstractContextManager[None]:
+        """A context in which what is wrong with the checkpoint that is resumed is said of its directory."""
+        return holds_whole(str(self.checkpoints.directory), "checkpoint", OmklError)
 
     def _compare(self, name: str, facts: dict[str, Any]) -> None:
         """Facts of this run against those of the one to be resumed; names the first that differs."""
         earlier = self._earlier[0].get(name)
-        if earlier is None:
+        if not isinstance(earlier, dict):
             raise InputError(f"{self.checkpoints.directory} holds something else than checkpoints of this command.")
         for entry in {**earlier, **facts}:
             if earlier.get(entry) != facts.get(entry):
@@ -254,13 +277,14 @@ class StageCheckpointer:
 
     def restore(self, loop: Any) -> None:
         """Put all parts of a loop back to where the checkpoint has them, where there is one."""
-        found = self._run.earlier(self._name)
-        if found is not None:
-            values, arrays = found
-            loop.trainer.load_state(arrays)
-            loop.source.load_state(values["source"])
-            loop.progress.load_state(values["progress"])
-            load_states(loop.callbacks, values["callbacks"], arrays)
+        with self._run.reading():
+            found = self._run.earlier(self._name)
+            if found is not None:
+                values, arrays = found
+                loop.trainer.load_state(arrays)
+                loop.source.load_state(values["source"])
+                loop.progress.load_state(values["progress"])
+                load_states(loop.callbacks, values["callbacks"], arrays)
 
     def write(self, loop: Any) -> None:
         """Write the state of a loop."""

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from omkl import MKLClassifier, MKLRegressor
+from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor
 from omkl.exceptions import InputError
 
 from .conftest import KERNELS, grams_of
@@ -128,3 +128,10 @@ def test_what_rounding_leaves_no_way_to_ends_soon_with_a_sentence(cancer, settin
     assert model.n_iter_ < 40
     assert model.dual_gap_ > model.tol
     assert model.score(X[:100], y[:100]) > 0.9
+
+
+@pytest.mark.parametrize("model", [MKLClassifier(), MKLClassifierCV(Cs=2, cv=2)], ids=["fixed", "cv"])
+def test_classes_of_two_kinds_are_refused_by_their_types(model):
+    labels = np.array(["a", 1] * 10, dtype=object)
+    with pytest.raises(InputError, match="classes of type int and str"):
+        model.fit(np.arange(40.0).reshape(20, 2), labels)

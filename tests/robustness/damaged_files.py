@@ -49,7 +49,7 @@ def damaged(data: bytes, rng: np.random.Generator, others: list[bytes]) -> bytes
     return bytes(data)
 
 
-def complaint(read, path: Path) -> str | None:
+def complaint(read, path: Path, most_seconds: float = MOST_SECONDS) -> str | None:
     """What is wrong with how a file is read, or None."""
     start, before = time.perf_counter(), most_memory()
     try:
@@ -63,7 +63,7 @@ def complaint(read, path: Path) -> str | None:
     except BaseException:
         return traceback.format_exc(limit=-4)
     seconds, n_bytes = time.perf_counter() - start, most_memory() - before
-    if seconds > MOST_SECONDS:
+    if seconds > most_seconds:
         return f"{seconds:.1f} seconds"
     return f"{n_bytes >> 20} MB" if n_bytes > MOST_BYTES else None
 

@@ -1,6 +1,7 @@
 """Model files that lie: nothing is made, run or walked through for ever, and only ModelFileError is raised.
 
-Every flip and every cut of three small files, some minutes: ``pytest -m soak tests/robustness/test_models.py``.
+Every flip and every cut of three small files, the parser's for hours:
+``pytest -m soak tests/robustness/test_models.py``.
 """
 
 import copy
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import omkl
 from omkl._files import read_archive, write_archive
 from omkl.data import synthetic_treebank
-from omkl.exceptions import CheckpointWarning, ModelFileError
+from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.online import Checkpoints
 from omkl.persistence import SUBPACKAGES, component_of
 
@@ -92,10 +93,10 @@ def test_what_can_be_named_has_no_side_effects():
 
 
 #: What may stand in a manifest where something else should.
-VALUES = st.sampled_from(
-    [None, -1, 0, 2**70, 1e300, "x", "", [], {}, [[[]]], True, {"float": "nan"}, {"float": "x"}, {"array": "nope"},
-     {"user": "print"}, {"list": [1]}, {"slice": [0]}, {"items": [[[], 1]]}, {"part": "losses.Hinge"},
-     {"part": "online.Checkpoints", "parameters": {"directory": "made"}}]
+VALUES = (
+    None, -1, 0, 2**70, 1e300, "x", "", [], {}, [[[]]], True, {"float": "nan"}, {"float": "x"}, {"array": "nope"},
+    {"user": "print"}, {"list": [1]}, {"slice": [0]}, {"items": [[[], 1]]}, {"part": "losses.Hinge"},
+    {"part": "online.Checkpoints", "parameters": {"directory": "made"}},
 )  # fmt: skip
 DEEP = '{"list": [' * 900 + "]}" * 900
 
@@ -117,7 +118,7 @@ def test_only_model_file_errors_leave_load(name, saved, target, data):
         place = manifest
         for key in rest:
             place = place[key]
-        place[last] = data.draw(VALUES)
+        place[last] = data.draw(st.sampled_from(VALUES))
     else:
         key = data.draw(st.sampled_from(sorted(arrays)))
         array = arrays[key]
@@ -206,28 +207,58 @@ def flips_and_cuts(content, step):
         yield content[:i]
 
 
-def small_files(folder):
-    MODELS["kernels"]().save(folder / "model.npz")
+def small_parser(path):
     treebank = synthetic_treebank(12, vocabulary=8, random_state=0)
     parser = omkl.DependencyParser("small", epochs=2, memory=1, random_state=0).fit(treebank)
-    parser.save(folder / "parser.npz", training=False)
-    omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0).fit(
-        X, Y, checkpoint=folder / "run", checkpoint_every="20 rounds"
-    )
-    return [folder / "model.npz", folder / "parser.npz", max((folder / "run").iterdir())]
+    parser.save(path, training=False)
+
+
+def small_checkpoint(path):
+    model = omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0)
+    model.fit(X, Y, checkpoint=path.parent / "run", checkpoint_every="20 rounds")
+    max((path.parent / "run").iterdir()).rename(path)
+
+
+ATTACKED = {
+    "model": lambda path: MODELS["kernels"]().save(path), "parser": small_parser, "checkpoint": small_checkpoint
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("step", [4999, pytest.param(1, marks=pytest.mark.soak)])
-def test_every_flip_and_every_cut_is_refused(step, tmp_path):
-    for path in small_files(tmp_path):
-        content = path.read_bytes()
-        assert not refused(tmp_path / "changed", content)
-        assert all(refused(tmp_path / "changed", changed) for changed in flips_and_cuts(content, step))
+@pytest.mark.parametrize("name", ATTACKED)
+def test_every_flip_and_every_cut_is_refused(name, step, tmp_path):
+    ATTACKED[name](tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    assert not refused(tmp_path / "changed", content)
+    assert all(refused(tmp_path / "changed", changed) for changed in flips_and_cuts(content, step))
 
 
 def test_a_damaged_checkpoint_is_refused_by_what_reads_checkpoints(tmp_path):
-    *_, checkpoint = small_files(tmp_path)
-    for path in checkpoint.parent.iterdir():
+    small_checkpoint(tmp_path / "last")
+    for path in (tmp_path / "run").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
-    with closing(Checkpoints(checkpoint.parent)) as own, pytest.raises(ModelFileError), pytest.warns(CheckpointWarning):
+    with closing(Checkpoints(tmp_path / "run")) as own, pytest.raises(ModelFileError), pytest.warns(CheckpointWarning):
         own.newest()
+
+
+@pytest.mark.parametrize("change", ["array", "run", "generator", "progress", "configuration"])
+def test_a_checkpoint_whose_parts_do_not_fit_is_refused_in_a_sentence(change, tmp_path):
+    small_checkpoint(tmp_path / "last")
+    manifest, arrays = read_archive(tmp_path / "last")
+    run = json.loads(manifest["run"]["json"])
+    del manifest["arrays"]
+    if change == "array":
+        arrays = {name: array.ravel()[:, None] for name, array in arrays.items()}
+    elif change == "generator":
+        run["generator"] = 3
+    elif change == "progress":
+        run["stages"] = {name: {} for name in run["stages"]}
+    else:
+        manifest[change] = [1]
+    if change != "run":
+        manifest["run"] = {"json": json.dumps(run)}
+    for path in (tmp_path / "run").iterdir():
+        path.unlink()
+    write_archive(tmp_path / "run" / "checkpoint-0000000001.npz", manifest, arrays)
+    with pytest.raises(InputError, match=r"does not hold a whole checkpoint|holds something else"):
+        omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0).fit(X, Y, checkpoint=tmp_path / "run", resume=True)

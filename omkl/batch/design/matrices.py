@@ -21,8 +21,11 @@ class Design:
     selective : bool
         Whether products with a few columns cost less than with all: then ``some_correlations`` and
         ``correlations_and_norms`` are there.
+    n_outputs : int
+        Of how many outputs its rows and columns are.
     """
 
+    n_outputs = 1
     selective = False
     is_sparse = False
     _transposed: Any

@@ -38,10 +38,11 @@ class IST(DesignSolver):
         """See :meth:`DesignSolver.solve` (100,000 iterations)."""
         if problem.loss.has_kink:
             raise InputError(f'{problem.loss!r} has a kink, at which gradient steps fail: choose solver="dal".')
-        if problem.unpenalized is not None or problem.groups.mixed is not None:
+        several = problem.design.n_outputs > 1
+        if several or problem.unpenalized is not None or problem.groups.mixed is not None:
             raise InputError(
-                "Sparse groups, coefficients that are not negative, and groups of weight 0 are solved for by dal alone:"
-                ' choose solver="dal".'
+                "Several outputs, sparse groups, coefficients that are not negative, and groups of weight 0 are solved "
+                'for by dal alone: choose solver="dal".'
             )
         if start is not None:
             check_start(start, problem)
