@@ -1,5 +1,6 @@
 """What a command reads: files, or standard input where ``-`` stands for one; labelled sequences of them."""
 
+import errno
 import os
 import re
 import shutil
@@ -37,7 +38,12 @@ def standard_input(arguments: Namespace) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="omkl-") as folder:
         path = arguments.standard_input = os.path.join(folder, "standard input")
         with open(path, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            try:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            except OSError as error:
+                if error.filename is None and error.errno in (errno.EBADF, errno.EIO, errno.EISDIR):
+                    raise InputError(f"Standard input cannot be read: {error.strerror}.") from None
+                raise
         for name in asked:
             setattr(arguments, name, path)
         for i in lexicons:

@@ -402,6 +402,20 @@ def test_annotations_are_not_written_into_a_format_without_their_columns(annotat
     assert not (tmp_path / "out.conllu").exists()
 
 
+def test_words_of_a_treebank_need_no_heads(annotator, tmp_path):
+    annotator.save(tmp_path / "model.npz")
+    for heads in ("__", "0_", "21"):  # none, some, and a cycle
+        rows = [
+            f"{i}\t{word}" + "\t_" * 4 + f"\t{head}" + "\t_" * 3 + "\n"
+            for i, word, head in zip((1, 2), ("the", "bobas"), heads)
+        ]
+        (tmp_path / "in.conllu").write_text("".join(rows) + "\n")
+        assert (
+            main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "in.conllu"), "-o", str(tmp_path / "o")]) == 0
+        )
+        assert columns_of(read_treebank(tmp_path / "o")) == columns_of(annotator.annotate([["the", "bobas"]]))
+
+
 def test_what_is_made_of_text_says_which_sentence_it_is(annotator, tmp_path):
     annotator.save(tmp_path / "model.npz")
     (tmp_path / "in.txt").write_text("the  bobas\n\nthe bobas\n")
