@@ -8,6 +8,7 @@ import ast
 import math
 import re
 import sys
+import warnings
 from collections.abc import Collection, Mapping
 from inspect import Parameter, signature
 from itertools import chain
@@ -200,6 +201,14 @@ def _parse_value(value: str, depth: int = 0) -> Any:
     except (ValueError, SyntaxError, RecursionError, MemoryError):  # of thousands of brackets, the last two
         is_list = value[:1] in ("[", "(") and value[-1:] in ("]", ")") and depth < DEEPEST
         return [_parse_value(item.strip(), depth + 1) for item in _split(value[1:-1])] if is_list else value
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn of what a user gave at the line where that was: the first one outside of the package, however deep."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "omkl":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_flags(estimator: Any) -> None:

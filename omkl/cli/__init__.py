@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         141 where nobody reads what it prints.
     """
     arguments = Namespace()
+    _replace_closed_streams()
     try:
         with terminating():
             from omkl.cli.commands import build_parser  # takes a while, and may be interrupted
@@ -41,6 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OmklError, OSError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
         return _failed(error, arguments)
     return 0
+
+
+def _replace_closed_streams() -> None:
+    """Put what cannot be read, or written to, where standard input or output is closed: using it is an error as any
+    other, and no file that is opened later takes its number. What would go to standard error is for nobody."""
+    for name, flags, mode in (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_RDWR, "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, flags)  # the lowest that is free
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
 
 
 def _failed(error: BaseException, arguments: Namespace) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from omkl import estimators
 from omkl._components import check_n_jobs
 from omkl._files import PathLike, replacing
+from omkl.cli.inputs import columns_of
 from omkl.exceptions import InputError
 
 #: Digits of the number of a fold.
@@ -231,6 +232,15 @@ def fit_options(arguments: Namespace) -> Iterator[dict[str, Any]]:
         yield {"client": client, **options}
 
 
+def calibrate(model: Any, arguments: Namespace, *dev: Any) -> list[str]:
+    """Make probabilities of scores by the data of ``--dev``; returns lines that tell why they are none."""
+    try:
+        model.calibrate(*dev)
+    except InputError as error:
+        return [f"Scores are not made probabilities by {arguments.dev}: {error}"]
+    return []
+
+
 def load_model(arguments: Namespace) -> tuple[Any, str]:
     """The saved model, and what it is about: ``"trees"``, ``"annotations"``, ``"sequences"`` or ``"rows"``.
 
@@ -246,6 +256,8 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     }  # fmt: skip
     kind = kinds.get(type(model), "rows")
     check_options(arguments, kind, f"a {type(model).__name__}")
+    if kind == "sequences":
+        arguments.n_columns, arguments.templated = columns_of(model), model.templates is not None
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
         if "n_jobs" not in model.get_params(deep=False):

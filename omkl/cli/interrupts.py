@@ -88,4 +88,6 @@ class Interruption:
         if not self.happened:
             return []
         go_on = f" To go on, call the command again with --resume and --checkpoint {checkpoint}." if checkpoint else ""
-        return [f"Interrupted in epoch {model.n_iter_}: the model so far is saved.{go_on}"]
+        where = f" in epoch {model.n_iter_}" if hasattr(model, "n_iter_") else ""
+        parts = f", which annotates {', '.join(model.parts_)}" if hasattr(model, "parts_") else ""
+        return [f"Interrupted{where}: the model so far is saved{parts}.{go_on}"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from omkl.exceptions import ModelFileError
 BEGIN = b'{"omkl": '
 #: Numbers in a line.
 PIECE = 1000
+#: Bytes that a value may have.
+LARGEST = 2**16
 
 
 def model_as_text(path: PathLike, output: PathLike) -> int:
@@ -60,11 +63,10 @@ def model_of_text(path: PathLike, output: PathLike) -> int:
                 continue
             name = record["array"]
             if name not in pieces:
+                _check_first(record)
                 about[name], pieces[name] = record, []
-                if np.dtype(record["dtype"]).hasobject:
-                    raise TypeError
-            pieces[name].append(np.array(record["values"], about[name]["dtype"]))
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            pieces[name].append(_piece(record["values"], np.dtype(about[name]["dtype"])))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError):
             if line.strip():
                 raise ModelFileError(f"{path}, line {number}: this is no line of a model as text.") from None
     arrays = {name: _whole(name, pieces.pop(name), about[name], path) for name in about}
@@ -72,10 +74,28 @@ def model_of_text(path: PathLike, output: PathLike) -> int:
     return len(arrays)
 
 
+def _check_first(record: dict[str, Any]) -> None:
+    """Raise a ValueError or TypeError unless this can be the first line of an array."""
+    dtype = np.dtype(record["dtype"])
+    if dtype.kind not in "biufU" or dtype.itemsize > LARGEST or record["order"] not in ("C", "F"):
+        raise ValueError
+    if min((index(size) for size in record["shape"]), default=0) < 0 or len(record["array"].encode()) > LARGEST // 4:
+        raise ValueError
+
+
+def _piece(values: list[Any], dtype: np.dtype) -> np.ndarray:
+    """Some values of an array, none of which is altered by its dtype."""
+    piece = np.array(values, dtype)
+    is_altered = np.array(values).dtype.kind not in "iuf" if dtype.kind == "f" else piece.tolist() != values
+    if piece.ndim != 1 or is_altered:
+        raise ValueError
+    return piece
+
+
 def _whole(name: str, pieces: list[np.ndarray], about: dict[str, Any], path: PathLike) -> np.ndarray:
     """An array of its pieces."""
     try:
         return np.concatenate(pieces).reshape(about["shape"], order=about["order"])
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         n = sum(piece.size for piece in pieces)
         raise ModelFileError(f"{path}: the array {name!r} has {n} values, which its shape does not.") from None

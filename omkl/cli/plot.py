@@ -24,7 +24,7 @@ OF_MODEL = {
 GO_WITH = {
     "show": ("weights", "history", "groups", "confusion", "mistakes"),
     "example": ("tree", "word"),
-    "part": ("weights", "history", "loss", "confusion"),
+    "part": ("weights", "history", "loss", "confusion", "calibration"),
 }
 NOT_OF_TREES = ("title", "width", "dark")
 

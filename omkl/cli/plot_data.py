@@ -67,7 +67,7 @@ def _calibration(model: Any, kind: str, arguments: Namespace) -> Any:
 def _probabilities(model: Any, kind: str, arguments: Namespace) -> tuple:
     """Arguments of :func:`omkl.reports.plot_calibration`."""
     if kind == "annotations":
-        raise InputError("--kind calibration looks at one model, and an annotator has several.")
+        return _probabilities_of_part(model, arguments)
     if kind != "rows" and not hasattr(model, "predict_marginals"):
         raise InputError(
             f"The {type(model).__name__} gives no probabilities before it is calibrated: train it with --dev."
@@ -77,9 +77,7 @@ def _probabilities(model: Any, kind: str, arguments: Namespace) -> tuple:
         return y, model.predict_marginals(X), model.classes_
     if kind == "trees":
         gold = _treebank(model, kind, arguments)
-        parsed, marginals = model.parse(gold), model.predict_marginals(gold)
-        sure = [own.arcs[s.heads, np.arange(1, len(s) + 1)] for s, own in zip(parsed, marginals)]
-        return parsed.heads == gold.heads, np.concatenate(sure)
+        return _arcs(model, gold, model.parse(gold))
     _needs_classes(model)
     if not hasattr(model, "predict_proba"):
         raise InputError(f"The {type(model).__name__} gives no probabilities with loss={model.loss!r}.")
@@ -89,6 +87,29 @@ def _probabilities(model: Any, kind: str, arguments: Namespace) -> tuple:
             gold.append(y)
             found.append(model.predict_proba(X))
     return np.concatenate(gold), np.concatenate(found), model.classes_
+
+
+def _probabilities_of_part(annotator: Any, arguments: Namespace) -> tuple:
+    """The same of the tags or the arcs of an annotator: the tags, if it is not said which."""
+    annotator._check_calibrated()
+    tag = None if annotator.tagger_ is None else annotator.tagger_.tag
+    parts = [part for part in (tag, "trees") if part in annotator.parts_]
+    if not parts or arguments.part not in (None, *parts):
+        asked = "The annotator" if arguments.part is None else f"--part {arguments.part}"
+        raise InputError(f"{asked} has no probabilities: of its parts {', '.join(parts) or 'none'} have some.")
+    gold = _treebank(annotator, "annotations", arguments)
+    found = annotator.annotate(gold)
+    if (arguments.part or parts[0]) == "trees":
+        return _arcs(annotator.parser_, gold, found)
+    right = [own == other for pair in zip(gold, found) for own, other in zip(*(getattr(s, tag) for s in pair))]
+    return right, annotator.tagger_.confidence(found)
+
+
+def _arcs(parser: Any, gold: Any, parsed: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Whether heads are right, and how probable they are."""
+    marginals = parser.predict_marginals(parsed)
+    sure = [own.arcs[s.heads, np.arange(1, len(s) + 1)] for s, own in zip(parsed, marginals)]
+    return parsed.heads == gold.heads, np.concatenate(sure)
 
 
 def _pruning(model: Any, kind: str, arguments: Namespace) -> Any:

@@ -134,7 +134,7 @@ def _sentences(path):
     columns."""
     for line in data.lines(path):
         if line.strip() and not line.startswith(b"#"):
-            return data.iter_treebank(path) if b"\t" in line else data.iter_words(path)
+            return data.iter_treebank(path, trees=False) if b"\t" in line else data.iter_words(path)
     return data.iter_words(path)
 
 

@@ -5,7 +5,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data, estimators
-from omkl.cli.common import OUTPUT, add_command, add_options, add_strength, bar_chart, report
+from omkl.cli.common import CHECKPOINTS, OUTPUT, add_command, add_options, add_strength, bar_chart, report
 from omkl.cli.evaluate import annotation_scores
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
@@ -23,10 +23,12 @@ def add_parser(kinds: Any) -> None:
         "annotator",
         summary="tags, morphology, lemmas and trees for plain words, from one treebank",
         description="Train an annotator on a treebank in CoNLL-U, CoNLL-X or CoNLL-2008, plain or compressed: from "
-        "words it makes the tags, features, lemmas and trees that the treebank has.",
+        "words it makes the tags, features, lemmas and trees that the treebank has. Ctrl-C ends training, and saves "
+        "what there is.",
         examples="""
             omkl train annotator train.conllu -o annotator.npz --dev dev.conllu
             omkl train annotator train.conllu -o tagger.npz --parts upos lemmas
+            omkl train annotator train.conllu -o annotator.npz --checkpoint state --resume
             xzcat train.conllu.xz | omkl train annotator - -o - --quiet > annotator.npz
         """,
     )
@@ -41,7 +43,7 @@ def add_parser(kinds: Any) -> None:
     )  # fmt: skip
     add_strength(parser, epochs=10, C=10.0)
     add_tree_options(parser)
-    add_options(parser, "--random-state", "--on-error", "--jobs", *OUTPUT)
+    add_options(parser, "--random-state", "--on-error", "--jobs", *CHECKPOINTS, *OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -64,7 +66,10 @@ def run(arguments: Namespace) -> None:
     started = time.perf_counter()
     try:
         with interruption.listening():
-            annotator.fit(treebank)
+            annotator.fit(
+                treebank, checkpoint=arguments.checkpoint, checkpoint_every=arguments.checkpoint_every,
+                resume=arguments.resume,
+            )  # fmt: skip
     except InputError:
         if interruption.happened:  # before there was a part to keep
             raise KeyboardInterrupt from None
@@ -92,6 +97,5 @@ def run(arguments: Namespace) -> None:
     if dev is not None:
         found, metrics["dev"] = annotation_scores(annotator, dev, arguments.dev)
         lines += ["", *found]
-    if interruption.happened:
-        lines.append(f"Interrupted: the model so far is saved, which annotates {', '.join(annotator.parts_)}.")
+    lines += interruption.lines(annotator, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)

@@ -10,6 +10,7 @@ from omkl.cli.common import (
     add_options,
     add_training_options,
     bar_chart,
+    calibrate,
     fit_options,
     listeners,
     report,
@@ -17,7 +18,7 @@ from omkl.cli.common import (
     training_parameters,
 )  # fmt: skip
 from omkl.cli.evaluate import entity_line
-from omkl.cli.inputs import labelled_sequences
+from omkl.cli.inputs import format_of, labelled_sequences
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
 from omkl.exceptions import DataFileError, InputError
@@ -33,6 +34,7 @@ def add_parser(kinds: Any) -> None:
         "columns (CoNLL 2000 to 2003, CRF++), JSON lines, the OCR data set; plain or compressed.",
         examples="""
             omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
+            omkl train labeler train.columns -o chunker.npz --template template --dev dev.columns
             omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
             omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
             omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
@@ -40,6 +42,11 @@ def add_parser(kinds: Any) -> None:
     )
     add_options(parser, "--format", "--folds", "--kernels")
     add_training_options(parser, epochs=20)
+    parser.add_argument(
+        "--template", metavar="FILE",
+        help="templates of CRF++ (U05:%%x[-1,0]/%%x[0,1]), each a group, that make features of columns; without, each "
+        "column is a group, and tells nothing of neighbours",
+    )  # fmt: skip
     parser.add_argument(
         "--transitions", choices=("free", "regularized", "none"), default="free",
         help="scores of neighbouring labels: not regularized (default), one more group, or none",
@@ -57,7 +64,8 @@ def run(arguments: Namespace) -> None:
     dev = labelled_sequences(arguments.dev, arguments) if arguments.dev else None
     interruption = Interruption()
     labeler = estimators.SequenceLabeler(
-        arguments.kernels, transitions=None if arguments.transitions == "none" else arguments.transitions,
+        arguments.kernels, templates=arguments.template,
+        transitions=None if arguments.transitions == "none" else arguments.transitions,
         allowed_transitions=arguments.allowed_transitions, order=arguments.order,
         budget=arguments.budget, callbacks=listeners(arguments, interruption),
         **training_parameters(arguments),
@@ -66,12 +74,7 @@ def run(arguments: Namespace) -> None:
         options["validation"] = dev if arguments.early_stopping else None
         learned, chosen = (_fit_stream if arguments.stream else _fit_whole)(labeler, arguments, options, dev)
     seconds = labeler.fit_seconds_
-    uncalibrated = None
-    if dev is not None and arguments.loss != "crf":
-        try:
-            labeler.calibrate(*dev)
-        except InputError as error:
-            uncalibrated = f"Scores are not made probabilities by {arguments.dev}: {error}"
+    uncalibrated = [] if dev is None or arguments.loss == "crf" else calibrate(labeler, arguments, *dev)
     save_model(labeler, arguments)
     metrics = {
         **learned,
@@ -93,7 +96,7 @@ def run(arguments: Namespace) -> None:
         lines.append(f"Token accuracy on {arguments.dev}: {found['accuracy']:.2%}")
         if found["entities"] is not None:
             lines += [entity_line(found)]
-    lines += [] if uncalibrated is None else [uncalibrated]
+    lines += uncalibrated
     lines += interruption.lines(labeler, arguments.checkpoint)
     report(arguments, [*lines, f"Saved to {arguments.output}."], metrics)
 
@@ -109,7 +112,8 @@ def _fit_stream(labeler, arguments, options, dev):
     """Train block by block, with the labels and tokens that a pass over the file finds."""
     if arguments.folds:
         raise InputError("--folds chooses among sequences that are read at once: leave it or --stream out.")
-    stream = data.stream_sequences(arguments.train, arguments.format, on_error=arguments.on_error)
+    format = format_of(arguments.train, arguments)
+    stream = data.stream_sequences(arguments.train, format, on_error=arguments.on_error)
     labels, n_sequences, n_tokens = {}, 0, 0
     for _, y in stream.blocks():
         labels.update(dict.fromkeys(label for sequence in y or () for label in sequence if label is not None))

@@ -15,6 +15,7 @@ from omkl.cli.common import (
     add_options,
     add_training_options,
     bar_chart,
+    calibrate,
     fit_options,
     listeners,
     peak_memory,
@@ -113,7 +114,7 @@ def run(arguments: Namespace) -> None:
     reading = {"single_root": single_root, "on_error": arguments.on_error, "keep_text": False}
     reading["trees"] = "partial"
     n_sentences, n_words, trees = (_stream if arguments.stream else _whole)(arguments, reading)
-    dev = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
+    dev = data.read_treebank(arguments.dev, **{**reading, "trees": True}) if arguments.dev else None
     tell(f"{n_sentences} sentences, {n_words} words; parameters take up to {arguments.memory:g} MB.")
     interruption = Interruption()
     parser = untrained_parser(
@@ -129,6 +130,7 @@ def run(arguments: Namespace) -> None:
     with fit_options(arguments) as options:
         parser.fit(trees, validation=dev if arguments.early_stopping else None, **options)
     seconds = time.perf_counter() - started
+    uncalibrated = [] if dev is None else calibrate(parser, arguments, dev)
     save_model(parser, arguments)
     metrics = {
         **chosen,
@@ -153,7 +155,7 @@ def run(arguments: Namespace) -> None:
         tell("\n".join(bar_chart(dict(best))))
     if dev is not None:
         metrics["dev"] = {"all": parser.evaluate(dev), "without_punctuation": parser.evaluate(dev, ignore="form")}
-        tell("\n".join(attachment_lines(metrics["dev"], arguments.dev)))
+        tell("\n".join([*attachment_lines(metrics["dev"], arguments.dev), *uncalibrated]))
     tell("\n".join([*interruption.lines(parser, arguments.checkpoint), f"Saved to {arguments.output}."]))
     write_json(arguments.json, metrics)
 

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from omkl.data.files import PathLike, text_lines
@@ -26,26 +26,29 @@ class AttributeTemplate(NamedTuple):
     name: str
     text: str
 
-    def value(self, rows: Sequence[Sequence[str]], position: int) -> str:
-        """What the template says of the token at a position: its text, with cells in the place of macros.
+    def values(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """What the template says of each token of a sequence: its text, with cells in the place of macros.
 
         Before the first token stand ``_B-1``, ``_B-2``, ..., after the last one ``_B+1``, ``_B+2``, ..., as in CRF++.
         """
+        first, *others = MACRO.split(self.text)  # macros are rows and columns, between them the rest of the text
+        values = [first] * len(rows)
+        for row, column, text in zip(others[::3], others[1::3], others[2::3]):
+            values = [f"{value}{cell}{text}" for value, cell in zip(values, self._cells(rows, int(row), int(column)))]
+        return values
 
-        def cell(found: re.Match) -> str:
-            place, column = position + int(found[1]), int(found[2])
-            if place < 0:
-                return f"_B{place}"
-            if place >= len(rows):
-                return f"_B+{place - len(rows) + 1}"
-            if column >= len(rows[place]):
-                raise InputError(
-                    f"The template {self.name!r} looks at column {column}, and tokens have columns 0 to "
-                    f"{len(rows[place]) - 1} beside their labels."
-                )
-            return rows[place][column]
-
-        return MACRO.sub(cell, self.text)
+    def _cells(self, rows: Sequence[Sequence[str]], offset: int, column: int) -> list[str]:
+        """A column of the tokens that are so many rows further."""
+        width, n = min(map(len, rows), default=0), len(rows)
+        if column >= width:
+            raise InputError(
+                f"The template {self.name!r} looks at column {column}, and tokens have columns 0 to {width - 1} beside "
+                "their labels."
+            )
+        cells = [row[column] for row in rows]
+        before = [f"_B{place}" for place in range(offset, min(0, offset + n))]
+        after = [f"_B+{place}" for place in range(max(offset - n, 0) + 1, offset + 1)]
+        return [*before, *cells[max(offset, 0) : max(n + offset, 0)], *after]
 
 
 def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
@@ -72,12 +75,17 @@ def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
     ----------
     T. Kudo: CRF++, Yet Another CRF toolkit; "Preparing feature templates" in its manual.
     """
+    return parse_attribute_templates(text_lines(path), str(path))
+
+
+def parse_attribute_templates(lines: Iterable[tuple[int, str]], source: str) -> list[AttributeTemplate]:
+    """Templates of numbered lines, as :func:`read_attribute_templates` reads them; errors name their ``source``."""
     templates, of_pairs = [], []
-    for number, line in text_lines(path):
+    for number, line in lines:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        where = f"{path}, line {number}"
+        where = f"{source}, line {number}"
         if line[0] not in "UB" or "%" in MACRO.sub("", line):
             raise DataFileError(f"{where}: {line[:80]!r} is no template such as U01:%x[-1,0]/%x[0,0].")
         if line[0] == "B":
@@ -90,13 +98,13 @@ def read_attribute_templates(path: PathLike) -> list[AttributeTemplate]:
     if of_pairs:
         some = ", ".join(of_pairs[:3]) + (", ..." if len(of_pairs) > 3 else "")
         warnings.warn(
-            f"{path}: {len(of_pairs)} templates are of transitions that depend on tokens, which labelers do not learn "
-            f"({some:.200}): they tell of single labels, as if they began with U.",
+            f"{source}: {len(of_pairs)} templates are of transitions that depend on tokens, which labelers do not "
+            f"learn ({some:.200}): they tell of single labels, as if they began with U.",
             DataWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     if not templates:
-        raise DataFileError(f"{path} holds no template: it needs one such as U01:%x[0,0].")
+        raise DataFileError(f"{source} holds no template: it needs one such as U01:%x[0,0].")
     return templates
 
 
@@ -121,11 +129,9 @@ def templated(
     >>> templated([AttributeTemplate("U0", "%x[-1,0]/%x[0,1]")], [["the", "D"], ["dog", "N"]])
     [{'U0': {'_B-1/D': 1.0}}, {'U0': {'the/N': 1.0}}]
     """
-    tokens = []
-    for position in range(len(rows)):
-        token: dict[str, dict[str, float]] = {}
-        for template in templates:
-            values, value = token.setdefault(template.name, {}), template.value(rows, position)
+    tokens: list[dict[str, dict[str, float]]] = [{} for _ in rows]
+    for template in templates if rows else ():
+        for token, value in zip(tokens, template.values(rows)):
+            values = token.setdefault(template.name, {})
             values[value] = values.get(value, 0.0) + 1.0
-        tokens.append(token)
     return tokens

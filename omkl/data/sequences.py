@@ -34,21 +34,33 @@ SUFFIXES = {
 }
 
 
-def guess_format(path: PathLike) -> str:
-    """The format that the name of a file stands for, or where that says nothing, its first line."""
+def guess_format(path: PathLike, otherwise: str | None = None) -> str:
+    """The format that the name of a file stands for, or where that says nothing, ``otherwise`` or its first line."""
     suffix = Path(stem(path)).suffix
     if suffix in SUFFIXES or suffix == ".crfsuite":
         return SUFFIXES.get(suffix, "crfsuite")
+    if otherwise is not None:
+        return otherwise
     if not Path(path).is_file():  # a pipe is read once
         return "crfsuite"
-    first = next((line for line in lines(path) if line.strip()), b"")
+    first = _first_line(path)
     # attributes of CRFsuite are behind a tab, and rows of svmlight have colons
     cells = first.split()[1:]
     return "columns" if cells and b"\t" not in first and not all(b":" in cell for cell in cells) else "crfsuite"
 
 
+def _first_line(path):
+    return next((line for line in lines(path) if _cells_of(line)), b"")
+
+
+def n_columns_in(path: PathLike) -> int:
+    """How many cells the first line of a file of columns has."""
+    return len(_first_line(path).split())
+
+
 def read_sequences(
     path: PathLike, format: str | None = None, folds: Sequence[int] | None = None, *, on_error: str = "raise",
+    labelled: bool = True,
 ) -> tuple[list, list | None]:  # fmt: skip
     """Read labelled sequences.
 
@@ -73,6 +85,8 @@ def read_sequences(
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}
         What to do with sequences that are wrong, as :func:`stream_sequences` has it.
+    labelled : bool
+        Whether the last column is the label; False makes it one more of the token's.
 
     Returns
     -------
@@ -86,9 +100,9 @@ def read_sequences(
         words = read_ocr(path)
         return (words.images, words.letters) if folds is None else words.of_folds(folds)
     if on_error == "skip":
-        whole = stream_sequences(path, format, on_error=on_error).read()
+        whole = stream_sequences(path, format, on_error=on_error, labelled=labelled).read()
         return list(whole.X), whole.y
-    sequences = list(_reader(format)(path, Skipped(on_error=on_error)))
+    sequences = list(_reader(format, labelled)(path, Skipped(on_error=on_error)))
     if not sequences:
         raise DataFileError(f"{path} holds no sequence.")
     X, y = map(list, zip(*sequences))
@@ -97,7 +111,7 @@ def read_sequences(
 
 def stream_sequences(
     path: PathLike | Sequence[PathLike], format: str | None = None, *, block_size: int = BLOCK_SIZE,
-    on_error: str = "raise",
+    on_error: str = "raise", labelled: bool = True,
 ) -> Stream:  # fmt: skip
     """Stream labelled sequences.
 
@@ -112,6 +126,8 @@ def stream_sequences(
     on_error : {"raise", "skip"}
         What to do with sequences that are wrong. Skipped ones are counted in ``skipped``, and a warning at the end of
         a pass says how many they were. A compressed file that is cut short or damaged is read up to there.
+    labelled : bool
+        As :func:`read_sequences` has it.
 
     Returns
     -------
@@ -125,7 +141,7 @@ def stream_sequences(
         short or damaged. The message names file and line.
     """
     paths = find_files(path)
-    read_file = _reader(format or guess_format(paths[0]))
+    read_file = _reader(format or guess_format(paths[0]), labelled)
 
     def read(path, skipped):
         sequences = read_file(path, skipped)
@@ -136,14 +152,14 @@ def stream_sequences(
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
 
-def _reader(format):
+def _reader(format, labelled=True):
     """What reads the sequences of a file: ``read(path, skipped)`` yields pairs of inputs and labels."""
     readers = {"conllu": _read_tagged, "crfsuite": _read_crfsuite, "columns": _read_columns, "jsonl": _read_jsonl}
     if format == "ocr":
         raise InputError("The OCR data set is read whole: stream it with Stream.from_arrays(*read_sequences(path)).")
     if format not in readers:
         raise InputError(f"Unknown format {format!r}: choose one of {', '.join(FORMATS)}.")
-    return readers[format]
+    return readers[format] if labelled or format != "columns" else partial(_read_columns, labelled=False)
 
 
 def _read_tagged(path, skipped):
@@ -157,9 +173,9 @@ def _read_crfsuite(path, skipped):
     return _paragraphs(path, skipped, _tokens, bytes)
 
 
-def _read_columns(path, skipped):
+def _read_columns(path, skipped, labelled=True):
     first: list[int] = []
-    return _paragraphs(path, skipped, partial(_rows, n_cells=first), _cells_of)
+    return _paragraphs(path, skipped, partial(_rows, n_cells=first, labelled=labelled), _cells_of)
 
 
 def _cells_of(line):
@@ -210,20 +226,21 @@ def _decoded(line, path, number):
         raise DataFileError(f"{path}, line {number}: not UTF-8 text.") from None
 
 
-def _rows(paragraph, path, first_line, n_cells):
+def _rows(paragraph, path, first_line, n_cells, labelled):
     """Tokens as dicts of their cells, and labels; ``n_cells`` notes how many cells the first line of the file has."""
+    least, holding = (2, "a word and a label") if labelled else (1, "a word")
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
         # as CRF++ does, and not at other spaces, which words may have
         cells = [cell for cell in re.split("[ \t]", _decoded(line, path, number)) if cell]
         n_cells[:] = n_cells or [len(cells)]
-        if len(cells) != n_cells[0] or len(cells) < 2:
-            wanted = "at least a word and a label" if len(cells) < 2 else f"{n_cells[0]}, as the first line has"
+        if len(cells) != n_cells[0] or len(cells) < least:
+            wanted = f"at least {holding}" if len(cells) < least else f"{n_cells[0]}, as the first line has"
             raise DataFileError(f"{path}, line {number}: {len(cells)} columns, where there should be {wanted}.")
-        *columns, label = cells
-        tokens.append({f"c{j}": cell for j, cell in enumerate(columns)})
-        labels.append(label)
-    return tokens, labels
+        if labelled:
+            labels.append(cells.pop())
+        tokens.append({f"c{j}": cell for j, cell in enumerate(cells)})
+    return tokens, labels if labelled else None
 
 
 def _attributes(attributes, where):

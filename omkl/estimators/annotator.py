@@ -1,7 +1,6 @@
 """Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
 
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,12 +13,14 @@ from omkl._components import check_flags, check_n_jobs, check_number
 from omkl._progress import progress_bar
 from omkl.data import Treebank
 from omkl.estimators.annotations import Annotates
-from omkl.estimators.cross_fitting import Stopping, cross_fitted
+from omkl.estimators.base import Run
+from omkl.estimators.cross_fitting import cross_fitted
 from omkl.estimators.explaining_trees import ExplainsParts
 from omkl.estimators.parsing import DependencyParser
 from omkl.estimators.saving import SavedEstimator, packed_parameters
 from omkl.estimators.sequence import SequenceLabeler
 from omkl.estimators.tagging import COLUMNS, StoppedError, Tagger, strings_of
+from omkl.estimators.trainings import Stopping, Trainings, configuration
 from omkl.estimators.treebanks import as_treebank, check_trees, sentences_of
 from omkl.exceptions import DataWarning, InputError
 from omkl.online import below
@@ -80,7 +81,8 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
     random_state : int, RandomState or None
         The same seed gives the same model, bit for bit. It takes the place of that of ``tagger`` and ``parser``.
 
-    A model file, of :meth:`save`, holds what predicts, whether or not it is asked for more.
+    A model file, of :meth:`save`, holds what predicts and the history of tags and of trees, whether or not it is asked
+    for more.
 
     Attributes
     ----------
@@ -117,7 +119,10 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> "Annotator":
+    def fit(
+        self, X: Any, y: Any = None, *, checkpoint: Any = None, checkpoint_every: str | float = "60s",
+        resume: bool = False,
+    ) -> "Annotator":  # fmt: skip
         """Learn from a treebank.
 
         Parameters
@@ -125,6 +130,9 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         X : path, list of paths, Treebank, or iterable of Sentence
             Annotated sentences, in CoNLL-U, CoNLL-X or CoNLL-2008.
         y : ignored
+        checkpoint, checkpoint_every, resume
+            As for :meth:`omkl.SequenceLabeler.fit`: the directory gets what each of the models has learned as soon as
+            it is trained, and checkpoints of the one that is being trained.
 
         Returns
         -------
@@ -136,31 +144,47 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
             If a parameter or a sentence is not as described, the treebank lacks a column of a part that was asked for,
             or a callback ends training before there is a part to keep; the annotator stays what it was.
         """
+        running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         check_flags(self)
         check_number("folds", self.folds, above=1, integer=True)
         check_n_jobs(self.n_jobs)
         stopping = Stopping(self.callbacks)
-        make_tagger, parser, seed = self._settings(stopping)
+        labeler, parser, seed = self._settings(stopping)
+        models = [] if checkpoint is None else [("tagger", labeler), ("parser", parser)]
+        settings = configuration(models, self._saved_parameters())
+        with Run(type(self).__name__, settings, seed, False, **running) as run:
+            trainings = Trainings(stopping, run, seed, checkpoint_every)
+            return self._learn(X, trainings, labeler, parser)
+
+    def _learn(self, X: Any, trainings: Trainings, labeler: SequenceLabeler, parser: DependencyParser) -> "Annotator":
+        """Learn from a treebank as ``fit`` does, with models that have all but a seed."""
+        stopping = trainings.stopping
+        self._give_seed(trainings.seed, labeler, parser)
+        learn = partial(_learn, trainings, labeler)
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
         wants_trees = "partial" if "trees" in asked else False
         treebank = as_treebank(sentences_of(X), trees=wants_trees, single_root=parser.single_root)
         parts = self._parts_in(treebank, asked)
         with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
+        trainings.begin(treebank)
         columns = tuple(name for name in COLUMNS if name in parts)
         tagger, crossed = None, treebank
         with progress_bar(self.verbose, total=self.folds + 2, unit=" models") as bar:
             if len(columns) > 1 or (columns and "trees" in parts):
-                tagger, crossed = cross_fitted(partial(make_tagger, columns), treebank, self.folds, seed, bar, stopping)
+                tagger, crossed = cross_fitted(
+                    lambda others: Tagger(columns).fit(others, learn), treebank, self.folds, trainings.seed, bar,
+                    stopping,
+                )  # fmt: skip
             if columns and not stopping.ended:
                 bar.set_description("tags, morphology and lemmas")
-                found = make_tagger(columns)
-                found.fit(treebank, None if found.tag is None else strings_of(crossed, found.tag))
+                found = Tagger(columns)
+                found.fit(treebank, learn, None if found.tag is None else strings_of(crossed, found.tag))
                 tagger = found if tagger is None or found.columns == columns else tagger
                 bar.update()
             if with_trees is not None and not stopping.ended:
                 bar.set_description("trees")
                 with suppress(StoppedError):
-                    parser.fit(crossed if with_trees.all() else crossed[with_trees])
+                    trainings.learn_trees(parser, crossed if with_trees.all() else crossed[with_trees])
                 bar.update()
         learned = (() if tagger is None else tagger.columns) + (("trees",) if hasattr(parser, "model_") else ())
         if not learned:
@@ -169,10 +193,8 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         self.parts_ = [part for part in parts if part in learned]
         return self
 
-    def _settings(
-        self, stopping: Stopping | None = None
-    ) -> tuple[Callable[[tuple[str, ...]], Tagger], DependencyParser, int]:
-        """How to make a tagger of some columns, an untrained parser, and the seed of both."""
+    def _settings(self, stopping: Stopping | None = None) -> tuple[SequenceLabeler, DependencyParser, int]:
+        """An untrained labeler and an untrained parser, and the seed that both are to have."""
         if isinstance(self.parts, str) and self.parts != "auto":
             raise InputError(f'parts must be "auto" or a list of some of {", ".join(PARTS)}, not {self.parts!r}.')
         for name, kind in SETTINGS.items():
@@ -187,16 +209,18 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
             raise InputError(
                 f"random_state must be None, an integer or a RandomState, not {self.random_state!r}."
             ) from None
-        labeler.set_params(random_state=seed)
         parser = DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
+        if stopping is not None:
+            for model in (labeler, parser):
+                model.set_params(callbacks=[*(model.callbacks or ()), stopping])
+        return labeler, parser, seed
+
+    def _give_seed(self, seed: int, labeler: SequenceLabeler, parser: DependencyParser) -> None:
+        labeler.set_params(random_state=seed)
         seeded: Any = parser
         while isinstance(seeded, DependencyParser):  # a stacked parser has another one before it
             seeded.set_params(random_state=seed, verbose=self.verbose)
             seeded = seeded.first
-        if stopping is not None:
-            for model in (labeler, parser):
-                model.set_params(callbacks=[*(model.callbacks or ()), stopping])
-        return partial(_make_tagger, labeler), parser, seed
 
     def _parts_in(self, treebank: Treebank, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The parts to learn from a treebank, in their order."""
@@ -223,7 +247,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         if not annotated.all():
             n, lacking = len(annotated), np.count_nonzero(~annotated)
             message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
-            warnings.warn(message, DataWarning, stacklevel=3)
+            warnings.warn(message, DataWarning, stacklevel=4)
         return annotated
 
     # ---- model files --------------------------------------------------------------------------------------------
@@ -241,7 +265,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         manifests: dict[str, Any] = {}
         for number, (name, model) in enumerate(self.models().items()):
             own = Packer()
-            manifests[name] = model._manifest(own, False)
+            manifests[name] = model._manifest(own, False, history=" of " not in name)
             packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         settings = {name: packed_parameters(estimator, packer) for name, estimator in given.items()}
@@ -253,7 +277,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         for name, packed in manifest["settings"].items():
             setattr(self, name, SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker)))
-        make_tagger, _, _ = self._settings()
+        self._settings()  # raises what a fit would
         models = {}
         for number, (name, own) in enumerate(manifest["models"].items()):
             kind = SETTINGS["parser" if name == "trees" else "tagger"]
@@ -263,9 +287,10 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
             self.parser = clone(self.parser_)
         self.tagger_ = None
         if manifest["tagger"] is not None:
-            self.tagger_ = make_tagger(tuple(manifest["tagger"]["columns"]))
+            self.tagger_ = Tagger(tuple(manifest["tagger"]["columns"]))
             self.tagger_.restore(manifest["tagger"], unpacker.arrays, models)
 
 
-def _make_tagger(labeler: SequenceLabeler, columns: tuple[str, ...]) -> Tagger:
-    return Tagger(columns, partial(clone, labeler), lambda: clone(labeler).set_params(**OF_WORDS))
+def _learn(trainings: Trainings, labeler: SequenceLabeler, X: list, y: list, chain: bool) -> SequenceLabeler:
+    """A labeler with the settings of this one, of words by themselves unless it is for a chain, that has learned."""
+    return trainings.learn_labels(clone(labeler).set_params(**({} if chain else OF_WORDS)), X, y)

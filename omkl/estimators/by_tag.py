@@ -9,12 +9,8 @@ from omkl.estimators.sequence import SequenceLabeler
 class ByTag:
     """A labeler for the words of each tag, so that labels are few wherever they are told apart.
 
-    Of each labeler what predicts is kept, a fraction of what its training holds.
-
     Parameters
     ----------
-    make_labeler : callable
-        ``make_labeler()`` is an untrained labeler without transitions.
     default : str
         The label of words of a tag that was not there in training.
 
@@ -24,18 +20,22 @@ class ByTag:
         By tag; a label, where there is no other.
     """
 
-    def __init__(self, make_labeler: Callable[[], SequenceLabeler], default: str) -> None:
-        self.make_labeler = make_labeler
+    def __init__(self, default: str) -> None:
         self.default = default
         self.labelers: dict[str, SequenceLabeler | str] = {}
 
-    def fit(self, taught: dict[str, tuple[list, list]]) -> "ByTag":
-        """Learn from sequences of tokens and their labels, ``(X, y)``, for every tag; None is a label not known."""
+    def fit(
+        self, taught: dict[str, tuple[list, list]], learn: Callable[[list, list], SequenceLabeler]
+    ) -> "ByTag":  # fmt: skip
+        """Learn from sequences of tokens and their labels, ``(X, y)``, for every tag; None is a label not known.
+
+        ``learn(X, y)`` is a labeler that has learned from some.
+        """
         self.labelers = {}
         for tag, (X, y) in taught.items():
             labels = {label for sequence in y for label in sequence} - {None}
             if len(labels) > 1:
-                self.labelers[tag] = self.make_labeler().fit(X, y)._predicting()
+                self.labelers[tag] = learn(X, y)
             else:
                 self.labelers[tag] = labels.pop() if labels else self.default
         return self

@@ -74,15 +74,16 @@ def tree_temperature(structure: Any, examples: Sequence[tuple[np.ndarray, np.nda
     ----------
     structure : ArcFactored
     examples : sequence of (array (n + 1, n + 1), int array (n,))
-        Potentials and heads of each sentence.
+        Potentials and heads of each sentence, -1 where a head is not known.
     """
 
     def log_loss(temperature):
         total = n = 0.0
         for potentials, heads in examples:
-            right = structure.marginals(potentials / temperature)[1][heads, np.arange(1, len(heads) + 1)]
+            known = np.flatnonzero(heads >= 0)
+            right = structure.marginals(potentials / temperature)[1][heads[known], known + 1]
             total -= np.log(np.maximum(right, LEAST)).sum()
-            n += len(heads)
+            n += len(known)
         return total / n
 
     return fit_temperature(log_loss)

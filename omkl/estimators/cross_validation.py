@@ -103,9 +103,9 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
     def _search(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any, client: Any) -> None:
         self._resolve()
         source, kept_y, weights = self._read(X, y, sample_weight)
+        targets, own = self._targets(kept_y, weights)  # which refuses labels that cannot be told apart
         given = np.asarray(y.todense() if sparse.issparse(y) else y)
         folds = self._folds(given if has_columns(given) else given.ravel(), sample_weight, groups)
-        targets, own = self._targets(kept_y, weights)
         if not isinstance(self, ClassifierMixin):
             kept_y = targets[0][1]
         scorer = self._scorer()

@@ -1,7 +1,8 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from omkl.estimators.token_templates import TokenTemplates
 from omkl.estimators.units import warn_of_units
 from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
 from omkl.estimators.vocabulary import Vocabulary
@@ -43,6 +45,8 @@ class Encoder:
         Kernels as objects or strings, with names if it is a mapping.
     separate : bool
         Hold no kernel by explicit, sparse features, whose groups share a table, but every one by itself.
+    templates : TokenTemplates, optional
+        Tokens are columns of text, of which these make the features.
 
     Attributes
     ----------
@@ -62,8 +66,10 @@ class Encoder:
         What the columns of an array are called.
     """
 
-    def __init__(self, kernels: KernelSpecs | None = None, separate: bool = False) -> None:
-        self._specs, self._separate = kernels, separate
+    def __init__(
+        self, kernels: KernelSpecs | None = None, separate: bool = False, templates: TokenTemplates | None = None
+    ) -> None:
+        self._specs, self._separate, self.templates = kernels, separate, templates
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, str] = {}
         self.sources: dict[str, View] = {}
@@ -125,6 +131,8 @@ class Encoder:
 
         ``index`` says which training inputs they are; by default they are none of them.
         """
+        if self.templates is not None:
+            tokens = self.templates.features(tokens, offsets.tolist())
         raw = self._read_views(tokens)
         if self._plan is None:  # it takes as long to make as a row
             used = dict.fromkeys(self.views[name] for name in [*self.mapped, *self.dual])
@@ -142,7 +150,10 @@ class Encoder:
         """Keys of token dicts that are not known; they are looked for when the first one is asked for."""
         if self.vocabulary is not None:
             known = self.shapes.keys() | self.vocabulary.ids.keys()
-            keys = tokens.keys() if type(tokens) in SHORTHANDS else dict.fromkeys(chain.from_iterable(tokens))
+            if self.templates is not None:
+                keys: Any = self.templates.names
+            else:
+                keys = tokens.keys() if type(tokens) in SHORTHANDS else dict.fromkeys(chain.from_iterable(tokens))
             yield from (key for key in keys if key not in known)
 
     def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool) -> Features:
@@ -192,12 +203,14 @@ class Encoder:
             "shapes": self.shapes,
             "names": self.names,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
+            "templates": None if self.templates is None else self.templates.pairs,
         }
 
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> "Encoder":
         """The inverse of :meth:`pack`."""
-        encoder = cls(separate=packed["separate"])
+        pairs = packed.get("templates")
+        encoder = cls(separate=packed["separate"], templates=None if pairs is None else TokenTemplates(pairs))
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
         encoder.names = packed["names"]
@@ -248,9 +261,16 @@ class Encoder:
 
     def name_of_part(self, name: str, i: int) -> str:
         """What a part of a kernel with explicit features is called: ``kernel[column]``, ``kernel[landmark 3]``, ..."""
+        return f"{name}[{self.kernels[name].part_name(i, *self._columns_of(name))}]"
+
+    def name_of_feature(self, name: str, i: int) -> str:
+        """What a feature of a kernel's feature map is called: ``kernel[column]``, ``kernel[cosine 3]``, ..."""
+        return f"{name}[{self.kernels[name].feature_name(i, *self._columns_of(name))}]"
+
+    def _columns_of(self, name: str) -> tuple[Callable[[int], str], int]:
+        """What names the columns that a kernel reads, and how many there are."""
         view, shapes = self.sources[self.views[name]], self.shapes
-        column = partial(view.column_name, shapes=shapes, names=self.names)
-        return f"{name}[{self.kernels[name].part_name(i, column, view.width(shapes))}]"
+        return partial(view.column_name, shapes=shapes, names=self.names), view.width(shapes)
 
     def _view_of(self, name: str, kernel: Kernel, tokens: FlatTokens) -> View:
         on = kernel.on
@@ -298,7 +318,7 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     if isinstance(specs, dict):
         return list(zip(specs, kernels))
     names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(
             f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ..., 'second': ...}}."

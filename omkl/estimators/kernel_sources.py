@@ -269,7 +269,7 @@ def _refuse_dense(names, kernels):
             )
 
 
-def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
+def default_kernels(X: Vectors, names: Sequence[str] | None = None) -> dict[str, str | Kernel]:
     """Linear, quadratic and Gaussian kernels at five scales: what is learned from where the user names none.
 
     Widths are those of quantiles of the distances in the data. A kernel that is near 0 between almost all samples
@@ -278,7 +278,7 @@ def default_kernels(X: Vectors) -> dict[str, str | Kernel]:
     """
     check_magnitudes(X, "gaussian")
     if not sparse.issparse(X):
-        warn_of_units(X, stacklevel=4)
+        warn_of_units(X, names)
     narrowest, narrow, median = (0.5 * median_distance(X, "squared_distances", q) for q in (0.1, 0.25, 0.5))
     widths = {"10% of distances": narrowest, "25% of distances": narrow, "median": median}
     wide = {f"{factor} x median": factor * median for factor in (3, 10)}

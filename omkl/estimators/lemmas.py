@@ -62,11 +62,6 @@ class Lemmatizer:
     A word of the training data has the lemma that it has there most often, by form, tag and features, or by form and
     tag. For others classifiers, one for each tag, guess the edit from the ends of the form and the features.
 
-    Parameters
-    ----------
-    make_labeler : callable
-        ``make_labeler()`` is an untrained labeler without transitions.
-
     Attributes
     ----------
     edits : ByTag
@@ -74,12 +69,17 @@ class Lemmatizer:
         Lemmas by form, tag and features, joined by tabs, and by form and tag.
     """
 
-    def __init__(self, make_labeler: Callable[[], Any]) -> None:
-        self.edits = ByTag(make_labeler, default=edit_of("as", "as"))
+    def __init__(self) -> None:
+        self.edits = ByTag(default=edit_of("as", "as"))
         self.known: dict[str, str] = {}
 
-    def fit(self, words: Iterable[tuple[str, str, str]], lemmas: Iterable[str]) -> "Lemmatizer":
-        """Learn from words ``(form, tag, features)`` and their lemmas."""
+    def fit(
+        self, words: Iterable[tuple[str, str, str]], lemmas: Iterable[str], learn: Callable[[list, list], Any]
+    ) -> "Lemmatizer":  # fmt: skip
+        """Learn from words ``(form, tag, features)`` and their lemmas.
+
+        ``learn(X, y)`` is a labeler, without transitions, that has learned from sequences of tokens and their labels.
+        """
         counts = Counter(zip(words, lemmas))
         self.known = _most_frequent(counts)
         edits = {(word, lemma): edit_of(word[0], lemma) for word, lemma in counts}
@@ -90,7 +90,7 @@ class Lemmatizer:
             if usual[tag, edit] >= LEAST_WORDS:
                 X.append([lemma_features(form, feats)])
                 y.append([edit])
-        self.edits.fit(taught)
+        self.edits.fit(taught, learn)
         return self
 
     def predict(self, words: list[tuple[str, str, str]]) -> list[str]:

@@ -103,7 +103,7 @@ class OneClassMKL(OutlierMixin, BatchMKL):
         check_number("nu", self.nu, above=0, below=1)
         return super()._resolve_loss()
 
-    def _default_kernels(self, X: Any) -> Any:
+    def _default_kernels(self, X: Any, names: Any) -> Any:
         return ["gaussian"]
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, client: Any = None) -> OneClassMKL:

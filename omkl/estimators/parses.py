@@ -207,6 +207,7 @@ class PredictsTrees(LearnedTemplates):
         Parameters
         ----------
         X : as for :meth:`fit`
+            Words whose head is not known do not count.
 
         Returns
         -------
@@ -217,14 +218,15 @@ class PredictsTrees(LearnedTemplates):
         scores: list[np.ndarray] = []
         right: list[np.ndarray] = []
         labeler = self.model_.codec.relations
-        for gold in treebanks_of(X, trees=True, single_root=self.single_root):
-            check_trees(gold, single_root=False)
+        for gold in treebanks_of(X, trees="partial", single_root=self.single_root):
+            check_trees(gold, single_root=False, partial=True)
             heads = gold.heads.astype(np.int64)
             trees = np.split(heads, gold.offsets[1:-1])
             arcs += zip(from_potentials(self, gold, lambda potentials, i: potentials), trees)
             if labeler is not None:
-                scores.append(labeler.scores(labeler.encode(gold), heads, gold.offsets, self.n_jobs))
-                right.append(labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels])
+                scores.append(labeler.scores(labeler.encode(gold), np.maximum(heads, 0), gold.offsets, self.n_jobs))
+                relations = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
+                right.append(np.where(heads >= 0, relations, 0))
         self.temperature_ = tree_temperature(self.predictor_.structure, arcs)
         if labeler is not None:
             self.relation_temperature_ = relation_temperature(np.concatenate(scores), np.concatenate(right))

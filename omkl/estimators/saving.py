@@ -62,11 +62,12 @@ class SavedEstimator(BaseEstimator):
             arrays, manifest["compacted"] = compacted(arrays, dtype, self._rounded)
         write_archive(path, manifest, arrays)
 
-    def _manifest(self, packer: Packer, training: bool) -> dict[str, Any]:
-        """What a model file says as JSON values; arrays go to the packer."""
+    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
+        """What a model file says as JSON values; arrays go to the packer. Without training there is no ``history_``,
+        unless it is asked for."""
         attributes = {name: getattr(self, name) for name in self._plain_attributes if hasattr(self, name)}
         if "history_" in attributes:  # equal models are equal files, however long they took
-            records = self._saved_records() if training else []
+            records = self._saved_records() if training or history else []
             attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
         if hasattr(self, "feature_names_in_"):
             attributes["feature_names_in_"] = self.feature_names_in_.tolist()

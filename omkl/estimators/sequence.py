@@ -1,5 +1,6 @@
 """SequenceLabeler: a label for every token, with groups of features or kernels whose combination is learned."""
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from omkl.estimators.inputs import read_labeled
 from omkl.estimators.labelings import PredictsLabels
 from omkl.estimators.outputs import ChainOutputs
 from omkl.estimators.token_codec import TokenCodec
+from omkl.estimators.token_templates import TokenTemplates
 from omkl.groups import TransitionBank, TrigramBank
 from omkl.online import Hedge
 
@@ -27,6 +29,7 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
     * a list of n dicts. A string gives the feature ``key=value``, a number the feature ``key`` with that value, a
       boolean 1 or 0, a list or set of strings one feature each, and every such key is a group; an array is a view for
       kernels to act on;
+    * a list of n lists or dicts of columns, strings that ``templates`` make features of;
     * a list of n lists of attributes as CRFsuite has them, strings such as ``"w=the"``, each a feature of value 1. What
       stands before ``=`` is the group;
     * or an array of shape (n, d).
@@ -42,6 +45,10 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         and linear on every array in dicts. ``"gaussian:sigma2=5,features=2000"`` approximates a kernel by random
         Fourier features and ``"chi2:features=500"`` by the Nyström method: such a group costs the same on a stream
         however long it is, while a kernel's grows with its mistakes.
+    templates : path, list of str or None
+        Templates of CRF++, as a file or its lines, for tokens that are columns of text (words, or lists or dicts of
+        strings): ``"U05:%x[-1,0]/%x[0,1]"`` is a group of features, each the first column of the token before beside
+        the second of this one. See :func:`omkl.data.read_attribute_templates`. Not beside ``kernels``.
     loss : {"hinge", "crf", "softmax-margin", "perceptron"} or StructuredLoss
         Structured SVM, conditional random field, the same with the cost of outputs as a margin, or structured
         perceptron.
@@ -169,8 +176,8 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
     """
 
     def __init__(
-        self, kernels: Any = None, *, loss: Any = "hinge", regularizer: Any = "mkl", weighting: str = "auto",
-        C: float = 1.0, epochs: int = 20,
+        self, kernels: Any = None, *, templates: Any = None, loss: Any = "hinge", regularizer: Any = "mkl",
+        weighting: str = "auto", C: float = 1.0, epochs: int = 20,
         method: str | Hedge = "fobos", eta0: float | str = "auto", schedule: Any = None, average: Any = "quadratic",
         class_weight: Any = None, transitions: str | None = "free", allowed_transitions: Any = None,
         transitions_by_position: bool = False, order: int = 1,
@@ -182,6 +189,7 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         random_state: Any = None,
     ) -> None:  # fmt: skip
         self.kernels = kernels
+        self.templates = templates
         self.loss = loss
         self.regularizer = regularizer
         self.weighting = weighting
@@ -330,6 +338,16 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         return labeler
 
     _plain_attributes = (*PredictsLabels._plain_attributes, "temperature_")
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        templates = None if self.templates is None else self._token_templates().pairs
+        return {**super()._saved_parameters(), "templates": templates}
+
+    def _token_templates(self) -> TokenTemplates:
+        """The templates, of a fitted model those that it has learned with, whatever is in the file by now."""
+        learned = vars(self)["model_"].codec.encoder.templates if "model_" in vars(self) else None
+        is_path = isinstance(self.templates, (str, os.PathLike))
+        return learned if is_path and learned is not None else TokenTemplates(self.templates)
 
     @property
     def transitions_(self) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -34,8 +35,6 @@ class Tagger:
     ----------
     columns : sequence of str
         Which of :data:`COLUMNS` are learned and written.
-    make_chain, make_labeler : callable
-        ``make_chain()`` is an untrained labeler of sentences, ``make_labeler()`` one of words without transitions.
 
     Attributes
     ----------
@@ -43,24 +42,26 @@ class Tagger:
     lemmatizer : Lemmatizer or None
     """
 
-    def __init__(
-        self, columns: tuple[str, ...], make_chain: Callable[[], SequenceLabeler],
-        make_labeler: Callable[[], SequenceLabeler],
-    ) -> None:  # fmt: skip
+    def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         tags = [name for name in ("upos", "xpos") if name in columns]
         self.tag = tags[0] if tags else None
         self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
-        self.chain = ByTag(make_chain, MISSING) if self.tag else None
-        self.morphology = ByTag(make_labeler, TAB.join([MISSING] * len(self.given_tag))) if self.given_tag else None
-        self.lemmatizer = Lemmatizer(make_labeler) if "lemmas" in columns else None
+        self.chain = ByTag(MISSING) if self.tag else None
+        self.morphology = ByTag(TAB.join([MISSING] * len(self.given_tag))) if self.given_tag else None
+        self.lemmatizer = Lemmatizer() if "lemmas" in columns else None
 
-    def fit(self, treebank: Treebank, around: list[str] | None = None) -> "Tagger":
+    def fit(
+        self, treebank: Treebank, learn: Callable[..., SequenceLabeler], around: list[str] | None = None
+    ) -> "Tagger":  # fmt: skip
         """Learn from the columns of a treebank.
 
         Parameters
         ----------
         treebank : Treebank
+        learn : callable
+            ``learn(X, y, chain=True)`` is a labeler that has learned from sentences and their labels,
+            ``learn(X, y, chain=False)`` one without transitions.
         around : list of str (n_words,), optional
             Tags that a model would give which has not seen the sentence: morphology is learned beside these, as it
             meets such when it predicts. The gold ones by default.
@@ -74,38 +75,42 @@ class Tagger:
         try:
             if self.chain is not None:
                 gold: list[Any] = [None if tag == MISSING else tag for tag in tags]
-                self.chain.fit({"": (by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets))})
+                sentences = by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets)
+                self.chain.fit({"": sentences}, partial(learn, chain=True))
                 learned.append(str(self.tag))
             if self.morphology is not None:
-                self._fit_morphology(self.morphology, treebank, forms, tags, tags if around is None else around)
+                taught = self._morphology_of(treebank, forms, tags, tags if around is None else around)
+                self.morphology.fit(taught, partial(learn, chain=False))
                 learned += self.given_tag
             if self.lemmatizer is not None:
-                self._fit_lemmatizer(self.lemmatizer, treebank, forms, tags)
+                self.lemmatizer.fit(*self._lemmas_of(treebank, forms, tags), partial(learn, chain=False))
         except StoppedError:
             self.columns = tuple(learned)
             self.given_tag = tuple(name for name in self.given_tag if name in learned)
             self.morphology, self.lemmatizer = self.morphology if self.given_tag else None, None
         return self
 
-    def _fit_morphology(
-        self, morphology: ByTag, treebank: Treebank, forms: list[str], tags: list[str], around: list[str]
-    ) -> None:
-        """Learn what the tags of words do not say of them, beside the tags around them."""
+    def _morphology_of(
+        self, treebank: Treebank, forms: list[str], tags: list[str], around: list[str]
+    ) -> dict[str, tuple[list, list]]:
+        """For every tag what morphology is learned from: words beside the tags around, and what tags do not say."""
         labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
         features = morphology_features(forms, around, treebank.offsets)
-        morphology.fit({
+        return {
             tag: ([[features[i] for i in run] for run in runs], [[labels[i] for i in run] for run in runs])
             for tag, runs in runs_of(tags, treebank.offsets).items() if tag != MISSING
-        })  # fmt: skip
+        }  # fmt: skip
 
-    def _fit_lemmatizer(self, lemmatizer: Lemmatizer, treebank: Treebank, forms: list[str], tags: list[str]) -> None:
-        """Learn the lemmas that are there, beside the gold tags and features."""
+    def _lemmas_of(
+        self, treebank: Treebank, forms: list[str], tags: list[str]
+    ) -> tuple[list[tuple[str, str, str]], list[str]]:
+        """Words beside their gold tags and features, and their lemmas, where there are some."""
         words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
         known = [
             (word, lemma) for word, lemma in zip(words, lemmas)
             if word[1] != MISSING and (lemma != MISSING or word[0] == MISSING)
         ]  # fmt: skip
-        lemmatizer.fit([word for word, _ in known], [lemma for _, lemma in known])
+        return [word for word, _ in known], [lemma for _, lemma in known]
 
     def annotate(self, treebank: Treebank) -> Treebank:
         """The same sentences with the columns that this tagger writes; what they have in them is not looked at."""

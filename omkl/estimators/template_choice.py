@@ -1,12 +1,12 @@
 """Which templates suit a treebank: what takes the place of a column that it lacks, which become equal, and which have
 nothing to look at."""
 
-import warnings
 from collections.abc import Iterable
 
 import numpy as np
 from tqdm import tqdm
 
+from omkl._components import warn_caller
 from omkl.data import Treebank
 from omkl.estimators.token_fields import absent_fields, are_copies
 from omkl.exceptions import DataWarning, InputError
@@ -74,7 +74,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
 def announce(change: str, asked: bool, verbose: bool) -> None:
     """Say what was changed: a warning for those who asked for these very templates, else a line if ``verbose``."""
     if change and asked:
-        warnings.warn(change, DataWarning, stacklevel=7)
+        warn_caller(change, DataWarning)
     elif change and verbose:
         tqdm.write(change)
 

@@ -9,6 +9,7 @@ from omkl.estimators.encoding import Encoder
 from omkl.estimators.inputs import TokenData
 from omkl.estimators.outputs import GROWING
 from omkl.estimators.sources import WeightedExamples, fingerprint
+from omkl.estimators.token_templates import TokenTemplates
 from omkl.exceptions import InputError
 from omkl.groups import (
     CachedKernelBank,
@@ -104,7 +105,13 @@ class TokenCodec:
         self._outputs = outputs
         self._budget, self._maintenance = estimator.budget, estimator.budget_maintenance
         self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
-        self.encoder = Encoder(estimator.kernels, separate=estimator.method not in list(METHODS))
+        templates = getattr(estimator, "templates", None)
+        if templates is not None and estimator.kernels is not None:
+            raise InputError("templates= make features of columns of text, which kernels do not see: leave one out.")
+        self.encoder = Encoder(
+            estimator.kernels, separate=estimator.method not in list(METHODS),
+            templates=None if templates is None else TokenTemplates(templates),
+        )  # fmt: skip
 
     # ---- encoding -----------------------------------------------------------------------------------------------
 

@@ -331,7 +331,8 @@ def learn_relations(model: OnlineModel, examples: ArcExamples, chosen: np.ndarra
     codec, treebank, weights = model.codec, examples.treebank, examples.given
     if codec.relations is not None:
         weights = None if weights is None else weights[chosen]
-        codec.relations.fit(treebank[chosen], weights, model.settings.C, epochs, run)
+        sentences = treebank if len(chosen) == len(treebank) else treebank[chosen]
+        codec.relations.fit(sentences, weights, model.settings.C, epochs, run)
     codec.features = strongest_features(model.trainer.banks[0], treebank, examples, TOP)
 
 

@@ -29,7 +29,7 @@ def sentences_of(X: Any) -> Any:
     return list(X) if is_iterator else X
 
 
-def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Treebank]:
+def treebanks_of(X: Any, trees: bool | str, single_root: bool = False) -> Iterator[Treebank]:
     """The treebanks of a stream, or the one that X is, as :func:`as_treebank` reads it."""
     blocks = (block.X for block in X.blocks()) if isinstance(X, Stream) else [X]
     return (as_treebank(block, trees, single_root) for block in blocks)
@@ -37,14 +37,14 @@ def treebanks_of(X: Any, trees: bool, single_root: bool = False) -> Iterator[Tre
 
 def as_treebank(X: Any, trees: bool | str, single_root: bool = False) -> Treebank:
     """A treebank from a path, paths, or itself, or of what :func:`~omkl.estimators.sentences.as_sentences` takes; files
-    and sentences are checked as they are read."""
+    and sentences are checked as they are read, and what is not for parsing is held without its text."""
     if isinstance(X, Treebank):
         return X
     single_root = single_root and bool(trees)
     X = list(X) if isinstance(X, Iterator) else X
     paths = [X] if isinstance(X, (str, os.PathLike)) else X
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
-        return read_treebank(_found(paths), single_root=single_root, trees=trees)
+        return read_treebank(_found(paths), single_root=single_root, trees=trees, keep_text=not trees)
     return Treebank.from_sentences(as_sentences(X), trees=trees, single_root=single_root)
 
 

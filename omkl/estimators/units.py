@@ -1,10 +1,10 @@
 """Whether the columns of an array are in units so different that kernels over all of them see little of most."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
+from omkl._components import warn_caller
 from omkl.exceptions import DataWarning
 
 #: Columns are in different units where the largest standard deviation is so many times the lower quartile of all (the
@@ -14,7 +14,7 @@ from omkl.exceptions import DataWarning
 UNITS_APART = 10.0
 
 
-def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None, stacklevel: int = 7) -> None:
+def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None) -> None:
     """Warn where columns of an array vary so differently that kernels over all of them see little but the largest."""
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.std(X, axis=0)
@@ -24,10 +24,9 @@ def warn_of_units(X: np.ndarray, names: Sequence[str] | None = None, stacklevel:
     small, large = varied[np.argmin(spread[varied])], int(np.argmax(spread))
     if spread[large] > UNITS_APART * np.quantile(spread[varied], 0.25):
         called = [repr(names[k]) if names is not None else str(k) for k in (large, small)]
-        warnings.warn(
+        warn_caller(
             f"Column {called[0]} varies {spread[large] / spread[small]:.3g} times as much as column {called[1]}, and "
             "the default kernels see little else: scale the columns, or set "
             'kernels=omkl.kernels.per_column("gaussian", X).',
             DataWarning,
-            stacklevel=stacklevel,
         )

@@ -1,5 +1,6 @@
 """The O(p) side of a model: one scale, norm and average a group, for all banks in one place."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -56,7 +57,7 @@ class GroupState:
 
     def __init__(self, banks: "Sequence[OwnsGroups]") -> None:
         names = [name for bank in banks for name in bank.names]
-        repeated = {name for name in names if names.count(name) > 1}
+        repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise InputError(f"Two groups are called {sorted(repeated)[0]!r}: give every group a name of its own.")
         p = len(names)

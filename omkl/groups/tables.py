@@ -15,6 +15,9 @@ from omkl.groups.mixing import TableLayout, mix_table, table_changes
 from omkl.groups.tokens import Features, Span
 from omkl.structures import Potentials
 
+#: Rows that are averaged at a time.
+TOGETHER = 2**12
+
 
 class TableBank(Bank):
     """Groups of explicit weights in an array ``table``, with running sums of the same shape where an average is kept.
@@ -173,8 +176,7 @@ class ExplicitBank(TableBank):
         starts = starts[x.low : x.high + 1]
         entries = slice(starts[0], starts[-1])
         rows, places = np.unique(ids[entries], return_inverse=True)
-        sums = self._sums[rows] if len(self._sums) else self._sums
-        table = self.group_state.average(self.table[rows], sums, partial(self._spread, rows=rows))
+        table = self._averaged_rows(rows)
         owners, scales = np.zeros(len(rows), dtype=np.int32), np.ones(1)
         jit.add_scores(
             starts - starts[0], places.astype(np.int32), values[entries], 0, len(x), table, owners, scales,
@@ -221,8 +223,14 @@ class ExplicitBank(TableBank):
         if self.frozen:
             return copy(self)
         frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self._dtype)
-        frozen.table[:] = self.averaged_table()
+        for low in range(0, self.n_features, TOGETHER):  # all at once would take twice as much memory as the table
+            rows = slice(low, min(low + TOGETHER, self.n_features))
+            frozen.table[rows] = self._averaged_rows(rows)
         return frozen
+
+    def _averaged_rows(self, rows: slice | np.ndarray) -> np.ndarray:
+        sums = self._sums[rows] if len(self._sums) else self._sums
+        return self.group_state.average(self.table[rows], sums, partial(self._spread, rows=rows))
 
     def blueprint(self) -> "Callable[[], ExplicitBank]":
         return partial(ExplicitBank, self.names, [], self.n_outputs, self.averaging, self._dtype)

@@ -113,7 +113,7 @@ class Template:
         variant = variants[0] if variants else "arc"
         return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip())
 
-    @property
+    @cached_property
     def atoms(self) -> str:
         """The template as text, without its name."""
         sides = (("h", self.head), ("m", self.modifier))

@@ -115,7 +115,7 @@ class Polynomial(Kernel):
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
         powers = Counter(_monomials(n_columns + 1, self.degree)[0][:, i].tolist())
         powers.pop(n_columns, None)  # the constant
-        return " * ".join(column(j) if n == 1 else f"{column(j)}^{n}" for j, n in powers.items()) or "1"
+        return " * ".join(column(j) if n == 1 else f"{column(j)}^{n}" for j, n in powers.items()) or "constant"
 
 
 @lru_cache(maxsize=16)

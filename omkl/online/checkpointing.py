@@ -8,8 +8,8 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -87,17 +87,34 @@ class Checkpoints:
 
     def write(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write a checkpoint: JSON values, and named arrays."""
-        try:
+        with self._writing():
             write_archive(self.directory / f"checkpoint-{self._number + 1:010d}.npz", manifest, arrays)
             self._number += 1
             for path in self._paths()[KEPT:]:
                 path.unlink(missing_ok=True)
+        self._last, self._waited = time.monotonic(), 0
+
+    def keep(self, name: str, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write a file of this name beside the checkpoints, which stays there."""
+        with self._writing():
+            write_archive(self.directory / name, manifest, arrays)
+
+    def part(self, name: str) -> Path | None:
+        """A directory for the checkpoints of a part of the run; None where it, or anything before, cannot be made."""
+        with self._writing():
+            (self.directory / name).mkdir(exist_ok=True)
+        return None if self._warned else self.directory / name
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A context in which what cannot be written is one warning for all."""
+        try:
+            yield
         except OSError as error:
             if not self._warned:
                 self._warned = True
                 message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
-                warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=3)
-        self._last, self._waited = time.monotonic(), 0
+                warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=5)
 
     def newest(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         """``(manifest, arrays)`` of the latest whole checkpoint; None where there is none."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.reports import plots
-from omkl.reports.markup import Cell, Markup, heading, number, opening, paragraph, percent, table, text
+from omkl.reports.markup import ROWS, Cell, Markup, heading, number, opening, paragraph, share_cell, table, text
 from omkl.reports.quality import drawn
 
 #: Features of a label, labels, and features that the strongest of labels are chosen from.
@@ -40,8 +40,7 @@ def learned_parts(model: Any, measured: list[dict[str, Any]] | None) -> list[str
     elif hasattr(model, "group_report"):
         parts.append(_group_table(model, None))
     elif weights:
-        rows = sorted(weights.items(), key=lambda pair: -pair[1])
-        parts.append(opening("All weights", table(["group", "weight"], [[n, percent(w)] for n, w in rows])))
+        parts.append(opening("All weights", _weight_table(weights)))
     if hasattr(model, "coef_"):
         parts.append(_coefficients(model))
     if hasattr(model, "top_features"):
@@ -52,16 +51,26 @@ def learned_parts(model: Any, measured: list[dict[str, Any]] | None) -> list[str
 def _of_parts(annotator: Any, weights: Mapping[str, Mapping[str, float]]) -> list[str]:
     """The groups of the parts of an annotator: those of tags and trees in full, those of single words as tables."""
     parts, models = [], annotator.models()
+    of_words = [name for name in weights if " of " in name]
     for name, own in weights.items():
+        if name not in of_words:
+            shown = opening("All groups", _weight_table(own))
+            parts += [heading(f"Weights of {name}"), drawn(plots.plot_weights, own), shown, _features(models[name])]
+            continue
+        if name == of_words[0]:
+            parts.append(heading("Weights of what is told of the words of one tag"))
         ranked = sorted(own.items(), key=lambda pair: -pair[1])
-        shown = table(["group", "weight"], [[group, percent(weight)] for group, weight in ranked])
-        if " of " in name:
-            first = ", ".join(f"{group} {weight:.0%}" for group, weight in ranked[:4])
-            parts.append(opening(f"{name}: {first}", shown))
-        else:
-            parts += [heading(f"Weights of {name}"), drawn(plots.plot_weights, own), opening("All groups", shown)]
-            parts.append(_features(models[name]))
+        first = ", ".join(f"{group} {weight:.0%}" for group, weight in ranked[:4] if weight > 0)
+        parts.append(opening(f"{name}: {first}", _weight_table(own)))
     return parts
+
+
+def _weight_table(weights: Mapping[str, float]) -> str:
+    """Groups and their weights, the heaviest first; those that have none by their names."""
+    ranked = sorted((pair for pair in weights.items() if pair[1]), key=lambda pair: -pair[1])
+    without = [name for name, weight in weights.items() if not weight]
+    told = paragraph(f"Without weight: {_named(without, ROWS)}.", soft=True) if without else ""
+    return table(["group", "weight"], [[group, share_cell(weight)] for group, weight in ranked]) + told
 
 
 def _measured(records: list[dict[str, Any]]) -> list[str]:
@@ -81,7 +90,13 @@ def _group_table(model: Any, records: list[dict[str, Any]] | None) -> str:
     header += ["loss without it", "increase", "standard error"] if is_measured else []
     told = ("loss_without", "loss_increase", "standard_error") if is_measured else ()
     rows = [
-        [r["group"], percent(r["weight"]), float(r["norm"]), percent(r["bytes_share"]), *(r[name] for name in told)]
+        [
+            r["group"],
+            share_cell(r["weight"]),
+            float(r["norm"]),
+            share_cell(r["bytes_share"]),
+            *(r[name] for name in told),
+        ]
         for r in sorted(records, key=lambda r: -(r["weight"] or 0.0))
     ]
     return opening("All groups", table(header, rows, limit=1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -60,6 +61,32 @@ def number(value: float | None, digits: int = 4) -> str:
 def percent(value: float | None) -> Cell | None:
     """A share in [0, 1] as percents; None stays None."""
     return None if value is None else Cell(f"{value:.1%}", float(value))
+
+
+def with_article(name: str) -> str:
+    """The name of a class after "a" or "an", as it is said.
+
+    >>> [with_article(name) for name in ("MKLClassifier", "OneClassMKL", "OnlineMKLRegressor", "GroupLasso")]
+    ['an MKLClassifier', 'a OneClassMKL', 'an OnlineMKLRegressor', 'a GroupLasso']
+    """
+    return f"{'an' if name.startswith(('A', 'E', 'I', 'MKL', 'Onl', 'Ov')) else 'a'} {name}"
+
+
+def share(value: float) -> str:
+    """A share as percents in three digits, but for the smallest ones: groups by the hundreds are still told apart.
+
+    >>> [share(value) for value in (0.506, 0.0546, 0.0035, 1e-7, 0.0)]
+    ['50.6%', '5.46%', '0.350%', '<0.0001%', '0%']
+    """
+    if value == 0:
+        return "0%"
+    digits = min(max(-math.floor(math.log10(value)), 1), 4)
+    return f"{value:.{digits}%}" if value >= 5e-7 else "<0.0001%"
+
+
+def share_cell(value: float | None) -> Cell | None:
+    """A share in a column of such; None stays None."""
+    return None if value is None else Cell(share(value), float(value))
 
 
 def paragraph(words: Any, soft: bool = False) -> str:

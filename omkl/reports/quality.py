@@ -131,14 +131,22 @@ def explanation_parts(why: Explanation) -> list[str]:
     return [*parts, table(["strongest single parts", "group", "adds", ""], single)]
 
 
-def marked_tokens(shown: Iterable[str], gold: Sequence[Any], predicted: Sequence[Any]) -> str:
-    """Tokens side by side with their labels; of wrong ones what is predicted, crossed out, and the gold label."""
+def marked_tokens(shown: Iterable[str], *columns: tuple[Sequence[Any], Sequence[Any]]) -> str:
+    """Tokens side by side with the labels of the first column; below those that are wrong, in whatever column, what is
+    predicted, struck out, and what is right.
+
+    Parameters
+    ----------
+    shown : iterable of str
+        The tokens.
+    *columns : (sequence, sequence)
+        Gold labels and predicted ones, as many as tokens.
+    """
     spans = []
-    for word, own, other in zip(shown, gold, predicted):
-        if own == other:
-            spans.append(f"<span>{text(word)}<small>{text(own)}</small></span>")
-        else:
-            label = f"<del>{text(other)}</del> {text(own)}"
-            spans.append(f'<span class=wrong title="predicted {text(other)}, right is {text(own)}">{text(word)}'
-                         f"<small>{label}</small></span>")  # fmt: skip
+    for i, word in enumerate(shown):
+        labels = [(gold[i], predicted[i]) for gold, predicted in columns]
+        wrong = [f"<del>{text(other)}</del> {text(own)}" for own, other in labels if own != other]
+        told = [text(own) for own, other in labels[:1] if own == other] + wrong
+        below = "".join(f"<small>{label}</small>" for label in told)
+        spans.append(f"<span{' class=wrong' if wrong else ''}>{text(word)}{below}</span>")
     return Markup(f"<div class=tokens>{''.join(spans)}</div>")

@@ -14,7 +14,7 @@ from omkl.estimators import evaluate_labels
 from omkl.estimators.counts import records
 from omkl.exceptions import InputError
 from omkl.reports import plots
-from omkl.reports.markup import NOTHING, Cell, example, heading, number, paragraph, percent, table
+from omkl.reports.markup import NOTHING, Cell, Markup, example, heading, number, paragraph, percent, table, text
 from omkl.reports.quality import Quality, calibration_part, confusion_parts, drawn, reasons, score_table
 
 #: Columns of a row that may be an image.
@@ -134,7 +134,7 @@ def _scatter(y: np.ndarray, predicted: np.ndarray) -> Any:
     ax = axes_for(None)
     ends = [min(y.min(), predicted.min()), max(y.max(), predicted.max())]
     ax.plot(ends, ends, color=GREY, linewidth=0.8)
-    ax.scatter(y, predicted, s=6, color=COLOURS[0], alpha=0.5, linewidths=0)
+    ax.scatter(y, predicted, s=6, color=COLOURS[0], alpha=0.7, linewidths=0)
     return dress(ax, "", "target", "prediction")
 
 
@@ -164,9 +164,9 @@ def _entries(model: Any, X: Any, i: int) -> str:
         named = list(zip(names, values.tolist()))
     if len(named) > ENTRIES:
         named = [(name, value) for name, value in named if not isinstance(value, (int, float)) or value != 0]
-    shown = [f"{name} {_short(value)}" for name, value in named[:ENTRIES]]
-    more = f" and {len(named) - ENTRIES} more" if len(named) > ENTRIES else ""
-    return paragraph(" · ".join(shown) + more, soft=True)
+    shown = [f"<span class=feature>{text(name)} = {text(_short(value))}</span>" for name, value in named[:ENTRIES]]
+    more = f"and {len(named) - ENTRIES} more" if len(named) > ENTRIES else ""
+    return paragraph(Markup(" ".join([*shown, more])), soft=True)
 
 
 def _short(value: Any) -> str:

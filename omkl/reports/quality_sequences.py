@@ -82,7 +82,7 @@ def _example(labeler: Any, index: int, x: Any, gold: list[Any], predicted: list[
     picture = (
         "" if pixels is None else drawn(plots.plot_word, pixels[:TOKENS], predicted[:TOKENS], gold[:TOKENS], paper=True)
     )
-    shown = picture or marked_tokens(map(_name_of, range(TOKENS), x), gold, predicted)
+    shown = picture or marked_tokens(map(_name_of, range(TOKENS), x), (gold, predicted))
     more = paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True) if len(gold) > TOKENS else ""
     why = partial(labeler.explain, x, labels=predicted, against=gold)
     return example(f"Sequence {index + 1}: {n_wrong} of {len(gold)} wrong", shown, more, reasons(why))

@@ -9,7 +9,7 @@ import numpy as np
 
 from omkl.data import Treebank
 from omkl.estimators import evaluate_labels, evaluate_treebanks
-from omkl.reports.markup import example, heading, number, paragraph, percent, table
+from omkl.reports.markup import example, heading, number, percent, table
 from omkl.reports.quality import (
     Quality,
     by_length,
@@ -39,15 +39,7 @@ def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
     """What a parser makes of gold sentences, whose other columns it may look at."""
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
-    if hasattr(parser, "predict_marginals"):
-        some, found = gold[np.arange(min(len(gold), CALIBRATED))], predicted.heads
-        marginals = parser.predict_marginals(some)
-        trees = np.split(found[: some.n_words], some.offsets[1:-1])
-        sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
-        right = gold.heads[: some.n_words] == found[: some.n_words]
-        quality.parts += [heading("Calibration of arcs"), calibration_part(right, np.concatenate(sure))]
-    else:
-        sure = []
+    sure = _arcs(parser, quality, gold, predicted)
     for i in _worst(gold, predicted, gold.heads != predicted.heads, n_worst):
         sentence, other = gold[i], predicted[i]
         n_wrong = sum(own != head for own, head in zip(sentence.heads, other.heads))
@@ -66,24 +58,62 @@ def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
     trees = "trees" in annotator.parts_
     names = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
     quality = _compared(gold, predicted, names)
-    wrong = np.zeros(gold.n_words, dtype=bool)
     columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
-    for name in columns:
-        wrong |= np.array([own != other for own, other in zip(_strings(gold, name), _strings(predicted, name))])
+    labels = {name: (_strings(gold, name), _strings(predicted, name)) for name in columns}
+    told = [_told_apart(*pair) if name == "feats" else pair for name, pair in labels.items()]
+    wrong = np.zeros(gold.n_words, dtype=bool)
+    for pair in labels.values():
+        wrong |= np.array([own != other for own, other in zip(*pair)])
     if trees:
         wrong |= gold.heads != predicted.heads
     tag = next((name for name in ("upos", "xpos") if name in columns), None)
     if tag is not None:
-        pair = [_strings(bank, tag) for bank in (gold, predicted)]
-        records = evaluate_labels([pair[0]], [pair[1]])["labels"]
-        quality.parts[2:2] = [heading("By tag"), score_table(records, "label"), *confusion_parts(*pair)]
+        records = evaluate_labels(*([side] for side in labels[tag]))["labels"]
+        quality.parts[2:2] = [heading("By tag"), score_table(records, "label"), *confusion_parts(*labels[tag])]
+        quality.parts += _tags(annotator.tagger_, predicted, *labels[tag])
+    sure = _arcs(annotator.parser_, quality, gold, predicted) if trees else []
     for i in _worst(gold, predicted, wrong, n_worst):
-        sentence, other = gold[i], predicted[i]
-        shown = [marked_tokens(sentence.forms, getattr(sentence, name), getattr(other, name)) for name in columns]
-        labelled = [part for name, own in zip(columns, shown) for part in (paragraph(name, soft=True), own)]
-        title = f"Sentence {i + 1}: {int(wrong[slice(*gold.offsets[i : i + 2])].sum())} of {len(sentence)} words wrong"
-        quality.worst.append(example(title, *labelled, _drawn(sentence, other) if trees else ""))
+        sentence, other, own = gold[i], predicted[i], slice(*gold.offsets[i : i + 2])
+        tokens = marked_tokens(sentence.forms, *((right[own], found[own]) for right, found in told))
+        title = f"Sentence {i + 1}: {int(wrong[own].sum())} of {len(sentence)} words wrong"
+        picture = _drawn(sentence, other, sure[i] if i < len(sure) else None) if trees else ""
+        quality.worst.append(example(title, tokens if columns else "", picture))
     return quality
+
+
+def _tags(tagger: Any, predicted: Treebank, gold: list[str], found: list[str]) -> list[str]:
+    """Whether the probabilities of tags can be believed, in the first sentences; nothing before calibration."""
+    if not all(hasattr(chain, "predict_marginals") for chain in tagger.chains):
+        return []
+    confidence = np.array(tagger.confidence(predicted[np.arange(min(len(predicted), CALIBRATED))]))
+    right = np.array([own == other for own, other in zip(gold, found)])[: len(confidence)]
+    return [heading("Calibration of tags"), calibration_part(right, confidence)]
+
+
+def _arcs(parser: Any, quality: Quality, gold: Treebank, predicted: Treebank) -> list[np.ndarray]:
+    """How sure the arcs of the first sentences are, and a picture of whether that is to be believed; nothing before
+    calibration."""
+    if not hasattr(parser, "predict_marginals"):
+        return []
+    some = predicted[np.arange(min(len(predicted), CALIBRATED))]
+    trees = np.split(some.heads, some.offsets[1:-1])
+    marginals = parser.predict_marginals(some)
+    sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
+    right = gold.heads[: some.n_words] == some.heads
+    quality.parts += [heading("Calibration of arcs"), calibration_part(right, np.concatenate(sure))]
+    return sure
+
+
+def _told_apart(gold: list[str], predicted: list[str]) -> tuple[list[str], list[str]]:
+    """Morphological features, of wrong words those alone that the other side has not."""
+
+    def only(own: str, other: str) -> str:
+        if own == other:
+            return own
+        return "|".join(feature for feature in own.split("|") if feature not in other.split("|")) or "_"
+
+    pairs = list(zip(gold, predicted))
+    return [only(own, other) for own, other in pairs], [only(other, own) for own, other in pairs]
 
 
 def _strings(bank: Treebank, name: str) -> list[str]:

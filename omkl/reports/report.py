@@ -12,7 +12,7 @@ from omkl.data import Treebank
 from omkl.estimators.fitted import check_is_fitted
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports.learned import learned_parts
-from omkl.reports.markup import Section, page, paragraph, tiles
+from omkl.reports.markup import Section, page, paragraph, tiles, with_article
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.quality import WORST, Quality
 from omkl.reports.quality_rows import row_quality
@@ -95,12 +95,15 @@ def make_report(
     measured = None if X is None else _measured(model, X, y)
     purpose = PURPOSES.get(kind.removesuffix("CV"), "predicts")
     lead = [
-        paragraph(f"{'An' if kind[0] in 'AMO' else 'A'} {kind} of omkl: it {purpose}."),
+        paragraph(f"This is {with_article(kind)} of omkl: it {purpose}."),
         tiles({**quality.tiles, **size_of(model)}),
     ]
     worst = quality.worst
     if worst:
-        worst = [paragraph("Of the data that this page is about, those with the most or the surest mistakes."), *worst]
+        how = "Of the data that this page is about, those with the most or the surest mistakes."
+        if any("<del>" in part for part in worst):
+            how += " What is struck out is predicted, what stands beside it is right."
+        worst = [paragraph(how), *worst]
     sections = [
         Section("learned", "What it learned", learned_parts(model, measured)),
         Section("quality", "How good it is", quality.parts),

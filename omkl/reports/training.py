@@ -24,14 +24,25 @@ OF_GROUPS = ("weight:", "norm:", "square_norm:", "squared_norm:")
 
 def training_parts(model: Any, files: Mapping[str, PathLike]) -> list[str]:
     """History, settings, versions and checksums."""
-    return [*_history(model), heading("Settings"), _settings(model), *_provenance(files)]
+    return [*_histories(model), heading("Settings"), _settings(model), *_provenance(files)]
 
 
-def _history(model: Any) -> list[str]:
-    """Curves of the training, and its records."""
-    records = getattr(model, "history_", None) or []
+def _histories(model: Any) -> list[str]:
+    """Curves of the training: of an annotator, those of the models of tags and of trees."""
+    if not hasattr(model, "models"):
+        found = _history(getattr(model, "history_", None) or [])
+    else:
+        found = []
+        for name, own in model.models().items():
+            curves = _history(own.history_) if " of " not in name else []
+            found += [heading(f"Training of {name}"), *curves] if curves else []
+    return found or [paragraph("The model file holds no history of the training.", soft=True)]
+
+
+def _history(records: list[dict[str, Any]]) -> list[str]:
+    """Curves of the training, and its records; nothing without records."""
     if not records:
-        return [paragraph("The model file holds no history of the training.", soft=True)]
+        return []
     parts = []
     if "epoch" in records[0]:
         parts += [
@@ -116,5 +127,7 @@ def size_of(model: Any) -> dict[str, str]:
     if hasattr(model, "dual_gap_"):
         tiles["duality gap"] = number(model.dual_gap_, 2)
     if hasattr(model, "memory_usage"):
-        tiles["memory to predict"] = f"{number(model.memory_usage()['prediction'], 3)} MB"
+        megabytes = model.memory_usage()["prediction"]
+        written = f"{number(megabytes, 3)} MB" if megabytes >= 1 else f"{number(1000 * megabytes, 3)} kB"
+        tiles["memory to predict"] = written
     return tiles

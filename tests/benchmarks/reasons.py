@@ -48,7 +48,7 @@ _REASONS = {
         "Three kernels of one product: an exponential and a square of each of its numbers, and copies to the cache."
     ),
     ("test_streams.py::test_stream",): (
-        "The floor copies bytes. Text becomes numbers one by one; rows of a table with strings become dicts; "
+        "The floor copies bytes. Text becomes numbers one by one; strings of Arrow, Python's, one by one; "
         "what is compressed is decompressed; and what is shuffled is copied once more, row by row."
     ),
     ("test_prediction.py::test_predicting_one_row",): (
@@ -59,8 +59,9 @@ _REASONS = {
         "A round is many calls from Python, with checks of the row and its label before them, whatever the arithmetic."
     ),
     ("test_prediction.py::test_loading",): (
-        "The features of a tagger become Python strings and dicts, which is most of the time; a parser's tables are "
-        "filled from the cells that were kept of them. The floor reads the file's bytes."
+        "A tagger's features are hashed into a dict for each of 27 keys, and its weights put in their places; a "
+        "parser's templates are parsed, and what is put in place is copied to where cache lines begin. Sums of "
+        "all bytes are checked."
     ),
     ("test_online.py::test_explicit_groups",): (
         "A round is many calls from Python, whatever a row holds; scikit-learn's SGD is one compiled loop over all "

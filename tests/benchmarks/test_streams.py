@@ -80,7 +80,27 @@ def by_polars(path):
     return lambda: read(path).to_numpy()
 
 
+def rows_by_pyarrow(path):
+    from pyarrow import parquet
+
+    return lambda: parquet.read_table(path).to_pylist()
+
+
+def rows_by_pandas(path):
+    import pandas
+
+    return lambda: pandas.read_parquet(path).to_dict("records")
+
+
+def rows_by_polars(path):
+    import polars
+
+    return lambda: polars.read_parquet(path).to_dicts()
+
+
 TABLES = {"pyarrow": by_pyarrow, "pandas": by_pandas, "polars": by_polars}
+#: Of a table with strings all make a dict of each row.
+DICTS = {"pyarrow": rows_by_pyarrow, "pandas": rows_by_pandas, "polars": rows_by_polars}
 ARRAYS = {"numpy": lambda path: lambda: np.load(path)["X"]}
 READERS = {
     "full.svm": (lambda path: stream_svmlight(path, D), {"sklearn": by_sklearn}),
@@ -89,7 +109,7 @@ READERS = {
     "a.svm.xz": (lambda path: stream_svmlight(path, D), {"sklearn": by_sklearn}),
     "a.csv": (lambda path: stream_csv(path, "y"), TABLES),
     "a.parquet": (lambda path: stream_parquet(path, "y"), TABLES),
-    "s.parquet": (stream_parquet, TABLES),
+    "s.parquet": (stream_parquet, DICTS),
     "a.feather": (lambda path: stream_parquet(path, "y"), TABLES),
     "a.npz": (stream_npz, ARRAYS),
     "b.npz": (stream_npz, ARRAYS),
@@ -103,6 +123,9 @@ def test_stream(measure, files, name, order):
     stream = make(path) if order == "in order" else make(path).shuffled(random_state=0)
     peers = {peer: lambda whole=whole: whole(path) for peer, whole in peers.items()} if order == "in order" else {}
     floor = Floor("bytes", lambda: sum(map(len, chunks(path))))
+    if name == "s.parquet":
+        numbers, strings = np.arange(5.0 * N).tolist(), list(map(str, range(5 * N)))
+        floor = Floor("dicts", lambda: [{"a": a, "s": s, "t": t} for a, s, t in zip(numbers, strings, strings)])
     seconds = measure(lambda: drain(stream), floor=floor, peers=peers)
     measure.note(thousand_rows_a_second=drain(stream) / seconds / 1e3)
 

@@ -19,10 +19,11 @@ def treebank(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("kind", ["parser", "labeler"])
+@pytest.mark.parametrize("kind", ["parser", "labeler", "annotator"])
 def test_a_killed_command_resumes_to_the_same_file(kind, treebank, tmp_path):
     settings = ["--epochs", "6", "--random-state", "0", "--quiet"]
-    settings += ["--templates", "small", "--memory", "10"] if kind == "parser" else []
+    settings += ["--templates", "small", "--memory", "10"] if kind != "labeler" else []
+    settings += ["--parts", "xpos", "trees", "--tagging-folds", "2"] if kind == "annotator" else []
     command = ["train", kind, str(treebank), *settings, "-o"]
     assert main([*command, str(tmp_path / "straight.npz")]) == 0
 

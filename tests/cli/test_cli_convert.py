@@ -213,7 +213,11 @@ def test_damaged_texts_of_models_are_refused(tmp_path, capsys):
     lines = (tmp_path / "m.txt").read_text().splitlines()
     second = json.loads(lines[1])
     for changed in ("nonsense", "[1]", {**second, "dtype": "|O"}, {**second, "dtype": 3}, {**second, "values": ["x"]},
-                    {**second, "shape": [10**12]}, {**second, "values": [1e400]}):  # fmt: skip
+                    {**second, "shape": [10**12]}, {**second, "values": [1e400]}, {**second, "shape": None},
+                    {**second, "shape": [-1]}, {**second, "order": "A"}, {**second, "array": "\ud800"},
+                    {**second, "array": 5}, {**second, "array": "x" * 70_000}, {**second, "values": ["nan"]},
+                    {**second, "dtype": "<U99999999", "values": ["a"]},
+                    {**second, "dtype": "<i8", "values": [1.5], "shape": [1]}):  # fmt: skip
         new = changed if isinstance(changed, str) else json.dumps(changed)
         (tmp_path / "m.txt").write_text("\n".join([lines[0], new, *lines[2:]]))
         assert convert(text, "-o", out) == 2, changed

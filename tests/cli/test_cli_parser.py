@@ -198,7 +198,7 @@ def test_the_demo_finds_the_templates(tmp_path, capsys):
 def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
     out = tmp_path / "m.npz"
     command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
-               "--templates", "small", "--memory", "20"]  # fmt: skip
+               "--templates", "small", "--memory", "20", "--dev", str(treebanks / "test.conllu")]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
@@ -209,7 +209,9 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
     rest = process.stdout.read()
     assert process.wait() == 0
     assert "Interrupted in epoch" in rest
-    assert omkl.load(out).score(treebanks / "test.conllu") > 0.2
+    parser = omkl.load(out)
+    assert parser.score(treebanks / "test.conllu") > 0.2
+    assert parser.calibrate(treebanks / "test.conllu").temperature_ == omkl.load(out).temperature_
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def files(tmp_path_factory):
     once = omkl.SequenceLabeler(epochs=1), omkl.DependencyParser("small", memory=10, epochs=1)
     annotator = omkl.Annotator(("upos", "trees"), tagger=once[0], parser=once[1], folds=2, verbose=False)
     annotator.fit(treebank[:30]).save(folder / "annotator.npz")
+    annotator.calibrate(treebank[30:]).save(folder / "calibrated.npz")
     X, y = omkl.data.read_sequences(folder / "dates.jsonl")
     omkl.SequenceLabeler(["linear"], **settings).fit(X[:3], y[:3]).save(folder / "dates.npz")
     sentences = [[{"word": form} for form in sentence.forms] for sentence in treebank]
@@ -118,7 +119,9 @@ def test_formats_sizes_backgrounds_and_standard_output(files, capsys):
         ("annotator.npz", None, ["--kind", "search"], "cross-validation"),
         ("annotator.npz", "trees.conllu", ["--kind", "confusion", "--part", "lemmas"], "upos, trees can be drawn"),
         ("annotator.npz", "trees.conllu", ["--kind", "groups"], "of the class Annotator"),
-        ("annotator.npz", "trees.conllu", ["--kind", "calibration", "--part", "upos"], "--part goes with"),
+        ("annotator.npz", "trees.conllu", ["--kind", "calibration", "--part", "upos"], "calibrate"),
+        ("calibrated.npz", "trees.conllu", ["--kind", "calibration", "--part", "lemmas"], "upos, trees have some"),
+        ("annotator.npz", None, ["--kind", "gap", "--part", "upos"], "--part goes with"),
         ("rows.npz", None, ["--part", "upos"], "is for annotators"),
         ("parser.npz", None, ["--kind", "loss", "--show", "3"], "--show goes with"),
         ("rows.npz", None, ["--example", "2"], "--example goes with --kind tree, word"),
@@ -138,6 +141,26 @@ def test_what_cannot_be_drawn_is_one_sentence(files, model, data, options, words
     assert printed.err.startswith("omkl: error: ")
     assert printed.err.count("\n") == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("part", ["upos", "trees"])
+def test_the_probabilities_of_each_part_of_an_annotator_are_those_that_it_notes(files, monkeypatch, part):
+    given = []
+
+    def drawing(right, sure, **options):
+        given.append((np.mean(right), np.array(sure)))
+        return omkl.reports.plot_weights({"a": 1.0})
+
+    monkeypatch.setattr("omkl.reports.plot_calibration", drawing)
+    options = [] if part == "upos" else ["--part", part]  # tags, if it is not said which
+    assert plot(files, "calibrated.npz", "trees.conllu", "--kind", "calibration", *options)[0] == 0
+    annotator, gold = omkl.load(files / "calibrated.npz"), omkl.data.read_treebank(files / "trees.conllu")
+    noted = "UposConf" if part == "upos" else "HeadConf"
+    notes = [dict(note.split("=") for note in misc.split("|")) for s in annotator.annotate(gold, confidence=True)
+             for misc in s.misc]  # fmt: skip
+    [(share, sure)] = given
+    np.testing.assert_allclose(sure, [float(own[noted]) for own in notes], atol=6e-4)
+    assert share == annotator.evaluate(gold)["upos" if part == "upos" else "uas"]
 
 
 def test_the_labels_of_each_part_of_an_annotator_are_compared(files, monkeypatch):

@@ -1,6 +1,7 @@
 """From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
 
 import json
+import pickle
 import sys
 from dataclasses import replace
 from io import BytesIO, TextIOWrapper
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import omkl
 from omkl.cli import main
@@ -96,8 +98,8 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
     words += [(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
     lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
     irregular = ("geese", "NOUN", "Plur")
-    lemmatizer = Lemmatizer(lambda: omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0))
-    lemmatizer.fit([*words, irregular], [*lemmas, "goose"])
+    labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
+    lemmatizer = Lemmatizer().fit([*words, irregular], [*lemmas, "goose"], lambda X, y: clone(labeler).fit(X, y))
     unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
     assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
         "goose", "goose", "zuzu", "zuzu", "x",
@@ -132,6 +134,10 @@ def test_a_loaded_annotator_writes_the_same(annotator, test, tmp_path, training)
     assert loaded.parts_ == annotator.parts_
     assert loaded.parser.templates == "small"
     assert loaded.tagger.epochs == 4
+    for name in ("upos", "trees"):
+        kept = [{k: v for k, v in r.items() if "seconds" not in k} for r in annotator.models()[name].history_]
+        assert loaded.models()[name].history_ == kept
+        assert len(kept) > 0
     loaded.save(tmp_path / "again.npz")
     assert columns_of(omkl.load(tmp_path / "again.npz").annotate(test)) == columns_of(annotator.annotate(test))
 
@@ -219,6 +225,11 @@ def test_threads_write_the_same(annotator, test):
         assert columns_of(annotator.set_params(n_jobs=2).annotate(test)) == alone
     finally:
         annotator.set_params(n_jobs=None)
+
+
+def test_a_fitted_annotator_goes_through_pickle(annotator, test):
+    again = pickle.loads(pickle.dumps(annotator))
+    assert columns_of(again.annotate(test)) == columns_of(annotator.annotate(test))
 
 
 def test_a_stacked_parser_with_a_lexicon_goes_along(train, test, tmp_path):
@@ -391,11 +402,44 @@ def test_annotations_are_not_written_into_a_format_without_their_columns(annotat
     assert not (tmp_path / "out.conllu").exists()
 
 
+def test_words_of_a_treebank_need_no_heads(annotator, tmp_path):
+    annotator.save(tmp_path / "model.npz")
+    for heads in ("__", "0_", "21"):  # none, some, and a cycle
+        rows = [
+            f"{i}\t{word}" + "\t_" * 4 + f"\t{head}" + "\t_" * 3 + "\n"
+            for i, word, head in zip((1, 2), ("the", "bobas"), heads)
+        ]
+        (tmp_path / "in.conllu").write_text("".join(rows) + "\n")
+        assert (
+            main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "in.conllu"), "-o", str(tmp_path / "o")]) == 0
+        )
+        assert columns_of(read_treebank(tmp_path / "o")) == columns_of(annotator.annotate([["the", "bobas"]]))
+
+
+def test_what_is_made_of_text_says_which_sentence_it_is(annotator, tmp_path):
+    annotator.save(tmp_path / "model.npz")
+    (tmp_path / "in.txt").write_text("the  bobas\n\nthe bobas\n")
+    assert (
+        main(["predict", str(tmp_path / "model.npz"), str(tmp_path / "in.txt"), "-o", str(tmp_path / "o.conllu")]) == 0
+    )
+    written = (tmp_path / "o.conllu").read_text()
+    first, second = written.removesuffix("\n\n").split("\n\n")
+    assert first.splitlines()[:2] == ["# sent_id = 1", "# text = the bobas"]
+    assert second.splitlines()[:2] == ["# sent_id = 2", "# text = the bobas"]
+    assert columns_of(read_treebank(tmp_path / "o.conllu")) == columns_of(annotator.annotate([["the", "bobas"]] * 2))
+
+
 def test_text_has_a_sentence_a_line(tmp_path):
     (tmp_path / "in.txt").write_text("the bobas\n\n  the \u00e9t\u00e9 \n")
     blocks = list(iter_words(tmp_path / "in.txt", block_size=1))
     assert [sentence.forms for block in blocks for sentence in block] == [["the", "bobas"], ["the", "\u00e9t\u00e9"]]
     assert len(Treebank.concatenate(blocks)) == 2
+    comments = [line for block in blocks for line in block.text.decode().splitlines() if line.startswith("#")]
+    assert comments == ["# sent_id = 1", "# text = the bobas", "# sent_id = 2", "# text = the \u00e9t\u00e9"]
+    # as number writers have them in thousands
+    (tmp_path / "in.txt").write_bytes("# 10\u00a0000\u202f000\r\n_ \x1f 1-2\t3.1\r\n".encode())
+    (found,) = iter_words(tmp_path / "in.txt")
+    assert [s.forms for s in found] == [["#", "10\u00a0000\u202f000"], ["_", "\x1f", "1-2", "3.1"]]
     for content, message in ((b"\n \n", "holds no word"), (b"ok\n\xff\xfe\n", "line 2: this is not UTF-8")):
         (tmp_path / "bad.txt").write_bytes(content)
         with pytest.raises(DataFileError, match=message):

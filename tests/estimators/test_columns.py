@@ -300,7 +300,10 @@ def test_default_kernels_on_columns_of_other_units_warn_once(make):
         DataWarning, match=r"(?s)Column 12 varies 2\.\d+e\+03 times as much as column 7.*per_column"
     ) as told:
         make().fit(X[:, :], y == 0)
-    assert sum(issubclass(warning.category, DataWarning) for warning in told) == 1
+    assert [warning.filename for warning in told if issubclass(warning.category, DataWarning)] == [__file__]
+    frame = pytest.importorskip("pandas").DataFrame(X).add_prefix("c")
+    with pytest.warns(DataWarning, match=r"Column 'c12' varies .* as much as column 'c7'"):
+        make().fit(frame, y == 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         make().fit((X - X.mean(axis=0)) / X.std(axis=0), y == 0)

@@ -125,7 +125,7 @@ def test_a_warm_start_saves_work(cancer):
     model = SparseLogisticRegression(0.002, tol=1e-6, warm_start=True).fit(X, y)
     first = model.coef_.copy()
     model.fit(X, y)
-    assert model.history_[0]["gap"] <= 2e-6
+    assert model.history_[0]["gap"] <= 1e-5
     assert_allclose(model.coef_, first, atol=1e-3)
 
 

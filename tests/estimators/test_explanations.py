@@ -338,7 +338,7 @@ def test_parts_of_kernels_are_named_by_columns(tmp_path):
     kernels = {"lin": "linear:on=[y,w]", "quad": "quadratic:on=[x,y]", "waves": "gaussian:features=4"}
     model = omkl.OnlineMKLClassifier(kernels, regularizer="l2", weighting="norms", random_state=0).fit(frame, Y3)
     model.save(tmp_path / "model.npz")
-    quadratic = [f"quad[{name}]" for name in ("x^2", "x * y", "x", "y^2", "y", "1")]
+    quadratic = [f"quad[{name}]" for name in ("x^2", "x * y", "x", "y^2", "y", "constant")]
     for own in (model, omkl.load(tmp_path / "model.npz")):
         assert {r["feature"] for r in own.top_features(100)} == {"lin[y]", "lin[w]", *quadratic}
         told = [r["feature"] for r in own.explain(frame.iloc[0], n=100).features]

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 import omkl
-from omkl import LearnedFeatures, MKLClassifier, MKLRegressor, OnlineMKLClassifier
+from omkl import GroupLasso, LearnedFeatures, MKLClassifier, MKLRegressor, OnlineMKLClassifier
 from omkl.exceptions import InputError, NotFittedError
 
 X, Y = load_iris(return_X_y=True)
@@ -29,9 +29,14 @@ def test_inner_products_are_the_learned_kernel(tmp_path):
     names = LearnedFeatures(model, prefit=True).fit(X).get_feature_names_out()
     assert len(names) == len(set(names)) == Z.shape[1]
     assert names[0] == "lin[x2]"
-    assert {"quad[x0 * x3]", "quad[x1^2]", "quad[1]", "waves[cosine 9]", "waves[sine 0]", "marks[component 9]"} <= {
-        *names
-    }
+    assert {
+        "quad[x0 * x3]",
+        "quad[x1^2]",
+        "quad[constant]",
+        "waves[cosine 9]",
+        "waves[sine 0]",
+        "marks[component 9]",
+    } <= {*names}
     model.save(tmp_path / "m.npz")
     again = LearnedFeatures(omkl.load(tmp_path / "m.npz"), prefit=True).fit(X)
     np.testing.assert_array_equal(again.transform(X), Z)
@@ -72,7 +77,12 @@ def test_sparse_features_stay_sparse():
     [
         (MKLClassifier(["gaussian"]), X, "approximate it by features="),
         (MKLRegressor("precomputed"), X @ X.T, "given as matrices"),
-        (OnlineMKLClassifier(random_state=0), [{"a": 1.0}, {"a": 2.0}] * 75, "on dicts has no kernels"),
+        (
+            OnlineMKLClassifier(["gaussian:on=a"], random_state=0),
+            [{"a": 1.0}, {"a": 2.0}] * 75,
+            "approximate it by features=",
+        ),
+        (GroupLasso(), X, "has no kernels on rows"),
     ],
 )
 def test_what_has_no_features_is_refused(model, given, match):
@@ -80,6 +90,29 @@ def test_what_has_no_features_is_refused(model, given, match):
         LearnedFeatures(model).fit(given, Y)
     with pytest.raises(NotFittedError):
         LearnedFeatures(model).transform(given)
+
+
+def test_inner_products_of_dicts_are_the_learned_kernels_of_keys_and_arrays(rng):
+    rows = [{"colour": "red" if v[0] > 0 else "blue", "n": 4.0 * v[1], "v": v[2:]} for v in rng.normal(size=(60, 4))]
+    labels = [(row["colour"] == "red") == (row["v"].prod() > 0) for row in rows]
+    kernels = ["quadratic", "quadratic:explicit=False,gamma=0.5", "gaussian:features=20"]
+    features = LearnedFeatures(OnlineMKLClassifier(kernels, epochs=2, random_state=0)).fit(rows, labels)
+    weights, encoder = features.estimator_.kernel_weights_, features.estimator_.model_.codec.encoder
+    assert min(weights.values()) > 0
+    V = np.array([row["v"] for row in rows])
+    gram = sum(weights[name] * encoder.kernels[name](V, V) for name in kernels)
+    colours, numbers = ([row[key] for row in rows] for key in ("colour", "n"))
+    gram += weights["colour"] * np.equal.outer(colours, colours)
+    unit = 2.0 ** np.round(np.log2(np.sqrt(np.mean(np.square(numbers)))))
+    gram += weights["n"] * np.outer(numbers, numbers) / unit**2
+    Z = features.transform(rows)
+    np.testing.assert_allclose(Z @ Z.T, gram, atol=1e-12)
+    names = features.get_feature_names_out().tolist()
+    assert len(set(names)) == Z.shape[1] == len(names)
+    assert {"colour=red", "n", "quadratic[0 * 1]", "gaussian:features=20[sine 9]"} <= set(names)
+    assert sparse.issparse(LearnedFeatures(OnlineMKLClassifier(random_state=0)).fit(rows, labels).transform(rows))
+    with pytest.raises(InputError, match="whose keys are names"):
+        features.get_feature_names_out(["a"])
 
 
 def test_names_that_are_given_are_used_or_refused_and_options_are_not_lost():

@@ -98,11 +98,16 @@ def test_halving_ends_where_it_is_worse_than_the_best_so_far(grammar, right, kep
         assert not np.any(chosen % PERIOD == PERIOD - 1)
         return Scripted(templates, train, right[len(templates)])
 
-    found, shares = _as_few_as_do(trained, templates, train)
+    told = []
+    found = _as_few_as_do(trained, templates, train, told.append)
     assert found.names == templates.names[:kept]
     assert [n for _, n in asked] == list(right)
     assert len({stage for stage, _ in asked}) == len(asked)
-    assert shares[1] == right[16] / train[np.arange(len(train)) % PERIOD == PERIOD - 1].n_words
+    n_words = train[np.arange(len(train)) % PERIOD == PERIOD - 1].n_words
+    for line, (n, share) in zip(told[1:], right.items()):  # after the one that says what is to come
+        assert line == f"{n} templates: {share / n_words:.1%} of the heads held out are right."
+    assert told[-1].startswith(f"{kept} of 16 templates stay")
+    assert told[-1].endswith(f"{right[16] / n_words:.1%} with all.")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import InputError
-from omkl.reports import make_report
+from omkl.reports import make_report, plot_weights
 from omkl.reports.markup import NOTHING, Markup, number, table, text
+from omkl.reports.quality import marked_tokens
+from omkl.reports.quality_trees import _told_apart
 
 RNG = np.random.default_rng(0)
 VOID = {"meta", "img", "br", "link"}
@@ -191,9 +193,23 @@ def test_trees_and_annotations():
                                parser=omkl.DependencyParser("small", memory=10, epochs=1)).fit(SENTENCES)  # fmt: skip
     page = checked(make_report(annotator, gold))
     assert "words wrong" in page.text
-    assert {"By tag", "Weights of upos", "Weights of trees"} <= set(page.headings)
+    assert {"By tag", "Weights of upos", "Weights of trees", "Training of upos", "Training of trees"} <= set(
+        page.headings
+    )
+    assert "Calibration of tags" not in page.headings
+    page = checked(make_report(annotator.calibrate(gold), gold))
+    assert {"Calibration of tags", "Calibration of arcs"} <= set(page.headings)
     with pytest.raises(InputError, match="read_treebank"):
         make_report(parser, [["no", "trees"]])
+
+
+def test_words_stand_once_with_what_is_wrong_below_them():
+    feats = (["Case=Nom|Number=Sing", "_"], ["Case=Nom|Number=Plur", "_"])
+    html = marked_tokens(["dog", "barks"], (["NOUN", "VERB"], ["VERB", "VERB"]), _told_apart(*feats))
+    page = Page(html)
+    assert page.text == "dog VERB NOUN Number=Plur Number=Sing barks VERB"
+    assert re.findall("<del>(.*?)</del>", html) == ["VERB", "Number=Plur"]
+    assert html.count("class=wrong") == 1
 
 
 @pytest.mark.parametrize("odd", ["$x^2$", "$\\frac$ or $", "a\ud800\x00b", "_", "汉字 العربية", "<script>", "-" * 200])
@@ -211,6 +227,8 @@ def test_refusals():
         make_report(model, X)
     with pytest.raises(InputError, match="n_worst"):
         make_report(model, n_worst=-1)
+    with pytest.raises(InputError, match=r"^An MKLClassifier has no weights to draw"):
+        plot_weights(omkl.MKLClassifier())
 
 
 def test_cells_of_tables():

@@ -1,5 +1,7 @@
 """Pictures of weights show the numbers of whatever has weights, and nothing in them lies on something else."""
 
+import re
+from html import escape
 from itertools import combinations
 
 import numpy as np
@@ -43,6 +45,33 @@ def long_history(p, n_epochs=20):
     weights = np.random.default_rng(0).dirichlet(np.full(p, 0.2), n_epochs)
     names = [f"gaussian kernel of width {k / 7:.3f} on all pixels of the letter" for k in range(p)]
     return [{"epoch": t, **{f"weight:{n}": w for n, w in zip(names, row)}} for t, row in enumerate(weights, 1)]
+
+
+def test_names_that_are_cut_are_told_whole_when_pointed_at():
+    names = [f"gaussian & kernel of width {k} on <pixels>" for k in range(3)]
+    page = to_svg(plot_weights(dict.fromkeys(names, 1 / 3), width=3.3))
+    titles = re.findall("<title>(.*?)</title>", page)
+    assert titles == [escape(name) for name in names]
+    assert "<title>" not in to_svg(plot_weights(dict.fromkeys(names, 1 / 3)))  # there is room for all of them
+    curves = [{"epoch": t, **{f"weight:{name}": t * k for k, name in enumerate(names, 1)}} for t in (1, 2)]
+    assert set(re.findall("<title>(.*?)</title>", to_svg(plot_group_weights(curves)))) == set(titles)
+
+
+def test_groups_that_were_never_heavy_have_no_curve_beside_others():
+    history = [{"epoch": t, "weight:a": 0.5, "weight:b": 0.5 - t / 10, "weight:c": 0.0} for t in range(5)]
+    for record in history:
+        record |= {f"weight:faint {k}": 0.001 * (4 - record["epoch"]) for k in range(20)}
+    assert set(names_of(plot_group_weights(history))) == {"a", "b", "21 others"}
+
+
+def test_weights_that_are_alike_are_written_with_as_many_digits_as_tell_them_apart():
+    weights = {f"template {k}": 0.004 - k / 20_000 for k in range(10)}
+    weights["distance"] = 1.0 - sum(weights.values())
+    written = [text.get_text() for text in plot_weights(weights).texts]
+    assert len(set(written)) == len(weights)
+    assert [float(own.rstrip("%")) / 100 for own in written] == pytest.approx(
+        sorted(weights.values(), reverse=True), rel=2e-3
+    )
 
 
 def test_weights_of_whatever_has_some(online, batch):

@@ -88,7 +88,7 @@ def edited(manifest, arrays, source):
             for key in rest:
                 place = place[key]
             number = source.ConsumeInt(8)
-            place[last] = source.PickValueInList([*VALUES, number, place[last], copy.deepcopy(place)])
+            place[last] = copy.deepcopy(source.PickValueInList([*VALUES, number, place]))
             continue
         name = source.PickValueInList(sorted(arrays))
         array = np.array(arrays[name])

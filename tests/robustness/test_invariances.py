@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from omkl import (
+    DependencyParser,
     GroupLasso,
     MKLClassifier,
     MKLRegressor,
@@ -19,6 +20,7 @@ from omkl import (
     SequenceLabeler,
     SparseLogisticRegression,
 )
+from omkl.data import Stream, synthetic_treebank
 from omkl.kernels import Gaussian, Linear, Polynomial
 from omkl.online import (
     Constant,
@@ -51,6 +53,11 @@ def ternary(rng):
 def outputs(rng):
     X, score = regression(rng)
     return X, np.column_stack([score, np.sin(score), X[:, 5]])
+
+
+def labels(rng):
+    X, y = outputs(rng)
+    return X, (y > np.median(y, axis=0)).astype(int)
 
 
 def counts(rng):
@@ -143,6 +150,8 @@ BATCH = {
     "squared": (regression, lambda kernels: MKLRegressor(kernels, tol=1e-7)),
     "lp": (regression, lambda kernels: MKLRegressor(kernels, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6)),
     "thresholds": (regression, lambda kernels: MKLRegressor(kernels, solver="fista", tol=1e-6)),
+    "outputs": (outputs, lambda kernels: MKLRegressor(kernels, regularizer="block1", tol=1e-7)),
+    "labels": (labels, lambda kernels: MKLClassifier(kernels, tol=1e-7)),
 }
 
 
@@ -234,24 +243,84 @@ def test_fit_in_the_given_order_is_a_loop_over_partial_fit(average, method):
     tags = [y[i : i + 4].tolist() for i in range(0, 40, 4)]
     cases = [
         (OnlineMKLClassifier, KERNELS, X, y), (OnlineMKLClassifier, ["gaussian:features=20,sigma2=4", "linear"], X, y),
-        (SequenceLabeler, None, tokens, tags),
+        (SequenceLabeler, None, tokens, tags), (OnlineMKLRegressor, KERNELS, X, np.sin(X[:, 0])),
     ]  # fmt: skip
     for kind, kernels, inputs, labels in cases:
         model = kind(
             kernels, method=method, average=average, eta0=0.5, n_examples=len(labels), epochs=2, shuffle=False,
             weighting="norms", random_state=0,
         )  # fmt: skip
+        classes = {"classes": ["no", "yes"]}
+        if kind is OnlineMKLRegressor:
+            model.set_params(fit_intercept=False)  # a constant begins with what the first call has
+            classes = {}
         whole = clone(model).fit(inputs, labels)
         for size in (1, 3, len(labels)):
             looped = clone(model)
             for _ in range(2):
                 for low in range(0, len(labels), size):
-                    part = inputs[low : low + size], labels[low : low + size]
-                    looped.partial_fit(*part, classes=["no", "yes"])
+                    looped.partial_fit(inputs[low : low + size], labels[low : low + size], **classes)
             for name, weight in whole.kernel_weights_.items():
                 assert_allclose(looped.kernel_weights_[name], weight, rtol=1e-9)
-            for found, expected in zip(looped.decision_function(inputs), whole.decision_function(inputs)):
+            for found, expected in zip(answers(looped, inputs), answers(whole, inputs)):
                 assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("average", ["quadratic", "uniform", "last"])
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_a_parser_of_a_stream_is_a_loop_over_partial_fit_however_it_is_cut(loss, average, method):
+    """Where all sentences are at hand tables are laid out for them, so that other features share weights."""
+    trees = synthetic_treebank(18, vocabulary=8, random_state=0)
+    model = DependencyParser(
+        "small", loss=loss, method=method, average=average, eta0=0.5, n_examples=18, epochs=2, weighting="norms",
+        memory=1, random_state=0,
+    )  # fmt: skip
+    whole = clone(model).fit(Stream.from_arrays(trees, block_size=7))
+    for size in (1, 5, 18):
+        looped = clone(model)
+        for _ in range(2):
+            for low in range(0, 18, size):
+                looped.partial_fit(trees[low : low + size])
+        for name, weight in whole.template_weights_.items():
+            assert_allclose(looped.template_weights_[name], weight, rtol=1e-9, atol=1e-12)
+        assert [tree.heads for tree in looped.parse(trees)] == [tree.heads for tree in whole.parse(trees)]
+
+
+def faces():
+    """Online estimators with what they learn from, in the given order."""
+    rng = np.random.default_rng(4)
+    X, y = binary(rng)
+    X = X / np.abs(X).max(axis=0)
+    words = [[f"w{k}" for k in rng.integers(9, size=n)] for n in rng.integers(1, 5, size=40)]
+    tags = [[word[1] in "024" for word in sentence] for sentence in words]
+    vectors = [X[i % 37 : i % 37 + len(sentence)] for i, sentence in enumerate(words)]
+    common = {"epochs": 2, "shuffle": False, "random_state": 0}
+    yield "kernels", OnlineMKLClassifier(KERNELS, **common), X, y
+    yield "columns", OnlineMKLClassifier(["linear", "gaussian:features=20,sigma2=4"], **common), X, y
+    yield "dual averaging", OnlineMKLClassifier(KERNELS, method="rda", loss="crf", **common), X, y
+    yield "hedge", OnlineMKLClassifier(KERNELS, method="hedge", **common), X, y
+    yield "budget", OnlineMKLClassifier([Gaussian(4.0)], budget=9, **common), X, y
+    yield "removal", OnlineMKLClassifier([Gaussian(4.0)], budget=9, budget_maintenance="removal", **common), X, y
+    yield "classes", OnlineMKLClassifier(KERNELS, **common), X, ternary(np.random.default_rng(4))[1]
+    yield "numbers", OnlineMKLRegressor(KERNELS, **common), X, X[:, 0]
+    yield "words", SequenceLabeler(**common), words, tags
+    yield "vectors", SequenceLabeler(KERNELS, **common), vectors, tags
+    yield "trigrams", SequenceLabeler(order=2, **common), words, tags
+
+
+FACES = {name: rest for name, *rest in faces()}
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_a_weight_of_k_is_k_copies_one_after_the_other(name):
+    model, X, y = FACES[name]
+    weights = np.random.default_rng(5).integers(0, 4, len(y))
+    rows = np.repeat(np.arange(len(y)), weights)
+    copies = ([X[i] for i in rows], [y[i] for i in rows]) if isinstance(X, list) else (X[rows], y[rows])
+    weighted, copied = clone(model).fit(X, y, sample_weight=weights), clone(model).fit(*copies)
+    for found, expected in zip(answers(weighted, X), answers(copied, X)):
+        assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 class Adversary:

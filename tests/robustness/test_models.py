@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import omkl
 from omkl._files import read_archive, write_archive
 from omkl.data import synthetic_treebank
-from omkl.exceptions import CheckpointWarning, ModelFileError
+from omkl.exceptions import CheckpointWarning, InputError, ModelFileError
 from omkl.online import Checkpoints
 from omkl.persistence import SUBPACKAGES, component_of
 
@@ -239,3 +239,26 @@ def test_a_damaged_checkpoint_is_refused_by_what_reads_checkpoints(tmp_path):
         path.write_bytes(path.read_bytes()[:-1])
     with closing(Checkpoints(tmp_path / "run")) as own, pytest.raises(ModelFileError), pytest.warns(CheckpointWarning):
         own.newest()
+
+
+@pytest.mark.parametrize("change", ["array", "run", "generator", "progress", "configuration"])
+def test_a_checkpoint_whose_parts_do_not_fit_is_refused_in_a_sentence(change, tmp_path):
+    small_checkpoint(tmp_path / "last")
+    manifest, arrays = read_archive(tmp_path / "last")
+    run = json.loads(manifest["run"]["json"])
+    del manifest["arrays"]
+    if change == "array":
+        arrays = {name: array.ravel()[:, None] for name, array in arrays.items()}
+    elif change == "generator":
+        run["generator"] = 3
+    elif change == "progress":
+        run["stages"] = {name: {} for name in run["stages"]}
+    else:
+        manifest[change] = [1]
+    if change != "run":
+        manifest["run"] = {"json": json.dumps(run)}
+    for path in (tmp_path / "run").iterdir():
+        path.unlink()
+    write_archive(tmp_path / "run" / "checkpoint-0000000001.npz", manifest, arrays)
+    with pytest.raises(InputError, match=r"does not hold a whole checkpoint|holds something else"):
+        omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0).fit(X, Y, checkpoint=tmp_path / "run", resume=True)

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import threading
 
@@ -283,3 +284,26 @@ def test_a_labeler_refuses_what_holds_no_tokens(command, rows, tmp_path, capsys)
     for folds in ("1-99999999999", "x", "-"):
         with pytest.raises(SystemExit):
             main([*train, "--folds", folds])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="streams that a shell closes")
+@pytest.mark.parametrize(
+    ("streams", "words", "code", "message"),
+    [
+        (">&-", "a.columns -o -", 2, "omkl: error: standard output: Bad file descriptor."),
+        ("<&-", "- -o o.crfsuite --format columns", 2, "omkl: error: Standard input cannot be read: Bad file"),
+        ("<&- 2>&-", "a.columns -o o.crfsuite --quiet", 0, ""),
+        (">&- 2>&-", "nosuch.columns -o o.crfsuite", 2, ""),
+    ],
+    ids=["output", "input", "input and errors", "output and errors"],
+)
+def test_streams_that_are_closed_are_said_in_a_sentence(streams, words, code, message, tmp_path):
+    (tmp_path / "a.columns").write_text("the DT B\n\n")
+    command = f'exec "{sys.executable}" -m omkl convert {words} --to crfsuite {streams}'
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code
+    assert done.stderr.startswith(message)
+    assert len(done.stderr.splitlines()) == bool(message)
+    assert not done.stdout
+    if code == 0:
+        assert (tmp_path / "o.crfsuite").read_text() == "B\tc0=the\tc1=DT\n\n"

@@ -20,7 +20,7 @@ TEMPLATE_WORDS = (
     "h m between . h.form m.form h.lemma m-1.upos between.upos h+2.xpos h.misc:Gloss m.Case h.prefix3 m.suffix10 "
     "distance direction = # + - : h-99999999999999999999.form prefix0"
 )
-ODD = ["9" * 25, "9" * 5000, "\0", "\ud800", "é", "x" * 5000, " ", "\n", "\t"]
+ODD = ["9" * 25, "9" * 5000, "\0", "\ud800", "é", "x" * 5000, "\udcff" * 3000, " ", "\n", "\t"]
 KERNEL_PARTS, TEMPLATE_PARTS = (st.sampled_from(words.split() + ODD) for words in (KERNEL_WORDS, TEMPLATE_WORDS))
 
 

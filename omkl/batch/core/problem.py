@@ -87,6 +87,8 @@ class WeightedLoss:
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
         """Second derivative of each in the prediction whose dual point is given; 0 where the loss is straight."""
+        if self.loss.is_quadratic:
+            return self.largest_curvature()
         low, high = self.domain()
         curved = (rho > low) & (rho < high)
         inside = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
@@ -102,9 +104,14 @@ class WeightedLoss:
         low, high = self.loss.domain(self.y)
         return self.weights * low, self.weights * high
 
+    @cached_property
+    def is_unbounded(self) -> bool:
+        """Whether every point has a finite conjugate."""
+        return all(bool(np.isinf(ends).all()) for ends in self.domain())
+
     def clipped(self, rho: np.ndarray) -> np.ndarray:
         """The closest point of the domain."""
-        return np.clip(rho, *self.domain())
+        return rho if self.is_unbounded else np.clip(rho, *self.domain())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         r"""A point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as an intercept demands.
@@ -113,10 +120,9 @@ class WeightedLoss:
         weighs more is scaled down. Unlike subtracting the mean, as in section 6.1 of Suzuki and Tomioka (2011), that
         cannot leave the domain.
         """
-        low, high = self.domain()
-        if np.isneginf(low).all() and np.isposinf(high).all():
+        if self.is_unbounded:
             return rho - self.weights * (rho.sum() / self.weights.sum())
-        rho = np.clip(rho, low, high)
+        rho = self.clipped(rho)
         positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
         lesser = min(positive, negative)
         return np.where(rho > 0, rho * _ratio(lesser, positive), rho * _ratio(lesser, negative))

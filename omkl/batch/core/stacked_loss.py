@@ -42,11 +42,11 @@ class StackedLoss(WeightedLoss):
         self.parts = [
             WeightedLoss(loss, *own) if free is None else PartlyFreeLoss(loss, *own, free) for own in parts
         ]  # fmt: skip
-        self._is_free_of_bounds = free is None and all(np.isinf(ends).all() for ends in self.domain())
+        self._free = free
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         own = rho.reshape(len(self.parts), -1)
-        if self._is_free_of_bounds:
+        if self._free is None and self.is_unbounded:
             weights = self.weights.reshape(own.shape)
             return (own - weights * (own.sum(axis=1) / weights.sum(axis=1))[:, None]).ravel()
         return np.concatenate([part.balanced(values) for part, values in zip(self.parts, own)])

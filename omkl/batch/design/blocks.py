@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,11 @@ class Blocks:
     def __init__(self, sizes: np.ndarray) -> None:
         self.sizes = sizes
         self.single = bool(np.all(sizes == 1))
-        self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Where each block begins."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
 
     def sums(self, vector: np.ndarray) -> np.ndarray:
         """Sum of each block along the first axis."""

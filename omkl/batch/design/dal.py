@@ -42,8 +42,9 @@ MOST_ROUNDS, HALVINGS, MOST_WAITED = 8, 10, 10
 WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
 #: Newton steps that a working set is expected to need.
 NEWTON_NEEDED = 5
-#: Newton steps on one working set, and certificates without a smaller gap before the search gives up.
-NEWTON_STEPS, MOST_STALLED = 200, 10
+#: Newton steps on one working set; certificates without a gap that is smaller by this share before the search gives up,
+#: and where there are sweeps alone, which would only be repeated.
+NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
 
 
 class DAL(DesignSolver):
@@ -130,7 +131,14 @@ class _Search:
 
     def run(self, monitor: GapMonitor) -> Solution:
         stalled, least_gap, tol = 0, np.inf, monitor.tol
+        most_stalled = MOST_STALLED if self.problem.takes_newton_steps else MOST_REPEATED
         iterate = self._begin(tol)
+        # what is not good enough on the working set is not worth a look at other groups, where none are expected
+        grows, goes_on = False, self.start.is_settled and iterate.gap > tol and monitor.max_iter > 1
+        if goes_on:
+            self.alpha = self.problem.alpha
+            monitor.max_iter -= 1
+            iterate = self._solve_working_set(FINE * tol, iterate)
         while True:
             view = self._certify(iterate, tol)
             gap = view.certificate.gap
@@ -139,23 +147,26 @@ class _Search:
                 working_set=len(self.working_set.groups), passes=self.norms.passes, newton_steps=self.newton_steps,
             )  # fmt: skip
             if view.sure:
-                stalled, least_gap = (0 if gap < least_gap else stalled + 1), min(gap, least_gap)
-            if over or stalled > MOST_STALLED:
+                stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + 1
+                least_gap = min(gap, least_gap)
+            if over or stalled > most_stalled:
                 break
-            entered = self._enlarge(view.dual_norms)
-            # what is left of the gap is the working set's own where nothing has entered: solve it better, then
-            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if entered else FINE * SHARE * min(tol, view.gap)
+            others = self._enlarge(view.dual_norms)
+            grows |= others
+            # what is left of the gap is the working set's own where no others are to enter: solve it better, then
+            fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if others else FINE * SHARE * min(tol, view.gap)
             if self._knows_all and self.start.trail and self.working_set.products.n_known:
                 fine = ALMOST * tol
             tol_here = ROUGH if self.alpha > self.problem.alpha else fine
-            iterate = self._solve_working_set(tol_here, iterate, view.dual_norms)
+            iterate = self._solve_working_set(tol_here, self._on_larger(iterate, view.dual_norms))
         # a lower bound holds for every model
         certificate = replace(self.found, dual=self.best.dual, rho=self.best.rho)
         return Solution(
-            self.model, certificate, len(monitor.history) - 1, certificate.proves(tol), monitor.history,
+            self.model, certificate, len(monitor.history) - 1 + goes_on, certificate.proves(tol), monitor.history,
             DALStart(
                 self.model, self.working_set, self.norms,
                 (*self.start.trail, Waypoint(self.problem.alpha, self.found_iterate))[-2:],
+                len(self.working_set.groups) > 0 and not grows,
             ),
         )  # fmt: skip
 
@@ -198,7 +209,11 @@ class _Search:
         return _Certified(certificate, dual_norms, gap, sure)
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
-        """Bring in the groups that violate their constraints most, and choose the alpha to solve for next."""
+        """Bring in the groups that violate their constraints most, and choose the alpha to solve for next.
+
+        Whether others are likely to follow is returned: as those of the first model that violate them are among those
+        of the second, none where all of the first are brought in.
+        """
         problem, working_set = self.problem, self.working_set
         most: int
         # without a threshold every group is in the model
@@ -213,20 +228,26 @@ class _Search:
             entrants = np.flatnonzero(outside > problem.alpha)
         else:
             most = min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
-            entrants = np.flatnonzero(outside)
-        if len(entrants) > most:
-            entrants = np.sort(entrants[np.argpartition(-outside[entrants], most)[:most]])
+            # along a path others will follow
+            entrants = np.flatnonzero(outside > (0.0 if self.start.trail else problem.alpha))
+        others = len(entrants) > (most if not len(working_set.groups) else 0)
+        # sweeps begin with those that violate most: once they have moved, others need not
+        entrants = entrants[np.argsort(-outside[entrants], kind="stable")][:most]
         if len(entrants):
             working_set.extend(entrants)
             self.w = padded(self.w, len(working_set.columns))
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
-        return len(entrants) > 0
+        return others
 
-    def _solve_working_set(self, tol: float, last: Iterate, dual_norms: np.ndarray) -> Iterate:
+    @property
+    def _current(self) -> DesignProblem:
+        """The problem, or the one of a larger alpha that is solved for before."""
+        return self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
+
+    def _solve_working_set(self, tol: float, iterate: Iterate) -> Iterate:
         """Solve on the working set, to a relative gap over its columns: sweeps, then Newton steps if they are slow."""
-        problem = self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
-        iterate = self._on_larger(problem, last, dual_norms[self.working_set.groups])
+        problem = self._current
         if len(self.working_set.groups):
             if not problem.loss.has_kink and problem.regularizer.elastic is not None:
                 iterate = self._sweep(problem, tol, iterate)
@@ -246,8 +267,9 @@ class _Search:
             self.w = last
         return self._iterate(self.problem)
 
-    def _on_larger(self, problem: DesignProblem, last: Iterate, dual_norms: np.ndarray) -> Iterate:
+    def _on_larger(self, last: Iterate, dual_norms: np.ndarray) -> Iterate:
         """The same model and dual point on the working set as it is now, for a problem of another alpha."""
+        problem, dual_norms = self._current, dual_norms[self.working_set.groups]
         norms = padded(last.norms, len(dual_norms))
         primal, scale = problem.primal(last.outputs, norms), problem.feasible_scale(dual_norms)
         gap = relative_gap(primal, problem.dual(scale * last.rho, scale * dual_norms))

@@ -1,7 +1,8 @@
 r"""Sparse linear models on a design matrix: the problem, its dual, and the models that solve it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -75,8 +76,7 @@ class DesignProblem(BaseProblem):
 
     def __post_init__(self) -> None:
         m, n = self.design.shape
-        if not 0 < self.alpha < np.inf:
-            raise InputError(f"alpha must be a finite number > 0, not {self.alpha!r}.")
+        _check_alpha(self.alpha)
         if np.shape(self.y) != (m,):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
         if self.offset is not None and (np.shape(self.offset) != (m,) or not np.isfinite(self.offset).all()):
@@ -153,7 +153,10 @@ class DesignProblem(BaseProblem):
         return self.groups.norms(model.dense(self.design.shape[1])), outputs
 
     def at(self, value: float) -> "DesignProblem":
-        return replace(self, alpha=value)
+        _check_alpha(value)
+        same = copy(self)  # with all that is derived, of which nothing depends on alpha
+        object.__setattr__(same, "alpha", value)
+        return same
 
     def path_values(self, count: int, decades: float) -> np.ndarray:
         largest = self.largest_alpha()
@@ -181,6 +184,11 @@ class DesignProblem(BaseProblem):
                 " of them."
             )
         return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < np.inf:
+        raise InputError(f"alpha must be a finite number > 0, not {alpha!r}.")
 
 
 def _with_coordinates(

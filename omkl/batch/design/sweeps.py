@@ -185,6 +185,8 @@ class Sweeps:
         """Second derivatives of the losses at a dual point, (m,), damped."""
         loss = self._problem.weighted_loss
         curvature = loss.curvature(rho)
+        if self._problem.loss.is_quadratic:
+            return curvature
         if not curvature.any():
             self.damping = max(self.damping, LEAST_DAMPING)
         largest = loss.largest_curvature()

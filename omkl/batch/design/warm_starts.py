@@ -62,6 +62,8 @@ class DALStart:
     norms: DesignNorms | None = None
     #: The last solutions, two at most.
     trail: tuple[Waypoint, ...] = ()
+    #: Whether the last solution was found on the working set as it was.
+    is_settled: bool = False
 
     def predict(self, problem: DesignProblem, working_set: WorkingSet) -> Prediction | None:
         """Where the last two solutions lead to in a straight line; None where there are not two.

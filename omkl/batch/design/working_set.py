@@ -11,6 +11,8 @@ from omkl.batch.design.blocks import Blocks
 from omkl.batch.design.inner_products import InnerProducts
 from omkl.batch.design.problem import DesignProblem, LinearModel
 
+#: Room of a working set that grows, as a multiple of its columns: memory that is not written to is none.
+ROOM = 4
 #: Share of the columns from which on a product with all of them is cheaper than a copy of the active ones.
 COPIED = 0.3
 
@@ -140,7 +142,7 @@ class WorkingSet:
         """Append columns, divided by their scales; with an intercept their means are subtracted, and returned."""
         k = len(self.columns)
         if k > self._store.shape[1]:
-            grown = np.empty((len(self._store), max(k, 2 * self._store.shape[1])), order="F")
+            grown = np.empty((len(self._store), min(ROOM * k, self._problem.design.shape[1])), order="F")
             grown[:, : k - len(columns)] = self.matrix
             self._store = grown
         found = self._store[:, k - len(columns) : k]

@@ -22,6 +22,9 @@ from omkl.regularizers.convex import ratio_or_zero
 GROWTH = 1.2
 #: Of a step, in units of the one that is always safe.
 LONGEST = 1e4
+#: A dual point is looked at again after this share of the iterations so far: the dual ball of groups that overlap takes
+#: longer than a hundred steps.
+SELDOM = 0.05
 
 
 @dataclass
@@ -87,7 +90,8 @@ class IterativeSoftThresholding(Solver):
         while True:
             longest = min(GROWTH * step, cap) if self.accelerated or not bounded else shortest
             previous = current
-            current, predictions, intercept, step = _proximal_step(problem, point, shortest, longest, best)
+            n_iter = len(monitor.history)
+            current, predictions, intercept, step = _proximal_step(problem, point, shortest, longest, best, n_iter)
             primal = problem.primal(predictions, current.norms)
             best.offer_model(primal, current, intercept)
             if monitor.record(primal, best.dual, np.count_nonzero(current.norms)):
@@ -109,7 +113,7 @@ class _Best:
     """The best iterate and the best dual point seen: accelerated steps may rise."""
 
     def __init__(self):
-        self.dual, self.rho = -np.inf, None
+        self.dual, self.rho, self._due = -np.inf, None, 0.0
         self.primal, self.iterate, self.intercept = np.inf, None, 0.0
 
     def offer_model(self, primal, iterate, intercept):
@@ -120,9 +124,15 @@ class _Best:
         active = np.flatnonzero(self.iterate.norms)
         return Expansion(active, self.iterate.coefficients[active], self.intercept)
 
-    def offer(self, dual, rho):
+    def offer(self, problem, rho, dual_norms, n_iter):
+        """See whether this dual point is better, if it is time to look at one after so many iterations."""
+        if n_iter < self._due:
+            return
+        self._due = (1.0 + SELDOM) * n_iter
+        scale = problem.feasible_scale(dual_norms)
+        dual = problem.dual(scale * rho, scale * dual_norms)
         if dual > self.dual:
-            self.dual, self.rho = dual, rho
+            self.dual, self.rho = dual, scale * rho
 
 
 def _check(problem):
@@ -182,7 +192,7 @@ def _predicted(problem, iterate):
     return outputs + intercept, intercept
 
 
-def _proximal_step(problem, point, shortest, longest, best):
+def _proximal_step(problem, point, shortest, longest, best, n_iter):
     """A gradient step from a point, halved until it is safe, and the prox of its norms: one pass over the kernels.
 
     Returns the iterate, its predictions and intercept, and the step. The dual point on the way is offered to ``best``.
@@ -191,8 +201,7 @@ def _proximal_step(problem, point, shortest, longest, best):
     rho = problem.weighted_loss.dual_point(predictions)
     responses = problem.kernels.products(rho)
     dual_norms = np.sqrt(np.maximum(responses @ rho, 0.0))
-    scale = problem.feasible_scale(dual_norms)
-    best.offer(problem.dual(scale * rho, scale * dual_norms), scale * rho)
+    best.offer(problem, rho, dual_norms, n_iter)
     value, step = problem.weighted_loss.values(predictions), longest
     while True:
         moved = _moved(problem, point, rho, responses, step)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from omkl.exceptions import MissingDependencyError
+from omkl.reports.markup import text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ DASHES = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
 #: How many curves look different.
 STYLES = len(COLOURS) * len(DASHES)
 GREY = "#808080"
+#: What the ids of names begin with that are cut where they are drawn; the whole name follows, as bytes.
+WHOLE = "omkl-"
 #: Inches of the figures that are made here, where nothing else is asked for.
 WIDTH = 5.6
 #: Sizes of letters: this part of those of matplotlib's style at most, and at least.
@@ -121,7 +124,8 @@ def to_svg(ax: Axes) -> str:
 
     The background is transparent and the text has the colour of the page's text, so that a picture is right on light
     pages as on dark ones; only images of letters, which are black ink, need a light background. Text is drawn as
-    shapes: it looks the same whatever fonts there are.
+    shapes: it looks the same whatever fonts there are. Names that are cut are whole in titles, which a browser shows
+    when they are pointed at.
 
     Parameters
     ----------
@@ -135,11 +139,17 @@ def to_svg(ax: Axes) -> str:
     """
     import matplotlib
 
-    text = io.StringIO()
+    file = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "omkl"}):
-        ax.figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    found = text.getvalue()
+        ax.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    found = file.getvalue()
     found = re.sub(r"(?s) <metadata>.*?</metadata>\n", "", found[found.index("<svg") :])
+    found = re.sub(f'<g id="{WHOLE}([0-9a-f]*)">', _titled, found)
     found = re.sub(r'<g id="[^"]*">', "<g>", found)
     # matplotlib leaves out the fill of what is black, so that it is the root's
     return found.replace("<svg", '<svg fill="currentColor"', 1).replace("#000000", "currentColor")
+
+
+def _titled(match: re.Match[str]) -> str:
+    """The beginning of a group of shapes that tells a name when it is pointed at."""
+    return f'<g pointer-events="bounding-box"><title>{text(bytes.fromhex(match[1]).decode())}</title>'

@@ -11,7 +11,7 @@ import numpy as np
 from omkl._files import PathLike
 from omkl.exceptions import InputError
 from omkl.reports.plots.canvas import COLOURS, GREY, STYLES, axes_for, dress, figure_for, ink, letters, style
-from omkl.reports.plots.names import label_ends, room_for_names, shortened
+from omkl.reports.plots.names import label_ends, name_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +144,7 @@ def plot_accuracies(
         known = [(value, i) for i, value in found.items() if value is not None]
         look: dict[str, Any] = {"markersize": 5, "fillstyle": "none", "linestyle": "none", "zorder": 3}
         ax.plot(*zip(*known), "sDv^P"[k % 5], color=ink(ax), label=reference, **look)
-    ax.set_yticks(places, shortened([row["name"] for row in rows], room_for_names(ax)))
+    name_rows(ax, places.tolist(), [row["name"] for row in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     dress(ax, title, "accuracy, %")
     ax.tick_params(axis="y", length=0)

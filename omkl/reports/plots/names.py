@@ -7,14 +7,17 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from omkl.reports.plots.canvas import ink, letters
+from omkl.reports.plots.canvas import LARGEST, WHOLE, WIDTH, ink, letters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Text
 
 #: Names take this part of a figure's width at most; a letter is about so wide, in its height.
 SHARE, LETTER = 0.38, 0.58
 SHORTEST = 8
+#: Inches of a figure that is made wider for the sake of names.
+WIDEST = 8.5
 
 
 def room_for_names(ax: Axes) -> int:
@@ -22,6 +25,27 @@ def room_for_names(ax: Axes) -> int:
     points = ax.figure.get_window_extent().width / ax.figure.dpi * 72.0
     columns = 1 if ax.get_subplotspec() is None else ax.get_subplotspec().get_gridspec().ncols
     return max(SHORTEST, int(SHARE * points / columns / (LETTER * letters(ax))))
+
+
+def width_for(names: Sequence[Any]) -> float:
+    """Inches of a new figure in which such names stand whole, as far as it fits a page."""
+    from matplotlib import rcParams
+
+    letter = LETTER * LARGEST * rcParams["font.size"] / 72.0
+    return min(max(WIDTH, 1.05 * max((len(str(name)) for name in names), default=0) * letter / SHARE), WIDEST)
+
+
+def name_rows(ax: Axes, places: Sequence[float], names: Sequence[Any]) -> None:
+    """Name places of the upright axis: a web page shows a name that is cut when it is pointed at."""
+    ax.set_yticks(places, shortened(names, room_for_names(ax)))
+    keep_whole(ax.get_yticklabels(), names)
+
+
+def keep_whole(texts: Sequence[Text], names: Sequence[Any]) -> None:
+    """Note whole names with what is drawn of them, for :func:`~omkl.reports.to_svg`."""
+    for text, name in zip(texts, names):
+        if text.get_text() != str(name):
+            text.set_gid(WHOLE + str(name).encode("utf-8", "replace").hex())
 
 
 def shortened(names: Sequence[Any], width: int) -> list[str]:
@@ -73,4 +97,5 @@ def label_ends(
     """Write names beside the axes, at the ends of their curves."""
     from omkl.reports.plots.end_labels import EndLabels
 
-    EndLabels(ax, ends, shortened(names, room_for_names(ax)), styles, 0.92 * letters(ax), ink(ax))
+    own = EndLabels(ax, ends, shortened(names, room_for_names(ax)), styles, 0.92 * letters(ax), ink(ax))
+    keep_whole(own.texts, names)

@@ -22,6 +22,8 @@ NORMAL = 1.959964
 LABELS, LONGEST = 40, 14
 #: Labels of so many letters at most are in alphabetical order.
 SHORT = 2
+#: The share of a label's tokens that has the whole colour where no other label is taken for another as often.
+NOTABLE = 0.1
 #: Points between lines of numbers in the cells of a matrix, in heights of letters.
 LEGIBLE = 1.9
 
@@ -192,21 +194,25 @@ def plot_confusion(
     (['a', 'b'], ['1', '1', '1'])
     """
     labels, counts = confusion_counts(y_true, y_pred)
-    side = 0.9 + 0.22 * min(len(labels), LABELS) if width is None else width
-    ax = axes_for(ax, min(max(side, 2.8), 9.0), 0.95 * min(max(side, 2.8), 9.0))
+    side = 0.9 + 0.24 * min(max(len(labels), 9), LABELS) if width is None else width
+    side = min(max(side, 2.8), 9.0)
+    ax = axes_for(ax, side, 0.95 * side)
     room = int(min(inches(ax)) * 72.0 / (1.05 * letters(ax)))
     labels, counts = _most_confused(labels, counts, min(LABELS, room) if n is None else n)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     wrong = shares * (1 - np.eye(len(labels)))
-    _cells(ax, np.sqrt(wrong / max(wrong.max(), 1e-300)), COLOURS[0])
+    strength = np.sqrt(wrong / max(wrong.max(), NOTABLE))
+    _cells(ax, strength, COLOURS[0])
     _cells(ax, np.diag(0.35 * np.diag(shares)), GREY)
-    size = min(letters(ax), 72.0 * min(inches(ax)) / len(labels) / 1.05)
-    if 72.0 * min(inches(ax)) / len(labels) > LEGIBLE * letters(ax):
+    cell = 72.0 * min(inches(ax)) / len(labels)
+    size = min(letters(ax), cell / 1.05)
+    if cell > LEGIBLE * letters(ax):
+        digits = len(str(counts.max()))
         for i, j in zip(*np.nonzero(counts)):
-            strong = i != j and wrong[i, j] > 0.4 * wrong.max()
+            strong = i != j and strength[i, j] > 0.63
             ax.text(
-                j, i, f"{int(counts[i, j])}", ha="center", va="center_baseline", fontsize=0.8 * size,
-                color="white" if strong else ink(ax),
+                j, i, f"{int(counts[i, j])}", ha="center", va="center_baseline", color="white" if strong else ink(ax),
+                fontsize=min(size, 1.35 * cell / digits),
             )  # fmt: skip
     dress(ax, title, "predicted", "gold")
     names = shortened(labels, LONGEST)

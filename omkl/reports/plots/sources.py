@@ -12,6 +12,7 @@ from omkl.batch import ColumnGroups
 from omkl.estimators.stability import StabilitySelection
 from omkl.exceptions import InputError
 from omkl.online.callbacks import values_of
+from omkl.reports.markup import with_article
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,5 @@ def _column(records: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 
 def _refuse(source: Any, what: str, instead: str) -> NoReturn:
-    kind = type(source).__name__
-    article = "An" if kind[:1] in "AEIOUaeiou" else "A"
-    raise InputError(f"{article} {kind} has no {what} to draw: give {instead}.")
+    kind = with_article(type(source).__name__)
+    raise InputError(f"{kind[0].upper()}{kind[1:]} has no {what} to draw: give {instead}.")

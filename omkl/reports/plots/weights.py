@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.reports.markup import share
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress, inches, ink, letters, style, whole_numbers
-from omkl.reports.plots.names import label_ends, room_for_names, shortened
+from omkl.reports.plots.names import label_ends, name_rows, width_for
 from omkl.reports.plots.sources import Curves, Weights, curves_of, weights_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Bars at most, where nothing else is asked for; each takes this many heights of its letters.
 BARS, STEP = 30, 1.6
+#: Groups that are never heavier than this part of the heaviest have no curve of their own beside others.
+FAINT = 0.02
 #: So many groups have bars of their own even where they are zero.
 FEW = 12
 
@@ -66,17 +69,18 @@ def plot_weights(
     order = order[values[order] != 0] if len(names) > FEW and values.any() else order
     n = BARS if n is None and ax is None else n
     rows = min(len(order), n or BARS) + (len(order) < len(names))
-    height = 0.75 + 0.25 * bool(title) + rows * STEP * (8.5 if width is None or width > 4 else 7) / 72.0
+    width = width_for([names[k] for k in order[: n or BARS]]) if width is None else width
+    height = 0.75 + 0.25 * bool(title) + rows * STEP * (8.5 if width > 4 else 7) / 72.0
     ax = axes_for(ax, width, height)
     room = max(2, int(inches(ax)[1] * 72.0 / (1.15 * letters(ax))) if n is None else n)
     shown, rest = (order[:room], order[room:]) if len(order) <= room else (order[: room - 1], order[room - 1 :])
     _bars(ax, weights, values, shown)
     others = len(names) - len(shown)
-    labels = shortened([names[k] for k in shown], room_for_names(ax))
+    labels = [names[k] for k in shown]
     if others:
         _rest_of_bars(ax, weights, values[rest], len(shown), others)
         labels.append(f"{others} others" if others > 1 else "1 other")
-    ax.set_yticks(range(len(labels)), labels)
+    name_rows(ax, range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     dress(ax, title, weights.label)
     ax.tick_params(axis="y", length=0)
@@ -116,7 +120,7 @@ def _rest_of_bars(ax: Axes, weights: Weights, rest: np.ndarray, place: int, othe
     ax.barh(place, rest.max(), height=0.68, color=GREY, linewidth=0)
     text = f"each ≤ {_written(rest.max(), weights.add_up)}"
     if weights.add_up:
-        text += f", {_written(rest.sum(), True)} in sum"
+        text += f", {rest.sum():.1%} in sum"
     if others > len(rest):
         text += f", {others - len(rest)} zero"
     _number(ax, place, max(rest.max(), 0.0), text)
@@ -130,11 +134,7 @@ def _number(ax: Axes, place: float, end: float, text: str) -> None:
 
 
 def _written(value: float, is_share: bool) -> str:
-    if value == 0:
-        return "zero"
-    if not is_share:
-        return f"{value:.3g}"
-    return f"{100 * value:.1f}%" if value >= 5e-4 else "<0.1%"
+    return "zero" if value == 0 else share(value) if is_share else f"{value:.3g}"
 
 
 def plot_group_weights(
@@ -239,9 +239,10 @@ def _draw_curves(ax: Axes, curves: Curves, n: int, title: str) -> Axes:
     names = list(curves.values)
     table = np.array([curves.values[name] for name in names])
     room = int(inches(ax)[1] * 72.0 / (1.3 * letters(ax)))
-    order = np.lexsort((-table.max(axis=1), -table[:, -1]))
-    alive = int(np.count_nonzero(table.any(axis=1)))
-    n = max(1, min(n, room - 1, alive if len(order) - alive > 1 else n))
+    peaks = table.max(axis=1)
+    order = np.lexsort((-peaks, -table[:, -1], peaks <= FAINT * peaks.max()))
+    seen = int(np.count_nonzero(peaks > FAINT * peaks.max()))
+    n = max(1, min(n, room - 1, seen if len(order) - seen > 1 else n))
     shown, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
     ends, labels, styles = [], [], []
     if len(rest):
