@@ -12,7 +12,7 @@ import omkl
 from omkl._files import read_archive, write_archive
 from omkl.data import Sentence, Treebank, synthetic_treebank
 from omkl.exceptions import InputError, ModelFileError
-from omkl.persistence import compacted, expanded
+from omkl.persistence import PIECE, compacted, expanded
 
 DTYPES = st.sampled_from([np.bool_, np.int32, np.int64, np.uint8, np.float32, np.float64])
 SHAPES = arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9)
@@ -26,6 +26,17 @@ def test_compacted_arrays_are_had_back_as_they_lay(array, transposed):
     assert_array_equal(back, array)
     assert back.dtype == array.dtype
     assert back.flags.f_contiguous == np.asarray(array).flags.f_contiguous
+
+
+@pytest.mark.parametrize("dtype", [None, "float16"], ids=["as they are", "halves"])
+def test_long_arrays_too_which_are_put_together_in_pieces(rng, dtype):
+    array = np.where(rng.random(2 * PIECE + 5) < 0.1, 2.0 ** rng.integers(-8, 8, 2 * PIECE + 5), 0.0)
+    small, how = compacted({"table": array}, dtype, ("table",))
+    assert_array_equal(expanded(small, how)["table"], array)
+    with pytest.raises(ValueError, match="value"):
+        expanded({**small, "table": small["table"][:-1]}, how)
+    with pytest.raises(ValueError, match="value"):
+        expanded({**small, "table": np.append(small["table"], small["table"][:1])}, how)
 
 
 @given(arrays_of.arrays(np.float64, 20, elements=st.floats(-1e30, 1e30, allow_subnormal=False)))

@@ -7,13 +7,14 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_iris
 
 import omkl
 from omkl._files import _digest, read_archive, write_archive
+from omkl.estimators.vocabulary import Vocabulary
 from omkl.exceptions import InputError, ModelFileError, OmklError
 from omkl.kernels import Average, Custom, Gaussian, Kernel
 from omkl.online import PolynomialAverage
@@ -304,3 +305,14 @@ def test_json_values_come_back_as_they_were(value):
     packer = Packer()
     packed = json.loads(json.dumps(packer.pack(value, "value")))
     assert Unpacker(packer.arrays, {}).unpack(packed) == value
+
+
+@given(st.lists(st.text(st.characters(), max_size=5), max_size=8, unique=True))
+@example(["", "\0", "\1", "\ud800", "\udc00"])
+def test_features_of_any_strings_come_back_with_their_numbers(values):
+    vocabulary = Vocabulary(3)
+    vocabulary.encode([{"a": value, "b": 0.5} for value in values], grow=True)
+    back = Vocabulary.from_state(vocabulary.keys, 3, vocabulary.state())
+    assert back.ids == vocabulary.ids
+    assert back.groups == vocabulary.groups
+    assert back.units == vocabulary.units

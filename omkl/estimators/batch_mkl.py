@@ -175,6 +175,14 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
         self.dual_gap_ = max((solution.certificate.gap for solution in solutions), key=abs)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
 
+    def _advice(self, stalled: bool) -> str:
+        """What to do about a gap that is not proven, as the end of a sentence."""
+        if self.dual_gap_ <= 0:
+            return "which proves nothing: scale the kernels."
+        if stalled:
+            return f"above tol={self.tol:g}, and rounding leaves no way down: raise tol, lower C, or scale the kernels."
+        return f"above tol={self.tol:g}: raise max_iter, or tol."
+
     def _warn(self, source: Any, targets: list, solutions: list[Solution], kept: np.ndarray | None) -> None:
         """One line each: about no kernel that helps, a gap above the tolerance, a C that leaves out all, or none."""
         self._warn_of_choice(kept, stacklevel=5)
@@ -182,11 +190,7 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
         if not proven:
             warnings.warn(
                 f"Stopped at a relative duality gap of {self.dual_gap_:.2g} after {self.n_iter_} iterations, "
-                + (
-                    f"above tol={self.tol:g}: raise max_iter, or tol."
-                    if self.dual_gap_ > 0
-                    else "which proves nothing: scale the kernels."
-                ),
+                + self._advice(any(solution.stalled for solution in solutions)),
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -49,29 +49,38 @@ def weighted_sum(rows, which, weights, first, out):
 
 @njit(cache=True, nogil=True)
 def packed_products(rows, which, vectors, out):
-    """``out[k] = K_which[k] vectors[k]``; ``vectors`` may have one row, for all."""
-    lanes = np.empty(32)
+    """``out[k] = K_which[k] vectors[k]``; ``vectors`` may have one row, for all.
+
+    Four rows of a kernel at a time, so that the vector and its product are read and written once for all four.
+    """
+    n, sums = vectors.shape[1], np.empty((4, 16))
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     for k in range(which.shape[0]):
         packed, product = rows[which[k]], out[k]
         vector = vectors[k if vectors.shape[0] > 1 else 0]
-        start = 0
-        for i in range(vector.shape[0]):
-            row, weight = packed[start : start + i + 1], vector[i]
-            even = i // 32 * 32
-            for lane in range(32):
-                lanes[lane] = 0.0
-            for j in range(0, even, 32):
-                for lane in range(32):
-                    lanes[lane] += row[j + lane] * vector[j + lane]
-            for j in range(even, i):
-                lanes[j - even] += row[j] * vector[j]
-            total = row[i] * weight
-            for lane in range(32):
-                total += lanes[lane]
-            for j in range(i):
-                product[j] += weight * row[j]
-            product[i] = total
-            start += i + 1
+        for i in range(0, n, 4):
+            start, height = i * (i + 1) // 2, min(4, n - i)
+            even = i // 16 * 16 if height == 4 else 0
+            # empty ends for the last rows, of which there may be fewer
+            r0, r1 = packed[start : start + even], packed[start + i + 1 :][:even]
+            r2, r3 = packed[start + 2 * i + 3 :][:even], packed[start + 3 * i + 6 :][:even]
+            w0, w1, w2, w3 = vector[i], vector[min(i + 1, n - 1)], vector[min(i + 2, n - 1)], vector[min(i + 3, n - 1)]
+            sums[:] = 0.0
+            for j in range(0, even, 16):
+                for lane in range(16):
+                    value, x0, x1, x2, x3 = vector[j + lane], r0[j + lane], r1[j + lane], r2[j + lane], r3[j + lane]
+                    s0[lane] += x0 * value
+                    s1[lane] += x1 * value
+                    s2[lane] += x2 * value
+                    s3[lane] += x3 * value
+                    product[j + lane] += w0 * x0 + w1 * x1 + w2 * x2 + w3 * x3
+            for r in range(height):
+                row, weight, total = packed[start:], vector[i + r], sums[r].sum()
+                for j in range(even, i + r):
+                    total += row[j] * vector[j]
+                    product[j] += weight * row[j]
+                product[i + r] = total + row[i + r] * weight
+                start += i + r + 1
 
 
 @njit(cache=True, nogil=True)

@@ -190,6 +190,9 @@ class Hinge(PointwiseLoss):
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.minimum(y, 0.0), np.maximum(y, 0.0)
 
+    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
+        return _lowest_point(y - z, weights, -float(weights[y > 0].sum()))
+
 
 class SquaredHinge(PointwiseLoss):
     r""":math:`\frac12 \max(0, 1 - yz)^2`."""
@@ -285,6 +288,10 @@ class EpsilonInsensitive(PointwiseLoss):
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), -1.0), np.ones(len(y))
 
+    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
+        kinks = np.concatenate([y - z - self.epsilon, y - z + self.epsilon])
+        return _lowest_point(kinks, np.tile(weights, 2), -float(weights.sum()))
+
 
 class Quantile(PointwiseLoss):
     r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimiser is a quantile (Koenker, Bassett 1978).
@@ -324,6 +331,9 @@ class Quantile(PointwiseLoss):
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(y), self.quantile - 1.0), np.full(len(y), self.quantile)
+
+    def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
+        return _lowest_point(y - z, weights, -self.quantile * float(weights.sum()))
 
 
 class Huber(PointwiseLoss):
@@ -368,3 +378,21 @@ def _half_squares(errors: np.ndarray) -> np.ndarray:
     """Half the squares; inf where no float holds them, which whoever learns refuses to go on from."""
     with np.errstate(over="ignore"):
         return 0.5 * errors**2
+
+
+def _lowest_point(kinks: np.ndarray, rises: np.ndarray, slope: float) -> float:
+    """Where a convex function of straight pieces is lowest: in the middle of the lowest piece, if one is level.
+
+    Parameters
+    ----------
+    kinks, rises : arrays of shape (K,)
+        Where the slope rises, and by how much.
+    slope : float <= 0
+        Before the first kink.
+    """
+    order = np.argsort(kinks, kind="stable")
+    slopes, rounding = slope + np.cumsum(rises[order]), 1e-14 * float(rises.sum())
+    last = len(order) - 1
+    low = kinks[order[min(int(np.searchsorted(slopes, -rounding)), last)]]
+    high = kinks[order[min(int(np.searchsorted(slopes, rounding, side="right")), last)]]
+    return float(0.5 * low + 0.5 * high)

@@ -115,6 +115,21 @@ def test_a_kernel_has_no_coordinates_to_penalize(cancer, solver):
         MKLClassifier(KERNELS, regularizer="l1", solver=solver).fit(*cancer)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [dict(C=1e16), dict(C=1e16, loss="hinge"), dict(tol=1e-308), dict(tol=1e-308, loss="hinge")],
+    ids=["C of the logistic loss", "C of the hinge", "tol of the logistic loss", "tol of the hinge"],
+)
+def test_what_rounding_leaves_no_way_to_ends_soon_with_a_sentence(cancer, settings):
+    """A hundred rounds would be tried, of up to 150 steps."""
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match="rounding leaves no way down: raise tol, lower C, or scale"):
+        model = MKLClassifier(["gaussian", "linear"], **settings).fit(X[:100], y[:100])
+    assert model.n_iter_ < 40
+    assert model.dual_gap_ > model.tol
+    assert model.score(X[:100], y[:100]) > 0.9
+
+
 @pytest.mark.parametrize("model", [MKLClassifier(), MKLClassifierCV(Cs=2, cv=2)], ids=["fixed", "cv"])
 def test_classes_of_two_kinds_are_refused_by_their_types(model):
     labels = np.array(["a", 1] * 10, dtype=object)

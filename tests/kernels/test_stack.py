@@ -97,6 +97,18 @@ def test_copies_of_all_samples_are_blocks_on_the_diagonal(kind, which):
     answers_alike(ReplicatedStack(STACKS[kind](), 3), DenseStack(blocks), which, 1e-7)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_of_packed_kernels_of_any_size(dtype):
+    rng = np.random.default_rng(0)
+    for n in range(1, 40):
+        factors = rng.normal(size=(3, n, n)).astype(dtype).astype(float)
+        grams = (factors @ factors.swapaxes(1, 2)).astype(dtype).astype(float)
+        stack = PackedStack.from_grams(grams, dtype)
+        for vectors in (rng.normal(size=n), rng.normal(size=(2, n))):
+            expected = DenseStack(grams).products(vectors, np.array([2, 0]))
+            np.testing.assert_allclose(stack.products(vectors, np.array([2, 0])), expected, rtol=1e-12, atol=1e-11)
+
+
 def answers_alike(stack, dense, which, atol):
     rng, n = np.random.default_rng(2), dense.n_samples
     size = 6 if which is None else len(which)

@@ -125,6 +125,23 @@ def test_the_constant_of_least_quantile_loss_is_the_quantile():
     assert constants[np.argmin(losses)] == np.quantile(y, 0.9)
 
 
+@pytest.mark.parametrize("loss", [Hinge(), EpsilonInsensitive(0.3), EpsilonInsensitive(0.0), Quantile(0.2)], ids=repr)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), ties=st.booleans())
+def test_no_kink_is_lower_than_the_best_shift(loss, seed, n, ties):
+    """A function of straight pieces is lowest at one of its kinks; equal classes and weights make a piece level."""
+    rng = np.random.default_rng(seed)
+    y = np.sign(rng.normal(size=n)) if loss.classifies else rng.normal(size=n)
+    z, weights = (np.zeros(n), np.ones(n)) if ties else (rng.normal(size=n), rng.random(n) + 0.1)
+    kinks = np.concatenate([y - z, y - z - 0.3, y - z + 0.3])
+    losses = [weights @ loss.value(y, z + b) for b in [*kinks, loss.best_shift(y, z, weights)]]
+    assert losses[-1] <= min(losses) + 1e-12 * (1.0 + min(losses))
+
+
+def test_of_all_shifts_that_are_as_good_the_best_is_in_the_middle():
+    y = np.array([1.0, 1.0, -1.0, -1.0])
+    assert Hinge().best_shift(y, np.zeros(4), np.ones(4)) == 0.0
+
+
 def test_a_wide_margin_missed_is_an_infinite_exponential_loss_without_a_warning():
     assert Exponential().value(np.array([1.0]), np.array([-1e4]))[0] == np.inf
 

@@ -71,6 +71,8 @@ class Solution:
         One flat record an outer iteration: see :class:`~omkl.batch.GapMonitor`.
     start : object
         What the same solver can start a similar problem from: a warm start.
+    stalled : bool
+        Whether the solver saw that further iterations gain nothing, for rounding.
     """
 
     model: Any
@@ -79,6 +81,7 @@ class Solution:
     converged: bool
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     start: Any = field(default=None, repr=False)
+    stalled: bool = False
 
 
 class Solver(Component):

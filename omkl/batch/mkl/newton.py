@@ -49,6 +49,8 @@ class DualLoss:
             self.low, self.high = low[None], high[None]
         self.barred_low, self.barred_high = np.isfinite(self.low), np.isfinite(self.high)
         self.n_barred = int(self.barred_low.sum() + self.barred_high.sum())
+        with np.errstate(under="ignore"):
+            self._inside = np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300
 
     def _each(self, function: Callable, x: np.ndarray) -> np.ndarray:
         return np.array([function(sign * part) for sign, part in zip(self.signs[:, 0], x)])
@@ -68,8 +70,7 @@ class DualLoss:
 
     def strictly_inside(self, x: np.ndarray) -> np.ndarray:
         """The variables, off their bounds by a rounding error where rounding has put them there."""
-        with np.errstate(under="ignore"):
-            return np.clip(x, np.nextafter(self.low, np.inf) + 1e-300, np.nextafter(self.high, -np.inf) - 1e-300)
+        return np.clip(x, *self._inside)
 
     def rho(self, x: np.ndarray) -> np.ndarray:
         """The dual point of the variables."""

@@ -14,7 +14,7 @@ from omkl.batch.core.solver import GapMonitor, Listener, Solution
 from omkl.batch.mkl.linear_system import system_of
 from omkl.batch.mkl.newton import BarrierSearch, KernelTerm
 from omkl.batch.mkl.problem import Expansion, Problem
-from omkl.batch.mkl.screening import DualNorms
+from omkl.batch.mkl.screening import NONE, DualNorms
 from omkl.exceptions import InputError
 
 #: Kernels in the first working set, and the least number to add to it; and the same with several outputs, where
@@ -178,10 +178,13 @@ def _most(problem, few):
 
 #: Part of the gap that is asked for to which a working set is solved: kernels outside of it may add to it.
 ENOUGH = 0.6
+#: Relative gap below which double precision tells nothing.
+FINEST = 1e-15
 #: Relative distance of dual points that are one but for rounding.
 ROUNDING = 1e-12
-#: Rounds after which a solver gives up unless told otherwise.
-MOST_ROUNDS = 100
+#: Rounds after which a solver gives up unless told otherwise; and rounds in a row that take in no kernel and leave, all
+#: of them together, more than such a part of the gap: what moves then is rounding.
+MOST_ROUNDS, IDLE_ROUNDS, IDLE = 100, 3, 0.5
 
 
 @dataclass
@@ -217,13 +220,13 @@ def solve_by_working_sets(
         )
     # the start is a record, too
     monitor = GapMonitor(tol, (MOST_ROUNDS if max_iter is None else max_iter) + 1, on_iteration)
-    search, subproblem = _Search(problem, monitor), None
+    search, subproblem, stalled = _Search(problem, monitor), None, False
     blind = start is None and method.begins_blind and _has_many(problem)
     if start is None:
         constant, rho = problem.best_constant()
         start = Start(Expansion(np.arange(0), np.zeros((0, len(rho))), constant), rho)
     over = search.begin(start, blind)
-    while not over:
+    while not over and not stalled:
         if subproblem is None:
             violating = _evenly(problem.kernels.n_kernels) if blind else search.by_violation(start.model.active)
             subproblem = method.begin(problem, start, search.certificate, violating)
@@ -233,15 +236,17 @@ def solve_by_working_sets(
             subproblem.grow(search.by_violation(subproblem.which))
         steps = subproblem.newton_steps
         if not subproblem.solve(search.target(subproblem.share)) and subproblem.newton_steps == steps:
+            stalled = True
             break
         norms, outputs = subproblem.state()
         over = search.certify(subproblem.rho, subproblem.model(), norms, outputs, subproblem)
+        stalled = search.idle_rounds >= IDLE_ROUNDS
     certificate = search.recomputed()
-    history = monitor.history
-    return Solution(
-        search.model, certificate, len(history) - 1, certificate.proves(tol), history,
-        Start(search.model, certificate.rho),
-    )  # fmt: skip
+    history, proven = monitor.history, certificate.proves(tol)
+    # rounding it is, too, where the model by itself has not the gap that it had in the search
+    stalled = not proven and (stalled or history[-1]["gap"] <= tol)
+    start = Start(search.model, certificate.rho)
+    return Solution(search.model, certificate, len(history) - 1, proven, history, start, stalled)
 
 
 class _Search:
@@ -252,11 +257,12 @@ class _Search:
         self.certificate: Certificate = None  # type: ignore[assignment]  # until the start is certified
         self.model: Expansion = None  # type: ignore[assignment]
         self._least, self._left, self._norms_of = np.inf, np.inf, DualNorms(problem)
+        self.idle_rounds, self._gap_before, self._looked_at = 0, np.inf, NONE
 
     def target(self, share: float) -> float:
         """The absolute gap worth reaching on the working set: a share of what is left, or a part of what is asked."""
         certificate = self.certificate
-        wanted = self.monitor.tol * max(certificate.dual, 1e-3 * abs(certificate.primal))
+        wanted = max(self.monitor.tol, FINEST) * max(certificate.dual, 1e-3 * abs(certificate.primal))
         return max(ENOUGH * wanted, share * self._left)
 
     def begin(self, start: Start, blind: bool) -> bool:
@@ -305,7 +311,17 @@ class _Search:
         self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
         if self.certificate.primal < self._least:
             self._least, self.model = self.certificate.primal, model
+        self._count_idle_rounds(NONE if subproblem is None else subproblem.which)
         return self._record(model, subproblem)
+
+    def _count_idle_rounds(self, which: np.ndarray) -> None:
+        """How many rounds in a row have been for nothing; ``which`` is the working set."""
+        gap, taken_in = self._least - self.certificate.dual, np.setdiff1d(which, self._looked_at)
+        if len(taken_in) or 0.0 < gap <= IDLE * self._gap_before:
+            self.idle_rounds, self._gap_before = 0, gap
+        else:
+            self.idle_rounds += 1
+        self._looked_at = which
 
     def _record(self, model: Expansion, subproblem: Subproblem | None) -> bool:
         # the absolute gap, as far as it is known
