@@ -54,6 +54,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--log": {"metavar": "FILE", "help": "write a row of CSV for every epoch while training (- for standard output)"},
     "--log-every": {"type": int, "metavar": "N", "help": "with --log: a row for every N examples instead"},
     "--format": {"metavar": "NAME", "help": "format of the data; guessed from the file's name by default"},
+    "--template": {"metavar": "FILE", "help": "templates of CRF++ that make attributes of columns, a token's and its "
+                   "neighbours', each a group: U01:%%x[-1,0]/%%x[0,0]"},
     "--target": {"metavar": "WHERE", "help": "where the outputs are: name or place of a column (csv, parquet; the last "
                  "one by default), an array's name (npz), a second file (npy)"},
     "--no-header": {"action": "store_true", "help": "csv: the first line is a row, not names of columns"},

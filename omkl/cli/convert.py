@@ -56,10 +56,7 @@ def add_parser(subparsers: Any) -> None:
         "--to", choices=sorted({name for names in FORMATS.values() for name in names}),
         help="format to write; by default what the output's name ends in",
     )  # fmt: skip
-    parser.add_argument(
-        "--template", metavar="FILE", help="templates of CRF++ that make attributes of columns: U01:%%x[-1,0]/%%x[0,0]"
-    )
-    add_options(parser, "--format", *ROWS, "--on-error", *OUTPUT)
+    add_options(parser, "--template", "--format", *ROWS, "--on-error", *OUTPUT)
     parser.set_defaults(run=run)
 
 

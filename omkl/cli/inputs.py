@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from omkl import data
-from omkl.data.sequences import guess_format, n_columns_in
 from omkl.exceptions import DataFileError, InputError
 
 #: Arguments that name a file to read.
@@ -63,12 +62,16 @@ def columns_of(labeler: Any) -> int | None:
 
 def format_of(path: str, arguments: Namespace) -> str | None:
     """The format of a file of sequences, None where its reader is to guess it; templates look at columns."""
+    from omkl.data.sequences import guess_format
+
     templated = getattr(arguments, "template", None) or getattr(arguments, "templated", False)
     return arguments.format or (guess_format(path, "columns") if templated else None)
 
 
 def read_sequences(path: str, arguments: Namespace) -> tuple[list, list | None]:
     """Sequences, and their labels where the file holds some; an error where no token has anything to go by."""
+    from omkl.data.sequences import guess_format, n_columns_in
+
     on_error, format = getattr(arguments, "on_error", "raise"), format_of(path, arguments)
     # a file of as many columns as the model reads has none of labels
     most, labelled = getattr(arguments, "n_columns", None), True

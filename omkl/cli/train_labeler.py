@@ -42,11 +42,7 @@ def add_parser(kinds: Any) -> None:
     )
     add_options(parser, "--format", "--folds", "--kernels")
     add_training_options(parser, epochs=20)
-    parser.add_argument(
-        "--template", metavar="FILE",
-        help="templates of CRF++ (U05:%%x[-1,0]/%%x[0,1]), each a group, that make features of columns; without, each "
-        "column is a group, and tells nothing of neighbours",
-    )  # fmt: skip
+    add_options(parser, "--template")
     parser.add_argument(
         "--transitions", choices=("free", "regularized", "none"), default="free",
         help="scores of neighbouring labels: not regularized (default), one more group, or none",

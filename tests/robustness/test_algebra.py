@@ -142,14 +142,14 @@ NAMES = list(cases(np.random.default_rng(0)))
 
 
 def norms_and_step(rng):
-    """Norms alike in any unit, norms of all sizes, ties; and any step."""
+    """Norms alike in any unit, norms of all sizes, ties; and any step whose product with a factor is a float."""
     kind = rng.integers(4)
     if kind == 0:
         return rng.exponential(size=P) + 1e-9, 10 ** rng.uniform(-12, 12)
     if kind == 1:
-        return (rng.exponential(size=P) + 1e-9) * 10 ** rng.uniform(-290, 290), 10 ** rng.uniform(-300, 300)
+        return (rng.exponential(size=P) + 1e-9) * 10 ** rng.uniform(-290, 290), 10 ** rng.uniform(-288, 288)
     if kind == 2:
-        return 10 ** rng.uniform(-300, 300, P), 10 ** rng.uniform(-300, 300)
+        return 10 ** rng.uniform(-300, 300, P), 10 ** rng.uniform(-288, 288)
     return np.full(P, 10 ** rng.uniform(-300, 300)), 10 ** rng.uniform(-12, 12)
 
 
