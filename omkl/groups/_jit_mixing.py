@@ -49,7 +49,7 @@ def gather(moved, table, out):
         for column in range(n_columns):
             position = row * n_columns + column
             out[count] = table[row, column]
-            count += (moved[position >> 3] >> (position & 7)) & 1
+            count += np.int64((moved[position >> 3] >> (position & 7)) & 1)
 
 
 @njit(cache=True, nogil=True)

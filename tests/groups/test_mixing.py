@@ -46,7 +46,10 @@ def scores(bank, examples):
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["", "folded"])
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize(("dtype", "exact"), [(np.float64, False), (np.float64, True), (np.float32, False)])
+@pytest.mark.parametrize(
+    ("dtype", "exact"),
+    [(np.float64, False), pytest.param(np.float64, True, marks=pytest.mark.compiled), (np.float32, False)],
+)
 def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, exact, name, narrow):
     if narrow:
         monkeypatch.setattr(group_state, "SCALE_RANGE", (0.9, 1.1))
