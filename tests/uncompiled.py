@@ -1,4 +1,4 @@
-"""Where loops are not compiled (NUMBA_DISABLE_JIT=1): what they ask of the processor, in NumPy, at addresses in memory."""
+"""What compiled loops ask of the processor, in NumPy, over memory at addresses: for loops that are not compiled."""
 
 import ctypes
 
