@@ -31,7 +31,7 @@ from omkl.exceptions import ModelFileError, OutputFileError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 #: How the zip's comment begins, and how many characters of digest follow.
 MARK, DIGITS = b"sha256:", 64
@@ -293,8 +293,11 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
                 if archive.getinfo(MANIFEST).compress_type != zipfile.ZIP_STORED:
                     raise ModelFileError(f"{path} is not an omkl model file: its manifest is compressed.")
                 manifest = json.loads(archive.read(MANIFEST))
-                if manifest["format"] > FORMAT:
-                    raise ModelFileError(f"{path} has format {manifest['format']}, newer than this omkl: upgrade omkl.")
+                if manifest["format"] != FORMAT:
+                    remedy = "upgrade omkl" if manifest["format"] > FORMAT else "train the model again with this one"
+                    raise ModelFileError(
+                        f"{path} has format {manifest['format']}, and this omkl reads format {FORMAT}: {remedy}."
+                    )
                 arrays = {name: _read_array(archive, name, about) for name, about in manifest["arrays"].items()}
     except FileNotFoundError:
         raise ModelFileError(f"There is no model file {path}.") from None

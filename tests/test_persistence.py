@@ -236,6 +236,14 @@ def test_a_file_that_lies_is_refused_and_nothing_runs(model_file, change):
     refused(model_file, rewritten(model_file, change))
 
 
+@pytest.mark.parametrize(("format", "remedy"), [(1, "train the model again"), (99, "upgrade omkl")], ids=["old", "new"])
+def test_files_of_another_format_say_what_to_do(model_file, tmp_path, format, remedy):
+    path = tmp_path / "other.npz"
+    path.write_bytes(rewritten(model_file, with_manifest(format=format)))
+    with pytest.raises(ModelFileError, match=rf"other.npz has format {format}, .*: {remedy}"):
+        omkl.load(path)
+
+
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(ModelFileError, match="no model file"):
         omkl.load(tmp_path / "missing.npz")
