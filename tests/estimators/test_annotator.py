@@ -477,8 +477,9 @@ class TestCommandLine:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
         assert main(["predict", str(folder / "model.npz"), "-"]) == 0
         lines = capfdbinary.readouterr().out.decode().splitlines()
-        assert [line.split("\t")[3] for line in lines[:5]] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
-        assert lines[5:] == [""]
+        assert lines[:2] == ["# sent_id = 1", "# text = the bobas tatated the dadas"]
+        assert [line.split("\t")[3] for line in lines[2:7]] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
+        assert lines[7:] == [""]
 
     def test_json_lines(self, folder):
         (folder / "in.txt").write_text("the bobas tatated the dadas\n")

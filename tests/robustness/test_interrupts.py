@@ -17,6 +17,14 @@ from omkl.exceptions import InputError
 PARTS = ["upos", "xpos", "feats", "lemmas", "trees"]
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Python's own handler, also where tests run in the background of a script, which is deaf to Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def treebank():
     treebank = synthetic_treebank(24, vocabulary=12, random_state=0)
