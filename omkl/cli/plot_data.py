@@ -93,15 +93,16 @@ def _probabilities_of_part(annotator: Any, arguments: Namespace) -> tuple:
     """The same of the tags or the arcs of an annotator: the tags, if it is not said which."""
     annotator._check_calibrated()
     tag = None if annotator.tagger_ is None else annotator.tagger_.tag
-    parts = [part for part in (tag, "trees") if part in annotator.parts_]
+    parts = [part for part in (tag, "trees") if part is not None and part in annotator.parts_]
     if not parts or arguments.part not in (None, *parts):
         asked = "The annotator" if arguments.part is None else f"--part {arguments.part}"
         raise InputError(f"{asked} has no probabilities: of its parts {', '.join(parts) or 'none'} have some.")
     gold = _treebank(annotator, "annotations", arguments)
     found = annotator.annotate(gold)
-    if (arguments.part or parts[0]) == "trees":
+    part = arguments.part or parts[0]
+    if part == "trees":
         return _arcs(annotator.parser_, gold, found)
-    right = [own == other for pair in zip(gold, found) for own, other in zip(*(getattr(s, tag) for s in pair))]
+    right = [own == other for pair in zip(gold, found) for own, other in zip(*(getattr(s, part) for s in pair))]
     return right, annotator.tagger_.confidence(found)
 
 
