@@ -209,7 +209,7 @@ class Encoder:
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> "Encoder":
         """The inverse of :meth:`pack`."""
-        pairs = packed.get("templates")
+        pairs = packed["templates"]
         encoder = cls(separate=packed["separate"], templates=None if pairs is None else TokenTemplates(pairs))
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]

@@ -175,7 +175,7 @@ class Vocabulary:
         vocabulary.keys = list(keys)
         values, groups = _values_of(state["text"]), state["groups"]
         if len(values) != len(groups):
-            raise ValueError(f"{len(values)} features belong to {len(groups)} groups")
+            raise ValueError(f"{len(values)} features, and keys of {len(groups)}")
         for i in np.flatnonzero(state["is_number"]).tolist():
             values[i] = NUMBER
         vocabulary.groups.extend(groups.tolist())

@@ -2,9 +2,7 @@
 
 import json
 import pickle
-import sys
 from dataclasses import replace
-from io import BytesIO, TextIOWrapper
 from itertools import pairwise
 
 import numpy as np
@@ -20,37 +18,7 @@ from omkl.estimators.lemmas import Lemmatizer, apply_edit, edit_of
 from omkl.estimators.tagging import strings_of
 from omkl.exceptions import DataFileError, DataWarning, InputError, OmklError
 
-SYLLABLES = [c + v for c in "bdfgklmnprtvz" for v in "aeiou"]
-
-
-def sentences(n, seed=0, xpos=True):
-    """Subject, verb, object: -s is a plural after a determiner, and a present tense after a noun."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(n):
-        stems = ["".join(rng.choice(SYLLABLES, 2)) for _ in range(4)]
-        plural, present, also_plural, described = (rng.random(4) < 0.5).tolist()
-        verb = 4 if described else 3
-        words = [("the", "the", "DET", "_", verb - 1, "det")]
-        if described:
-            words.append((f"{stems[0]}y", f"{stems[0]}y", "ADJ", "Degree=Pos", verb - 1, "amod"))
-        words += [
-            noun(stems[1], plural, verb, "nsubj"),
-            (stems[2] + ("s" if present else "ted"), stems[2], "VERB", f"Tense={TENSES[int(present)]}", 0, "root"),
-            ("the", "the", "DET", "_", verb + 2, "det"),
-            noun(stems[3], also_plural, verb, "obj"),
-        ]
-        forms, lemmas, upos, feats, heads, deprels = map(list, zip(*words))
-        tags = [tag[0] for tag in upos] if xpos else []
-        made.append(Sentence(forms, lemmas, upos, tags, feats, heads, deprels))
-    return made
-
-
-TENSES = ("Past", "Pres")
-
-
-def noun(stem, plural, head, relation):
-    return stem + "s" * plural, stem, "NOUN", f"Number={'Plur' if plural else 'Sing'}", head, relation
+from .made_language import SYLLABLES, sentences
 
 
 @pytest.fixture(scope="module")
@@ -444,69 +412,6 @@ def test_text_has_a_sentence_a_line(tmp_path):
         (tmp_path / "bad.txt").write_bytes(content)
         with pytest.raises(DataFileError, match=message):
             list(iter_words(tmp_path / "bad.txt"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, train, test):
-    folder = tmp_path_factory.mktemp("annotator")
-    write_treebank(folder / "train.conllu", train)
-    write_treebank(folder / "test.conllu", test)
-    arguments = ["--epochs", "3", "--templates", "small", "--random-state", "0"]
-    paths = [str(folder / "train.conllu"), "-o", str(folder / "model.npz"), "--dev", str(folder / "test.conllu")]
-    assert main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
-    return folder
-
-
-class TestCommandLine:
-    def test_training_tells_what_was_learned(self, folder):
-        metrics = json.loads((folder / "train.json").read_text())
-        assert metrics["parts"] == ["upos", "xpos", "feats", "lemmas", "trees"]
-        assert metrics["dev"]["all"]["las"] > 0.9
-        assert "upos" in metrics["kernel_weights"]
-
-    def test_what_is_written_is_what_evaluate_counts(self, folder, capsys):
-        gold, model, out = (str(folder / name) for name in ("test.conllu", "model.npz", "out.conllu"))
-        assert main(["predict", model, gold, "-o", out]) == 0
-        assert "words a second" in capsys.readouterr().out
-        assert main(["evaluate", model, gold, "--json", str(folder / "own.json"), "--quiet"]) == 0
-        assert main(["evaluate", gold, out, "--json", str(folder / "files.json"), "--quiet"]) == 0
-        own, files = (json.loads((folder / name).read_text())["all"] for name in ("own.json", "files.json"))
-        assert own == files
-
-    def test_standard_input_to_standard_output(self, folder, capfdbinary, monkeypatch):
-        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
-        assert main(["predict", str(folder / "model.npz"), "-"]) == 0
-        lines = capfdbinary.readouterr().out.decode().splitlines()
-        assert lines[:2] == ["# sent_id = 1", "# text = the bobas tatated the dadas"]
-        assert [line.split("\t")[3] for line in lines[2:7]] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
-        assert lines[7:] == [""]
-
-    def test_json_lines(self, folder):
-        (folder / "in.txt").write_text("the bobas tatated the dadas\n")
-        assert main(["predict", str(folder / "model.npz"), str(folder / "in.txt"), "-o", str(folder / "o.jsonl")]) == 0
-        record = json.loads((folder / "o.jsonl").read_text())
-        assert record["forms"] == ["the", "bobas", "tatated", "the", "dadas"]
-        assert set(record) == {"forms", "upos", "xpos", "feats", "lemmas", "heads", "deprels"}
-
-    def test_inspect_lists_every_part(self, folder, capsys):
-        assert main(["inspect", str(folder / "model.npz"), "--json", str(folder / "inspect.json")]) == 0
-        assert "upos" in capsys.readouterr().out
-        assert "trees" in json.loads((folder / "inspect.json").read_text())["kernel_weights"]
-
-    def test_a_held_out_file_without_trees_costs_no_model(self, folder, capsys):
-        (folder / "bare.conllu").write_text("1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n\n")
-        paths = [str(folder / "train.conllu"), "-o", str(folder / "kept.npz"), "--dev", str(folder / "bare.conllu")]
-        assert main(["train", "annotator", *paths, "--epochs", "1", "--templates", "small", "--quiet"]) == 2
-        message = capsys.readouterr().err
-        assert "is saved to" in message
-        assert "bare.conllu" in message
-        assert message.count("\n") == 1
-        assert omkl.load(folder / "kept.npz").annotate([["the", "bobas"]])[0].upos[0] == "DET"
-
-    def test_bad_input_is_one_line(self, folder, capsys):
-        assert main(["predict", str(folder / "model.npz"), str(folder / "nothing.txt")]) == 2
-        assert main(["predict", str(folder / "model.npz"), str(folder / "test.conllu"), "--folds", "1"]) == 2
-        assert capsys.readouterr().err.count("\n") == 2
 
 
 def test_damaged_files_are_refused(annotator, tmp_path):

@@ -11,24 +11,10 @@ from omkl.estimators.tagging import strings_of, with_column
 from omkl.exceptions import CheckpointWarning, InputError
 from omkl.online import checkpointing
 
+from ..passes import Kill, Killed
+
 #: Rounds of all trainings together.
 ROUNDS = 250
-
-
-class Killed(BaseException):
-    """Stands for the end of a process, of which nothing stays but its files."""
-
-
-class Kill:
-    """Callback that ends everything after so many rounds."""
-
-    def __init__(self, rounds):
-        self.rounds = rounds
-
-    def on_round(self, trainer, step):
-        self.rounds -= 1
-        if self.rounds < 0:
-            raise Killed
 
 
 class Counting:

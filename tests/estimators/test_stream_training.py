@@ -12,21 +12,7 @@ from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import InputError
 from omkl.online import ProgressiveValidation, values_of
 
-
-class Killed(BaseException):
-    """Stands for the end of a process, of which nothing stays but its files."""
-
-
-class Kill:
-    """Callback that ends everything after so many rounds."""
-
-    def __init__(self, rounds):
-        self.rounds = rounds
-
-    def on_round(self, trainer, step):
-        self.rounds -= 1
-        if self.rounds < 0:
-            raise Killed
+from ..passes import Kill, Killed
 
 
 def cosine(X, Y):
