@@ -2,7 +2,7 @@
 A table with named columns: which measurements tell tumours apart?
 ==================================================================
 
-Thirty measurements of cell nuclei, 569 samples, benign or malign. One kernel for each column and batch MKL with a sparse
+Thirty measurements of cell nuclei, 569 samples, benign or malignant. One kernel for each column and batch MKL with a sparse
 regularizer answer two questions at once: how well can they be told apart, and by which measurements?
 """
 

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -178,10 +179,16 @@ def _arrow(file: IO[bytes], blocks: Iterable[Block], target: str) -> int:
 
 def _write_tables(blocks: Iterable[Block], target: str, opened: Callable[[Any], Any]) -> int:
     n_rows, writer = 0, None
-    for table in _tables(blocks, target):
-        writer = opened(table.schema) if writer is None else writer
-        writer.write_table(table)
-        n_rows += table.num_rows
+    try:
+        for table in _tables(blocks, target):
+            writer = opened(table.schema) if writer is None else writer
+            writer.write_table(table)
+            n_rows += table.num_rows
+    except BaseException:
+        if writer is not None:
+            with suppress(Exception):  # it would close itself when the file is closed, and print that it cannot
+                writer.close()
+        raise
     if writer is None:
         raise InputError("there are no rows: give at least one.")
     writer.close()

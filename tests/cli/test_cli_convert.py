@@ -144,6 +144,7 @@ def test_rows_to_tables_of_arrow_and_back(name, tmp_path, capsys):
     assert "compressed by itself" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_column_that_stays_empty_does_not_hold_all_rows(tmp_path):
     parquet, read = pytest.importorskip("pyarrow.parquet"), []
 

@@ -38,6 +38,8 @@ GUESSED = 3.0
 #: Rounds of sweeps that may be left to go, and halvings of one that the loss's quadratic model has misled; rounds
 #: without a smaller gap before they are given up where nothing else is left.
 MOST_ROUNDS, HALVINGS, MOST_WAITED = 8, 10, 10
+#: Share of the primal by which a sum over the samples may be off.
+ROUNDING = 1e-15
 #: Sweeps over a working set that its inner products are worth, for one problem and along a path.
 WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
 #: Newton steps that a working set is expected to need.
@@ -321,17 +323,23 @@ class _Search:
             with np.errstate(over="ignore", invalid="ignore"):
                 iterate = self._iterate(problem, sweeps.extrapolated)
             for halved in range(HALVINGS + 1):
-                if iterate.primal <= last.primal or halved == HALVINGS:
+                if self._descends(iterate, last) or halved == HALVINGS:
                     break
                 self.w = 0.5 * (self.w + last.w)
                 with np.errstate(over="ignore", invalid="ignore"):
                     iterate = self._iterate(problem)
             sweeps.learn(halved)
-            if not iterate.primal <= last.primal:
+            if not self._descends(iterate, last):
                 self.w, iterate = last.w, last
             iterates.append(iterate)
             made.append(sweeps.sweeps)
         return iterates[-1]
+
+    @staticmethod
+    def _descends(iterate: Iterate, last: Iterate) -> bool:
+        """Whether a round has led down: the primal shows no gap below the root of its rounding, the dual point does."""
+        rounding = ROUNDING * abs(last.primal) if iterate.gap < last.gap else 0.0
+        return bool(iterate.primal <= last.primal + rounding)
 
     def _slow(self, iterates: list[Iterate], made: list[int], tol: float, price: float) -> bool:
         """Whether sweeps will reach ``tol`` later than Newton steps, at the rate of the last three rounds.

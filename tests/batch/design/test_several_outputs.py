@@ -172,3 +172,18 @@ def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monk
     slow = DAL().solve(problem, 1e-7, max_iter=1000)
     assert_allclose(quick.certificate.primal, slow.certificate.primal, rtol=1e-6)
     assert_allclose(quick.certificate.outputs, slow.certificate.outputs, atol=0.01 * np.ptp(slow.certificate.outputs))
+
+
+@pytest.mark.parametrize("seed", [3, 8, 11])
+def test_gaps_below_the_root_of_rounding_are_reached(seed):
+    """There the primal of a better model may be larger, and its dual point is what tells."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(80, 30)) + rng.normal(size=(80, 1))
+    Y = np.eye(4)[(A[:, :6] @ rng.normal(size=(6, 4)) + rng.normal(size=(80, 4))).argmax(axis=1)]
+    problem = stacked_problem(
+        as_design(sparse.csc_matrix(A)), Y, None, L21(), 1.0, ColumnGroups(np.arange(30) // 3, 30)
+    )
+    problem = problem.at(0.03 * problem.largest_alpha())
+    solution = DAL().solve(problem, 1e-10)
+    assert solution.converged
+    assert certify(problem, solution.model).gap <= 1e-9
