@@ -45,6 +45,10 @@ class MemoryWarning(UserWarning):
     """Something does not fit into memory, and is done in a slower way that needs less."""
 
 
+class CompilationWarning(UserWarning):
+    """Compiled loops cannot be kept on disk: every process compiles them anew, which takes seconds."""
+
+
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written or read; training goes on, or from the one before."""
 

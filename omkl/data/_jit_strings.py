@@ -1,7 +1,8 @@
 """An open-addressing hash table over byte strings: two equal hashes are only equal strings if their bytes are."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: FNV-1a, 64 bits (the offset basis as a signed number).
 BASIS, PRIME = np.int64(-3750763034362895579), np.int64(1099511628211)
@@ -9,7 +10,7 @@ BASIS, PRIME = np.int64(-3750763034362895579), np.int64(1099511628211)
 MASK = 0x7FFFFFFF
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, codes):
     """Codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i = first`` on.
 
@@ -63,7 +64,7 @@ def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, cod
     return codes.shape[0], size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is(data, start, length, pool, offsets, code):
     low = offsets[code]
     if offsets[code + 1] - low != length:
@@ -74,7 +75,7 @@ def _is(data, start, length, pool, offsets, code):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rehash(old, new):
     """Move the strings of the buckets ``old`` to the buckets ``new``, which are empty and more in number."""
     mask = new.shape[0] - 1

@@ -3,7 +3,8 @@
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 TAB, NEWLINE, CR, SPACE, HASH, PLUS, MINUS, DOT, ZERO, NINE, COLON = b"\t\n\r #+-.09:"
 UPPER_E, LOWER_E = b"Ee"
@@ -25,7 +26,7 @@ _EXACT = [Fraction(10) ** k for k in range(-LARGEST_EXPONENT, LARGEST_EXPONENT +
 POWERS = np.array([(float(power), float(power - Fraction(float(power)))) for power in _EXACT])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def parse(data, first_index, n_features, labels, pointers, indices, values, bad, slow):
     """Read the examples of a text that ends with a newline.
 
@@ -74,7 +75,7 @@ def parse(data, first_index, n_features, labels, pointers, indices, values, bad,
     return n_examples, n_values, n_lines, n_bad, n_slow
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _example(data, i, first_index, n_features, row, start, labels, indices, values, slow):
     """Read a line from its label on: what is wrong, where, how many values it has, and how many are slow."""
     begin = i
@@ -111,12 +112,12 @@ def _example(data, i, first_index, n_features, row, start, labels, indices, valu
         count += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_query(data, i):
     return data[i] == 113 and data[i + 1] == 105 and data[i + 2] == 100 and data[i + 3] == COLON  # qid:
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _index(data, i, first_index, n_features, last):
     """What is wrong with the index that begins at ``i``, the column it stands for, and where its value begins."""
     begin = i
@@ -134,19 +135,19 @@ def _index(data, i, first_index, n_features, last):
     return (FINE if index > last else BAD_ORDER), index, i + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _after_blanks(data, i):
     while data[i] == SPACE or data[i] == TAB or data[i] == CR:
         i += 1
     return i
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_end(byte):
     return byte in (SPACE, TAB, NEWLINE, CR, HASH)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _number(data, i):
     """The float nearest to a decimal number, where it ends, and 0; or 1 if it is left to a slower method, -1 if none.
 
@@ -172,7 +173,7 @@ def _number(data, i):
     return (-value if negative else value), i, (0 if is_sure else 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _digits(data, i):
     """Read digits with or without a dot.
 
@@ -199,7 +200,7 @@ def _digits(data, i):
         i += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _exponent(data, i):
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
@@ -213,7 +214,7 @@ def _exponent(data, i):
     return (-value if negative else value), i, i > begin
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _scaled(mantissa, exponent):
     """The float nearest to ``mantissa * 10**exponent``, and whether that is sure."""
     high = float(mantissa)

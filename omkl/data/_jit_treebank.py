@@ -1,7 +1,8 @@
 """Scanning the bytes of a treebank: lines, words, where their fields are, whether heads are trees, and new heads."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 TAB, NEWLINE, CR, HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = b"\t\n\r#-._09"
 
@@ -26,7 +27,7 @@ N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE
 ANY_HEADS, TREES_IF_GIVEN, TREES, PARTIAL_TREES = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentences):
     """Find the words of a text that ends with a newline, and where their fields begin and end.
 
@@ -83,7 +84,7 @@ def scan(data, roles, fewest, most, starts, lengths, heads, head_starts, sentenc
     return n_sentences
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
     """Whether the line that begins at ``begin`` is the next word; ``state`` notes what else it is, or what is wrong."""
     if state[N_COLUMNS] == 0:
@@ -109,7 +110,7 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _close(sentence, first, word, end, line, state):
     """Note a sentence of the words ``first`` to ``word - 1``; returns where the words of the next one go."""
     if state[WRONG] == FINE and state[LAST_RANGE] > word - first:
@@ -128,14 +129,14 @@ def _close(sentence, first, word, end, line, state):
     return word
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _line_end(data, i):
     while data[i] != NEWLINE:
         i += 1
     return i
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _columns(data, i, roles, word, starts, lengths, heads, head_starts):
     """Take in the fields of a line; returns the beginning of the next line and the number of columns."""
     for k in range(lengths.shape[0]):
@@ -161,7 +162,7 @@ def _columns(data, i, roles, word, starts, lengths, heads, head_starts):
             return i, column
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _head(data, begin, end):
     if end - begin == 1 and data[begin] == UNDERSCORE:
         return NO_HEAD
@@ -169,7 +170,7 @@ def _head(data, begin, end):
     return value if after == end and end > begin else NOT_A_HEAD
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _number(data, i):
     """The number whose digits begin at ``i``, and where they end; -1 for no digits, or too many."""
     begin = i
@@ -180,7 +181,7 @@ def _number(data, i):
     return (value if i > begin else -1), i
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _identifier(data, i, n_words, last_range, last_empty):
     """What may stand after ``n_words`` words: TAB for the next word, DASH for a range, DOT for an empty node, else 0.
 
@@ -200,13 +201,13 @@ def _identifier(data, i, n_words, last_range, last_empty):
     return (DOT if low == n_words and high == last_empty + 1 else 0), high
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_range(data, i):
     value, after = _number(data, i)
     return value >= 0 and data[after] == DASH
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def last_boundary(data):
     """Where to cut a text that goes on: after the last sentence that has a word after it; 0 if there is none.
 
@@ -230,7 +231,7 @@ def last_boundary(data):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def check_trees(offsets, heads, mode, single_root, sentences):
     """Note what is wrong with the heads of sentences that were fine so far, and at which word (counted from 1)."""
     longest = 0
@@ -247,7 +248,7 @@ def check_trees(offsets, heads, mode, single_root, sentences):
             sentences[s, 4] = word
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _wrong_head(heads, mode, single_root):
     n = heads.shape[0]
     n_missing = 0
@@ -271,7 +272,7 @@ def _wrong_head(heads, mode, single_root):
     return FINE, 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _cycle(heads, seen):
     """The first word from which heads lead to a cycle, and then the first word on it."""
     n = heads.shape[0]
@@ -292,7 +293,7 @@ def _cycle(heads, seen):
     return FINE, 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def splice(text, text_offsets, offsets, head_starts, heads, deprels, names, name_offsets, out):
     """Copy a text with other heads and relations; an empty array of either keeps what is there. Returns the size."""
     done = 0
@@ -312,7 +313,7 @@ def splice(text, text_offsets, offsets, head_starts, heads, deprels, names, name
     return _copy(text, done, text.shape[0], out, size)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _field_end(text, i):
     n = text.shape[0]
     while i < n and text[i] != TAB and text[i] != NEWLINE:
@@ -320,13 +321,13 @@ def _field_end(text, i):
     return i - 1 if text[i - 1] == CR and (i == n or text[i] == NEWLINE) else i
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy(source, begin, end, out, size):
     out[size : size + end - begin] = source[begin:end]
     return size + end - begin
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _write_head(head, out, size):
     if head < 0:
         out[size] = UNDERSCORE

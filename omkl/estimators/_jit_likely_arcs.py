@@ -1,10 +1,11 @@
 """Loops over potentials of the arcs of a sentence, (n + 1, n + 1): which of them are likely."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shortfalls(scores, heads, found):
     """How far the potential of each right arc, of a head that is known, is below the highest one of its word; returns
     how many there are."""
@@ -20,7 +21,7 @@ def shortfalls(scores, heads, found):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forget_unlikely(scores, heads, right, margin):
     """Make -inf what is farther than a margin below the highest potential of its word, but for two trees: arcs of the
     second that were -inf become as unlikely as any that is not."""

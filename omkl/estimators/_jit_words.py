@@ -1,7 +1,8 @@
 """Loops from the codes of words to the ids of their features."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: An id that was not looked up yet; -1 is that of a feature that the model does not know.
 UNSEEN = -2
@@ -12,7 +13,7 @@ BASE = np.uint64(0x9E3779B97F4A7C15)
 BETWEEN = np.uint64(ord("|") + 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def windows(codes, offsets, reach, begin, end, out):
     """Codes of each word and of ``reach`` words before and after it, into ``out``, (n, 2 reach + 1)."""
     for s in range(offsets.shape[0] - 1):
@@ -23,7 +24,7 @@ def windows(codes, offsets, reach, begin, end, out):
                 out[i, k] = begin if j < low else end if j >= high else codes[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(around, columns, table, left, right, salts, hashes, powers, keys, values, out, learning):
     """Ids of the features of single words, ``out[i, t] = table[around[i, columns[t]], t]``, and of two together.
 
@@ -49,7 +50,7 @@ def gather(around, columns, table, left, right, salts, hashes, powers, keys, val
     return n_unseen
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pack(ids, starts, out):
     """The ids of each row that are not negative, one after the other; row i has ``out[starts[i] : starts[i + 1]]``."""
     n = 0
@@ -63,7 +64,7 @@ def pack(ids, starts, out):
     return n
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hash_strings(data, ends, hashes, powers):
     """Hash of each of the strings ``data[ends[i - 1] : ends[i]]``, and what that of a string before it is times."""
     low = 0
@@ -76,7 +77,7 @@ def hash_strings(data, ends, hashes, powers):
         low = ends[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def insert(new_keys, new_values, keys, values):
     """Put features into a table that has room for them; a value of -1 is an empty place."""
     mask = np.uint64(keys.shape[0] - 1)

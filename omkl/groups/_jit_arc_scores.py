@@ -7,8 +7,10 @@ of one arc after the other.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from omkl._compilation import compiled
 
 LINE = 32
 #: Arcs that are scored at a time.
@@ -130,7 +132,7 @@ def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores,
     return types.void(address, address, scale, scale, scale, address, weight), generate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, groups, scales, table, keys, bins, scores,
                cells):  # fmt: skip
     """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs.
@@ -170,7 +172,7 @@ def add_scores(head_keys, modifier_keys, codes, nodes, pairs, between, bases, gr
     _collect(nodes, cells, starts, rows, scores)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spread(nodes, cells, scores):
     """Scores in rows that end with a whole vector, and where the row of each node begins."""
     starts = np.zeros(nodes[-1] + 1, np.int64)
@@ -187,7 +189,7 @@ def _spread(nodes, cells, scores):
     return starts, rows
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _collect(nodes, cells, starts, rows, scores):
     """Scores of arcs out of rows that end with a whole vector."""
     for s in range(nodes.shape[0] - 1):
@@ -199,7 +201,7 @@ def _collect(nodes, cells, starts, rows, scores):
                     scores[cells[s] + h * n_nodes + m] = rows[first + m]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _turns(bins):
     """What direction and distance turn in the bits that tell buckets, by the distance ``N + m - h``."""
     longest = bins.shape[1] - 1
@@ -210,7 +212,7 @@ def _turns(bins):
     return turns
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, table, turns, starts, rows):
     """Add pairs of views that look at no field between, whose keys are hashed: one head after the other, behind what
     asks for the lines of those that come, those of the next pair as well."""
@@ -249,7 +251,7 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, bases, scales, tabl
             own, now = (own + 1, now) if own + 1 < n_nodes else (0, now + 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fetch(places, n_arcs, lines, stride, low, high):
     """Ask for the bytes ``low .. high - 1`` of the lines of a head's arcs; arrays are addresses."""
     for offset in range(low, high, 2 * CACHE_LINE):
@@ -260,7 +262,7 @@ def _fetch(places, n_arcs, lines, stride, low, high):
             _prefetch(places + np.uint64(a) * _WORD, second, stride)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sentences_of(nodes):
     """For each node the first one of its sentence, and the number of arcs from it; and the longest row of arcs, in
     whole vectors."""
@@ -272,7 +274,7 @@ def _sentences_of(nodes):
     return first, n_arcs, (longest + LANES - 1) // LANES * LANES
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _locate(key, modifiers, turns, size, places, n_arcs):
     """Write the places of a head's arcs; arrays are addresses."""
     for a in range(0, n_arcs, LANES):
@@ -280,7 +282,7 @@ def _locate(key, modifiers, turns, size, places, n_arcs):
         _locate_lanes(key, modifiers + offset, turns + offset, size, places + offset)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _span(bare, directed, distant, n_bytes):
     """First and last byte of a line, in whole cache lines, of what has a scale; weights have ``n_bytes``."""
     low = 0 if bare != 0.0 else (8 if directed != 0.0 else 16)
@@ -288,7 +290,7 @@ def _span(bare, directed, distant, n_bytes):
     return low * n_bytes // CACHE_LINE * CACHE_LINE, high * n_bytes
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
     """Add the weights at the places of a head's arcs to their scores; arrays are addresses."""
     for a in range(0, n_arcs, LANES):
@@ -296,7 +298,7 @@ def _weigh(places, lines, bare, directed, distant, scores, n_arcs, weight):
         _weigh_lanes(places + offset, lines, bare, directed, distant, scores + offset, weight)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _line(own_keys, mixed, size):
     """Line of a key: hashed, or with exact keys the one that holds it, or a free one, by linear probing."""
     line = ((mixed >> _HALF) * size) >> _HALF
@@ -308,7 +310,7 @@ def _line(own_keys, mixed, size):
     return line
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, scores):
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
@@ -328,7 +330,7 @@ def _add_pair(heads, modifiers, bare, directed, distant, lines, own_keys, bins, 
                 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lines, own_keys, bins, scores):
     """The same where each distinct value of a field between the two tokens, or their kinship, has its own line."""
     n_nodes = scores.shape[0]
@@ -357,7 +359,7 @@ def _add_pair_between(heads, modifiers, codes, kin, bare, directed, distant, lin
                 m += sign
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kinship(heads, h, m):
     """What h is to m in the tree in which each node has the head ``heads[node]`` (the root a number that no node has):
     its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
@@ -373,7 +375,7 @@ def kinship(heads, h, m):
     return np.uint64(5) if above == below else np.uint64(6)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _with_value(seen, n_seen, code):
     for q in range(n_seen):
         if seen[q] == code:

@@ -11,8 +11,10 @@ right.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from omkl._compilation import compiled
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -45,7 +47,7 @@ def _prefetch(typing_context, address):
     return types.void(types.uintp), generate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def list_arcs(wanted, nodes, cells, bins, places, kept):
     """List the arcs whose number in ``wanted`` is not 0, and their cells in it; returns how many there are.
 
@@ -65,7 +67,7 @@ def list_arcs(wanted, nodes, cells, bins, places, kept):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, bases, groups, scales, table, keys,
                scores):  # fmt: skip
     """Add the weights of all pairs of views, with the scales of their groups, to the scores of the arcs."""
@@ -96,7 +98,7 @@ def add_scores(head_keys, modifier_keys, codes, nodes, places, pairs, between, b
                 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fetch_lines(heads, modifiers, places, lines):
     """Ask for the lines of all arcs: what waits for one in slower memory takes much longer than its arithmetic."""
     size, stride = np.uint64(lines.shape[0]), np.uint64(lines.strides[0])
@@ -108,7 +110,7 @@ def _fetch_lines(heads, modifiers, places, lines):
             _prefetch(line + np.uint64(offset))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_pair(heads, modifiers, places, bare, directed, distant, lines, own_keys, scores):
     size = np.uint64(lines.shape[0])
     for a in range(places.shape[1]):
@@ -122,7 +124,7 @@ def _add_pair(heads, modifiers, places, bare, directed, distant, lines, own_keys
         )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inner_products(head_keys, modifier_keys, codes, nodes, places, pairs, between, bases, groups, empty, table, keys,
                    gradient, products):  # fmt: skip
     """``products[k] = <v_k, g>`` of every group whose ``v`` is not empty, from the gradient in the arcs."""
@@ -153,7 +155,7 @@ def inner_products(head_keys, modifier_keys, codes, nodes, places, pairs, betwee
                 products[k] = product
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _longest(nodes):
     longest = 1
     for s in range(nodes.shape[0] - 1):
@@ -161,7 +163,7 @@ def _longest(nodes):
     return longest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _values_between(codes, between, place, nodes, seen):
     """Write the different values of a field between head and modifier, or their kinship; returns how many there are."""
     root, h, m = place[0], place[1], place[2]
@@ -180,7 +182,7 @@ def _values_between(codes, between, place, nodes, seen):
     return n_seen
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _line(own_keys, mixed, size):
     """As in the loops over all arcs."""
     line = ((mixed >> _HALF) * size) >> _HALF
@@ -192,7 +194,7 @@ def _line(own_keys, mixed, size):
     return line
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _any_stored(groups, empty):
     stored = False
     for k in groups:
@@ -200,7 +202,7 @@ def _any_stored(groups, empty):
     return stored
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bases, bins, heads, starts, ids):
     """Feature ids of the arc into each token, template by template, as CSR rows; ``ids`` must be large enough.
 
@@ -237,7 +239,7 @@ def list_features(head_keys, modifier_keys, codes, pairs, between, variants, bas
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kinship(heads, h, m):
     """As in the loops over all arcs."""
     n, above, below = np.uint64(heads.shape[0]), heads[m], heads[h]
@@ -252,7 +254,7 @@ def kinship(heads, h, m):
     return np.uint64(5) if above == below else np.uint64(6)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_examples(columns, roots, offsets, heads, first_view, second_view, between, own_keys, bins, variant, wanted,
                   found):  # fmt: skip
     """For each bucket of one pair's table that is wanted, a gold arc that fires it.
@@ -291,7 +293,7 @@ def find_examples(columns, roots, offsets, heads, first_view, second_view, betwe
                     found[row, 0], found[row, 1], found[row, 2] = s, m, j
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fold(columns, token, view):
     key = np.uint64(1)
     offsets, fields = view
@@ -305,7 +307,7 @@ def _fold(columns, token, view):
 NEGLIGIBLE = 1e-5
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gradient_arcs(gradient):
     """Arcs whose gradient is not negligible: heads, modifiers, gradients."""
     n_nodes = gradient.shape[0]
@@ -326,7 +328,7 @@ def gradient_arcs(gradient):
     return heads, modifiers, values
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scale_group(low, high, first, last, factor, table, sums, averaging, average):
     """Multiply the buckets ``first .. last - 1`` of lines ``low .. high - 1``, after what they gave to the average is
     added to its sums; returns the new squared norm."""
@@ -342,7 +344,7 @@ def scale_group(low, high, first, last, factor, table, sums, averaging, average)
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def squared_norms(bases, groups, edges, table, out):
     """Sum of squares of each group, from scratch."""
     out[:] = 0.0
@@ -356,7 +358,7 @@ def squared_norms(bases, groups, edges, table, out):
                 out[groups[p, variant]] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def combine(bases, groups, edges, averages, total, table, sums, out):
     """``out = (a_k v_k + u_k) / total`` group by group."""
     for p in range(groups.shape[0]):

@@ -6,10 +6,11 @@ support vectors; ``own`` (p, m, K) the groups' potentials of these tokens before
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inner_product(left, right):
     """Eight sums side by side: they vectorise, in an order that is always the same."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
@@ -29,7 +30,7 @@ def inner_product(left, right):
     return ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score(rows, m, n, coefficients, own):
     """``own[k] = K_k(x, support) A_k``."""
     for k in range(own.shape[0]):
@@ -39,7 +40,7 @@ def score(rows, m, n, coefficients, own):
                 own[k, t, j] = inner_product(row, coefficients[k, j, :n])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scaled(scales, own, m, unary):
     """``unary += sum_k s_k own_k``."""
     for k in range(own.shape[0]):
@@ -49,7 +50,7 @@ def add_scaled(scales, own, m, unary):
                     unary[t, j] += scales[k] * own[k, t, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square_gradients):
     """``||g_k||^2`` of every group, and for the empty ones the norm after the step; whether one is not."""
     alive = False
@@ -69,7 +70,7 @@ def measure_gradients(rows, gradient, moving, empty, rates, square_norms, square
     return alive
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weakest(scales, squares, ages, n):
     """The support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``; the oldest of equals."""
     worst = 0
@@ -84,7 +85,7 @@ def weakest(scales, squares, ages, n):
     return worst
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find(rows, m, t, n, diagonals):
     """The index of the support vector that is token ``t`` in the feature space of every kernel, or -1.
 
@@ -101,7 +102,7 @@ def find(rows, m, t, n, diagonals):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place(rows, m, t, index, indices, diagonals, coefficients, sums, averaging, squares):
     """Make token ``t`` the support vector ``index``, with coefficients of zero; another that was it is none now."""
     for other in range(m):
@@ -118,7 +119,7 @@ def place(rows, m, t, index, indices, diagonals, coefficients, sums, averaging, 
             sums[k, :, index] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move(rows, m, t, index, gradient, chosen, rates, averages, diagonals, coefficients, sums, averaging, squares,
          own, square_norms):  # fmt: skip
     """``A_k[index] -= rate_k D_t`` in the chosen groups, with all that depends on it."""
@@ -140,7 +141,7 @@ def move(rows, m, t, index, gradient, chosen, rates, averages, diagonals, coeffi
         squares[k, index] = importance * diagonals[k, index]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remove(rows, m, n, index, values, diagonals, coefficients, own, square_norms):
     """Take a support vector's part out of every group, given its kernel values with all of them (p, n)."""
     for k in range(coefficients.shape[0]):
@@ -152,7 +153,7 @@ def remove(rows, m, n, index, values, diagonals, coefficients, own, square_norms
                 own[k, t, j] -= rows[k, t, m + index] * part
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def replace(rows, m, index, others, c, coefficients, own):
     """Potentials of the tokens at hand in one group when support vector ``index`` is replaced by ``c`` times others."""
     for t in range(m):
@@ -163,7 +164,7 @@ def replace(rows, m, index, others, c, coefficients, own):
             own[t, j] += difference * coefficients[j, index]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure_parts(n, diagonals, coefficients, squares):
     """``||A[i]||^2 k(i, i)`` of one group, for every support vector."""
     squares[:n] = 0.0

@@ -5,10 +5,11 @@ a small jitter. Rows are contiguous, and every loop over half of the matrix runs
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def append(U, n, values, square, jitter):
     """Add a vector at position n, given its kernel values with the others (overwritten) and with itself.
 
@@ -32,7 +33,7 @@ def append(U, n, values, square, jitter):
     return pivot + explained - square
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remove(U, n, a, y):
     """Take the vector at position ``a`` out; those behind it move up by one. Costs O(n^2).
 
@@ -62,7 +63,7 @@ def remove(U, n, a, y):
             y[t - 1] -= value * rotated
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def combination(U, n, y, c):
     """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto the n others."""
     for back in range(1, n + 1):
@@ -85,7 +86,7 @@ def combination(U, n, y, c):
         c[r] = (y[r] - (((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7)))) / U[r, r]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def spread(index, others, c, y, square, jitters, coefficients, sums, averaging, squares, diagonals):
     r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; returns the change of ``||v||^2``.
 

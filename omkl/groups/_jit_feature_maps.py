@@ -5,10 +5,11 @@ these rows, not all labels.
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scores(features, starts, table, scales, unary):
     """``unary[i, j] += sum_k s_k <v_kj, z_ik>``."""
     n, n_labels = unary.shape
@@ -22,7 +23,7 @@ def add_scores(features, starts, table, scales, unary):
                 unary[i, j] += scale * np.dot(weights, features[i][starts[k] : starts[k + 1]])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def step(features, starts, gradient, table, sums, averaging, touched, rates, averages, square_norms, square_gradients):
     """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, norms and averages with it; only labels with a gradient.
 
@@ -64,7 +65,7 @@ def step(features, starts, gradient, table, sums, averaging, touched, rates, ave
             touched[k, j] = True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scale_group(group, factor, starts, table, sums, averaging, touched, average):
     """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
 

@@ -1,14 +1,15 @@
 """O(p) arithmetic on scales, norms and averages of the groups: the cost of a round does not depend on the dimension."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 ACTIVATED = 1
 DEACTIVATED = 2
 OUT_OF_RANGE = 4
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin_forward_backward(scales, empty, averages, pending, rate, decay, bases, rates):
     """Open a round of forward-backward splitting: ``theta = decay theta - rate g`` is ``v -= (rate / (decay s)) g``."""
     for k in range(scales.shape[0]):
@@ -17,7 +18,7 @@ def begin_forward_backward(scales, empty, averages, pending, rate, decay, bases,
         rates[k] = rate / bases[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin_dual_averaging(scales, averages, pending, weight, base, bases, rates):
     """Open a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set afresh."""
     for k in range(scales.shape[0]):
@@ -26,7 +27,7 @@ def begin_dual_averaging(scales, averages, pending, weight, base, bases, rates):
         rates[k] = weight
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure(bases, square_norms, norms):
     """Group norms ``b_k = base_k ||v_k||`` of the point that the proximal step starts from."""
     for k in range(norms.shape[0]):
@@ -35,7 +36,7 @@ def measure(bases, square_norms, norms):
         norms[k] = bases[k] * np.sqrt(square_norms[k])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rescale(before, after, radius, forgets, bases, scales, square_norms, empty, activated, deactivated,
             total_shrinkage, low, high):  # fmt: skip
     """Proximal and projection step on the scales; returns which events the banks must apply, and the model's norm.

@@ -5,10 +5,11 @@
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scores(cached, scales, low, high, unary):
     """``unary += sum_k s_k F_k`` at the tokens ``low .. high - 1``."""
     for k in range(cached.shape[0]):
@@ -20,7 +21,7 @@ def add_scores(cached, scales, low, high, unary):
                     unary[i - low, j] += scale * column[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def has_gradient(gradient):
     """Indices of the tokens whose gradient is not zero."""
     moving = np.empty(gradient.shape[0], np.int64)
@@ -34,7 +35,7 @@ def has_gradient(gradient):
     return moving[:n_moving]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inner_product(gradient, moving, cached, low):
     """``<D, F>`` over the moving tokens, the group's own potentials times the gradient."""
     total = 0.0
@@ -45,7 +46,7 @@ def inner_product(gradient, moving, cached, low):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_coefficients(gradient, moving, low, rate, coefficients, sums, averaging, average):
     """``A[x, :] -= rate D`` and the running sums of the average with it."""
     for i in moving:
@@ -57,7 +58,7 @@ def move_coefficients(gradient, moving, low, rate, coefficients, sums, averaging
                     sums[low + i, j] += average * change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move(grams, rows, moving, low, gradient, cached, coefficients, sums, averaging, skip, rates, averages,
          square_norms, square_gradients):  # fmt: skip
     """Take the step in every group that is not skipped: coefficients, potentials of all tokens, exact norms.
@@ -103,7 +104,7 @@ def move(grams, rows, moving, low, gradient, cached, coefficients, sums, averagi
         square_gradients[k] = max(before - after, 0.0) / rate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_sparse(starts, columns, values, moving, low, gradient, cached, coefficients, sums, averaging, rates, averages,
                 square_norms, square_gradients):  # fmt: skip
     """:func:`move` for one group whose Gram matrix is CSR."""
@@ -122,7 +123,7 @@ def move_sparse(starts, columns, values, moving, low, gradient, cached, coeffici
     square_gradients[0] = max(before - after, 0.0) / rate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gradient_norm(gram, gradient, moving):
     """``tr(D' K(x, x) D)`` with ``gram`` the kernel values among the moving tokens."""
     total = 0.0
@@ -135,7 +136,7 @@ def gradient_norm(gram, gradient, moving):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gradient_norms(grams, rows, moving, low, gradient, chosen, rates, square_norms, square_gradients):
     """For the chosen groups, whose ``v`` is zero: the norm of the gradient, and of ``v`` if it took the step."""
     among = np.empty((moving.shape[0], moving.shape[0]))

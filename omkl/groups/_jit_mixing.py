@@ -7,14 +7,15 @@ so the loops take no branches, and read (or write) one value too far.
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 _ONE = np.uint64(1)
 _THREE = np.uint64(3)
 _SEVEN = np.uint64(7)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_moved(table, sums, before, before_sums, owners, groups, edges, residual_scale, averaged_in, moved):
     """Mark every weight that is not what scaling its group alone has made of it; returns how many there are.
 
@@ -40,7 +41,7 @@ def find_moved(table, sums, before, before_sums, owners, groups, edges, residual
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(moved, table, out):
     """The marked weights of a table, one after the other."""
     n_rows, n_columns = table.shape
@@ -52,7 +53,7 @@ def gather(moved, table, out):
             count += np.int64((moved[position >> 3] >> (position & 7)) & 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners, groups, edges, weight, points, pasts,
               residual_scale, averaged_in, point, past):  # fmt: skip
     """Add what one shard moved in the rows ``low .. high - 1``; returns how many of its values are used up by now.
@@ -82,7 +83,7 @@ def add_shard(low, high, cursor, moved, values, value_sums, table, sums, owners,
     return cursor
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def apply_mixture(low, high, moved, table, sums, owners, groups, edges, scales, averages, factors, shifts, point, past):
     """Give the rows ``low .. high - 1`` their mixed weights, from what :func:`add_shard` has added up.
 

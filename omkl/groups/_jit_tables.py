@@ -6,13 +6,14 @@ is folded costs its touched rows once, not its dimension. Transitions are (posit
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 UNTOUCHED = -2
 END = -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scores(starts, ids, values, low, high, table, groups, scales, unary):
     """``unary[i, :] += sum_f x_if s_group(f) v[f, :]`` for the tokens ``low .. high - 1``."""
     n_labels = unary.shape[1]
@@ -28,7 +29,7 @@ def add_scores(starts, ids, values, low, high, table, groups, scales, unary):
                     row[j] += amount * weights[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inner_products(starts, ids, values, low, gradient, table, groups, products, totals):
     """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; adds the potentials to ``totals[k]``."""
     for i in range(gradient.shape[0]):
@@ -40,7 +41,7 @@ def inner_products(starts, ids, values, low, gradient, table, groups, products, 
                 totals[group, j] += potential
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def step_features(starts, ids, values, low, gradient, table, sums, averaging, groups, links, heads, rates, averages,
                   square_norms, square_gradients):  # fmt: skip
     """``v[f, :] -= rate_group(f) x_if D[i, :]``, norms and averages with it; only labels with a gradient move.
@@ -88,7 +89,7 @@ def step_features(starts, ids, values, low, gradient, table, sums, averaging, gr
         square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scale_group(group, factor, table, sums, averaging, links, heads, average):
     """Multiply the touched rows of a group, after what they gave to the average is added to its sums.
 
@@ -109,7 +110,7 @@ def scale_group(group, factor, table, sums, averaging, links, heads, average):
         heads[group] = END
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def link_rows(table, groups, links, heads):
     """Build the lists of touched rows from the table itself."""
     links[:] = UNTOUCHED
@@ -122,7 +123,7 @@ def link_rows(table, groups, links, heads):
                 break
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def squared_norms(table, groups, out):
     """Sum of squares of each group, from scratch."""
     out[:] = 0.0
@@ -131,7 +132,7 @@ def squared_norms(table, groups, out):
             out[groups[feature]] += table[feature, j] * table[feature, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_transitions(table, scale, offsets, low, high, pairwise):
     """Add ``scale * table`` to ``pairwise``, which is (1, K, K) or has a matrix for each token but the last."""
     if pairwise.shape[0] == 1 and table.shape[0] == 1:
@@ -150,7 +151,7 @@ def add_transitions(table, scale, offsets, low, high, pairwise):
                     pairwise[t - low, i, j] += scale * table[position, i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_constants(table, scale, unary):
     """Add ``scale * table[0, 0]`` to every row of ``unary``."""
     for i in range(unary.shape[0]):
@@ -158,7 +159,7 @@ def add_constants(table, scale, unary):
             unary[i, j] += scale * table[0, 0, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def step_dense(gradient, table, sums, averaging, rates, averages, square_norms, square_gradients):
     """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last one of the table."""
     inner = 0.0

@@ -9,8 +9,10 @@ collide, and neither do templates.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from omkl._compilation import compiled
 
 LINE = 32
 N_VARIANTS = 3
@@ -49,7 +51,7 @@ def _prefetch(typing_context, address):
     return types.void(types.uintp), generate
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys):
     """Hash each view of each token into 64 bits; a view means something else at a modifier than at a head."""
     for view in range(starts.shape[0] - 1):
@@ -63,7 +65,7 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
             modifier_keys[view, i] = key ^ (key >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _line(own_keys, mixed, size):
     """Line of a key: hashed, or with exact keys the one that holds it, or a free one, by linear probing."""
     line = ((mixed >> _HALF) * size) >> _HALF
@@ -75,7 +77,7 @@ def _line(own_keys, mixed, size):
     return line
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fetch_line(table, line):
     """Ask for a line of a table: one that was not looked at since the last sentence is in slower memory, and what
     waits for it takes five times as long as its arithmetic."""
@@ -84,7 +86,7 @@ def _fetch_line(table, line):
         _prefetch(start + np.uint64(offset))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fetch_arcs(heads, modifiers, lines, sums, arcs):
     """Ask for the lines of some arcs, in the table and in the sums of its average, if there are any."""
     size = np.uint64(lines.shape[0])
@@ -95,7 +97,7 @@ def _fetch_arcs(heads, modifiers, lines, sums, arcs):
             _fetch_line(sums, line)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kinship(heads, h, m):
     """What h is to m in the tree in which each node has the head ``heads[node]`` (the root a number that no node has):
     its head (1), child (2), grandparent (3), grandchild (4), sibling (5), or none of these (6)."""
@@ -111,7 +113,7 @@ def kinship(heads, h, m):
     return np.uint64(5) if above == below else np.uint64(6)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _with_value(seen, n_seen, code):
     for q in range(n_seen):
         if seen[q] == code:
@@ -120,7 +122,7 @@ def _with_value(seen, n_seen, code):
     return n_seen + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, owners, lines, buckets):
     """What one pair of views fires: the arc that fires it, its line, its buckets; returns how many there are.
 
@@ -155,7 +157,7 @@ def _find_lines(heads, modifiers, codes, between, low, high, keys, bins, arcs, o
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _claim(own_keys, line, mixed):
     """Give a free line to a key; the last one stays free, so that every search ends."""
     following = line + np.uint64(1)
@@ -169,7 +171,7 @@ def _claim(own_keys, line, mixed):
     raise OverflowError("no line is left")
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def claim_lines(bases, keys, pairs, new_keys, lines):
     """The line of each key in the table of its pair of views; keys that are new get one."""
     for i in range(new_keys.shape[0]):
@@ -181,7 +183,7 @@ def claim_lines(bases, keys, pairs, new_keys, lines):
         lines[i] = low + np.int64(line)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _most_entries(between, arcs):
     """The largest number of lines that one pair's arcs may fire."""
     arc_heads, arc_modifiers, _ = arcs
@@ -192,7 +194,7 @@ def _most_entries(between, arcs):
     return n_entries
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, sums, averaging,
          rates, averages, empty, square_norms, square_gradients):  # fmt: skip
     """``v -= rate g`` for all groups, with their norms and those of their gradients.
@@ -232,7 +234,7 @@ def step(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, b
                 square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _any_stored(groups, empty):
     stored = False
     for k in groups:
@@ -240,7 +242,7 @@ def _any_stored(groups, empty):
     return stored
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _move(owners, lines, buckets, values, rate, table, sums, averaging, average):
     """Move one group; returns ``r^2 ||g||^2``, and what ``||v||^2`` as it is stored has gained."""
     moved = 0.0
@@ -259,7 +261,7 @@ def _move(owners, lines, buckets, values, rate, table, sums, averaging, average)
     return moved, square_change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _square_norm(owners, lines, buckets, values):
     """``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
     n = owners.shape[0]
@@ -281,7 +283,7 @@ def _square_norm(owners, lines, buckets, values):
     return max(total, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, keys, bins, arcs, table, rates, activated,
              square_norms):  # fmt: skip
     """Move the groups that were empty and come alive."""
@@ -307,7 +309,7 @@ def activate(head_keys, modifier_keys, codes, pairs, between, bases, groups, key
             square_norms[k] = max(square_change, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark_lines(head_keys, modifier_keys, codes, pairs, between, keys, bins, arcs, bitmaps):
     """Mark where the arcs' keys fall in each pair's bitmap: the share of marked bits tells how many keys there are."""
     n_entries = _most_entries(between, arcs)

@@ -6,14 +6,15 @@ where they lie. Columns are taken in tiles that stay in the cache while the few 
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: Columns of one tile, and vectors that pass over four rows of it while these are at hand.
 TILE, ROWS = 512, 4
 PRODUCTS, SQUARED, MANHATTAN = range(3)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def compare(kind, X, columns, first, last):
     """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these: (n, last - first).
 
@@ -59,7 +60,7 @@ def compare(kind, X, columns, first, last):
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def chi_squared_distances(X, columns, first, last):
     """``sum_j (x_j - y_j)^2 / (x_j + y_j)``, (n, last - first), where a term without mass is 0."""
     n, d = X.shape

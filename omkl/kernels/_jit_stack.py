@@ -5,14 +5,15 @@ lanes that do not depend on each other, which is what lets the compiler use vect
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: Entries of one block of a long row: 256 KiB of float64, so that what is shared by all kernels stays in cache.
 BLOCK = 32768
 LANES = 64
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dots(rows, which, vector, out):
     """``out[k] = rows[which[k]] . vector``, in blocks of columns."""
     lanes = np.empty(LANES)
@@ -35,7 +36,7 @@ def dots(rows, which, vector, out):
             out[k] += total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weighted_sum(rows, which, weights, first, out):
     """``out = sum_k weights[k] rows[which[k]]``, from column ``first`` on, in blocks of columns."""
     out[:] = 0.0
@@ -47,7 +48,7 @@ def weighted_sum(rows, which, weights, first, out):
                 sums[j] += weight * row[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def packed_products(rows, which, vectors, out):
     """``out[k] = K_which[k] vectors[k]``; ``vectors`` may have one row, for all.
 
@@ -83,7 +84,7 @@ def packed_products(rows, which, vectors, out):
                 start += i + r + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def diagonals(rows, which, out):
     """``out[k, i] = K_which[k][i, i]``."""
     for k in range(which.shape[0]):
@@ -93,7 +94,7 @@ def diagonals(rows, which, out):
             place += i + 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pack(matrix, first_row, out):
     """Write the lower triangle of rows ``first_row ..`` of a symmetric matrix into a packed kernel."""
     position = 0
@@ -103,7 +104,7 @@ def pack(matrix, first_row, out):
         position += first_row + r + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def unpack(packed, out):
     """The full symmetric matrix."""
     position = 0
@@ -119,7 +120,7 @@ def unpack(packed, out):
                     out[j, i] = out[i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def unpack_rows(packed, low, out):
     """Rows ``low ..`` of the full matrix, up to the column of the last of them."""
     start = low * (low + 1) // 2
@@ -133,7 +134,7 @@ def unpack_rows(packed, low, out):
             out[r, low + c] = out[c, low + r]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def squared_differences(columns, first, last, out):
     """``(columns[c, i] - columns[c, j])^2`` packed in ``out[c]``: j <= i, of the samples i from ``first`` on."""
     for c in range(columns.shape[0]):
@@ -146,7 +147,7 @@ def squared_differences(columns, first, last, out):
             position += i + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def packed_square(vector, out):
     """``v v'`` packed with its off-diagonal entries doubled: its dot with a packed K is ``v' K v``."""
     position = 0
@@ -158,7 +159,7 @@ def packed_square(vector, out):
         position += i + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def factor_products(rows, starts, which, vectors, out):
     """``out[k] = F F' vectors[k]``, the columns of F being rows ``starts[m] .. starts[m + 1]`` for ``m = which[k]``."""
     lanes = np.empty(32)
@@ -183,7 +184,7 @@ def factor_products(rows, starts, which, vectors, out):
                 product[j] += total * row[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pivoted_cholesky(gram, tolerance, out):
     """Rows of a factor, ``out[:r].T @ out[:r]`` near ``gram``, until the residual's trace is at most ``tolerance``.
 

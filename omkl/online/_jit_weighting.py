@@ -1,13 +1,14 @@
 """Hedge over groups: O(p) a round, whatever the dimension."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: Logarithm of the smallest ratio of two weights: what is smaller would underflow, and could not come back.
 LOWEST = -40.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def begin(scales, factors, empty, averages, pending, rate, decay, bases, rates):
     """Open a round: each part ``f_k = (s_k / w_k) v_k`` shrinks by ``decay`` and takes a step along ``g_k``."""
     for k in range(scales.shape[0]):
@@ -17,7 +18,7 @@ def begin(scales, factors, empty, averages, pending, rate, decay, bases, rates):
         rates[k] = rate / bases[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def losses_of_parts(before, square_norms, square_gradients, rates, bases, decay, weight, losses):
     """``weight * <f_k, g_k>`` before a step of ``v_k -= r_k g_k``, from what it has made of ``||v_k||^2``.
 
@@ -29,7 +30,7 @@ def losses_of_parts(before, square_norms, square_gradients, rates, bases, decay,
         losses[k] = weight * bases[k] / decay * slope
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hedge(weights, cumulative, losses, gap):
     """One round of AdaHedge (de Rooij et al. 2014, Fig. 1) on the groups whose weight is not zero; returns the gap.
 

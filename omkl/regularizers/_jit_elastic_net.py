@@ -1,10 +1,11 @@
 """Weights of kernels under an elastic-net constraint: the loops of their proximity operator."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def elastic_net_root(excess, step, eta, unit):
     """The ``d`` in ``[0, 2]`` with ``((t + d) / u)^2 (eta + 2 (1 - eta) d) - (t / u)^2 eta = excess``, and its slope.
 
@@ -26,7 +27,7 @@ def elastic_net_root(excess, step, eta, unit):
         d = moved
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weights_of_elastic_net_prox(squares, step, eta):
     """The ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k squares_k t / (d_k + t)``.
 

@@ -1,13 +1,14 @@
 """Loops of the proximity operators. Vectors may be signed: every function here is even in its argument."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 # Measured on random norms: sorting by insertion wins for a few groups.
 INSERTION_BELOW = 12
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def soft_threshold(x, threshold):
     """``sign(x) max(|x| - threshold, 0)``, the proximity operator of ``threshold ||.||_1``."""
     shrunk = np.empty(x.shape[0])
@@ -17,7 +18,7 @@ def soft_threshold(x, threshold):
     return shrunk
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def threshold_by_sorting(x, weights, step):
     """``tau`` of Algorithm 4 (Martins et al. 2011) by sorting ``|x| / w``. Zero weights take no part.
 
@@ -51,7 +52,7 @@ def threshold_by_sorting(x, weights, step):
     return threshold
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def threshold_by_pivoting(x, weights, step, seed):
     """The same ``tau`` in expected O(p): randomised pivoting after Duchi et al. (2008).
 
@@ -103,7 +104,7 @@ def threshold_by_pivoting(x, weights, step, seed):
     return step * moment / (1.0 + step * mass)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def threshold_by_newton(x, step):
     """The same ``tau`` for weights of 1, by Newton's method on ``step sum_k max(|x_k| - tau, 0) - tau``.
 
@@ -150,7 +151,7 @@ def threshold_by_newton(x, step):
     return step * total / (1.0 + step * n)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shrink_in_order(x, weights, ratios, order, inverse_step, radius, unit):
     """What is left of ``x`` where thresholds are all but the largest of the ``ratios``; ``order`` sorts them downwards.
 
@@ -182,7 +183,7 @@ def shrink_in_order(x, weights, ratios, order, inverse_step, radius, unit):
     return shrunk
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mass_and_largest(x, weights):
     """``sum_k w_k^2`` and ``max_k |x_k|``."""
     mass = 0.0
@@ -193,7 +194,7 @@ def mass_and_largest(x, weights):
     return mass, largest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shrink_weighted_squared_l1(x, weights, step):
     """Prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4), for thresholds well below the largest ratio."""
     if x.shape[0] < INSERTION_BELOW:
@@ -207,7 +208,7 @@ def shrink_weighted_squared_l1(x, weights, step):
     return shrunk
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shrink_squared_l1(x, step):
     """Prox of ``(step / 2) (sum_k |x_k|)^2`` (Algorithm 2), for thresholds well below the largest number."""
     p = x.shape[0]
@@ -219,7 +220,7 @@ def shrink_squared_l1(x, step):
     return shrunk
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lq_root(b, step, q):
     """The ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, for any ``q > 1`` and floats b and step of any size.
 
@@ -258,7 +259,7 @@ def lq_root(b, step, q):
     return min(np.exp(np.log(b) - log_ratio / (q - 1.0) + log_s), b)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def prox_lq(x, step, q):
     """Prox of ``(step / q) sum_k |x_k|^q``, one scalar root a coordinate."""
     shrunk = np.empty(x.shape[0])
@@ -268,7 +269,7 @@ def prox_lq(x, step, q):
     return shrunk
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def norm_of(x, members, first, last):
     """``||x_g||`` of one group, without overflow or underflow of squares."""
     largest = 0.0
@@ -282,7 +283,7 @@ def norm_of(x, members, first, last):
     return largest * np.sqrt(square)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shrink_groups_in_turn(x, starts, members, thresholds):
     """``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other (CSR lists of members)."""
     shrunk = x.astype(np.float64)
@@ -294,7 +295,7 @@ def shrink_groups_in_turn(x, starts, members, thresholds):
     return shrunk
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
     """Prox of ``sum_g threshold_g ||x_g||`` for any overlaps: block coordinate ascent on its dual.
 

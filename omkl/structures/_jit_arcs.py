@@ -1,9 +1,9 @@
 """Sums over the arcs of one tree: ``heads[i]`` is the head of token ``i + 1``, and ``scores[h, m]`` scores an arc."""
 
-from numba import njit
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def are_heads(heads, n, least):
     """Whether there are n heads, each another token or the root, or -1 if that is the ``least``."""
     fit = heads.shape[0] == n
@@ -12,7 +12,7 @@ def are_heads(heads, n, least):
     return fit
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score(scores, heads):
     """Sum of the scores of the arcs."""
     total = 0.0
@@ -21,7 +21,7 @@ def score(scores, heads):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_indicator(scores, heads, amount):
     """Add ``amount`` to every arc of the tree that is known."""
     for i in range(heads.shape[0]):
@@ -29,7 +29,7 @@ def add_indicator(scores, heads, amount):
             scores[heads[i], i + 1] += amount
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_partial(heads):
     """Whether a head is -1, not known."""
     partial = False
@@ -38,7 +38,7 @@ def is_partial(heads):
     return partial
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def difference(scores, predicted, gold, gradient):
     """Indicator of ``predicted`` minus that of ``gold`` into the zero ``gradient``; returns their score difference."""
     gap = 0.0
@@ -50,7 +50,7 @@ def difference(scores, predicted, gold, gradient):
     return gap
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def wrong_heads(gold, predicted):
     """Number of tokens whose heads differ from those that are known."""
     wrong = 0

@@ -6,13 +6,14 @@ of its own, or (0, K, K) where there are none; ``pairwise[t, i, j]`` scores labe
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 # A posterior is exact to rounding as long as no position's forward and backward messages are nearly disjoint.
 LEAST_OVERLAP = 1e-200
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     """Best labels into ``labels``; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
 
@@ -84,7 +85,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     return best[n - 1, labels[n - 1]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi_many(unary, pairwise, offsets, costs, labels):
     """:func:`viterbi` for each of the sequences ``offsets[s] : offsets[s + 1]``, into ``labels``.
 
@@ -97,7 +98,7 @@ def viterbi_many(unary, pairwise, offsets, costs, labels):
             viterbi(unary[low:high], transitions, costs, labels[low:high], 0.0, labels[low:high])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score_labels(unary, pairwise, labels):
     """Score of one labelling."""
     total = 0.0
@@ -108,7 +109,7 @@ def score_labels(unary, pairwise, labels):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_indicator(unary, pairwise, labels, amount):
     """Add ``amount`` to every part of the labelling."""
     for t in range(labels.shape[0]):
@@ -117,7 +118,7 @@ def add_indicator(unary, pairwise, labels, amount):
             pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]] += amount
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradient):
     """Indicator of ``predicted`` minus that of ``gold`` into zero gradients; returns their score difference."""
     gap = 0.0
@@ -135,7 +136,7 @@ def difference(unary, pairwise, predicted, gold, unary_gradient, pairwise_gradie
     return gap
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def total_cost(costs, gold, predicted):
     """Sum of ``costs[gold, predicted]`` over positions whose gold label is known."""
     total = 0.0
@@ -145,7 +146,7 @@ def total_cost(costs, gold, predicted):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_known(unary, gold):
     """Set the unary potentials of all labels but the gold one to -inf, at each position where it is known."""
     for t in range(gold.shape[0]):
@@ -155,7 +156,7 @@ def keep_known(unary, gold):
                     unary[t, j] = -np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_partial(gold):
     """Whether a gold label is not known."""
     for t in range(gold.shape[0]):  # noqa: SIM110 (numba)
@@ -164,7 +165,7 @@ def is_partial(gold):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def largest(scores):
     """The largest of a vector of scores."""
     highest = -np.inf
@@ -173,7 +174,7 @@ def largest(scores):
     return highest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def softmax(unary, marginals):
     """Marginals where positions have nothing to do with one another; returns log Z."""
     log_partition = 0.0
@@ -189,7 +190,7 @@ def softmax(unary, marginals):
     return log_partition
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     """Marginals by recursions scaled to sum to one at every position; returns log Z.
 
@@ -310,7 +311,7 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     return log_partition
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
     """The same in log space: slower, and right at any magnitude of the potentials.
 

@@ -19,13 +19,14 @@ root's arcs stay out of every pivot but the last.
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 # What underflows is below 1e-300 of what it is added to; above this share of its bound, that is nothing to Z.
 LEAST_LOG_SHARE = -460.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(scores, single_root, expected):
     """Arc marginals into the zero array ``expected``; returns log Z.
 
@@ -75,7 +76,7 @@ def marginals(scores, single_root, expected):
     return shift + log_pivots
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def exponentiate(scores, single_root, graph):
     """Weights ``exp(score - shift of the column)`` into ``graph``; returns the sum of the shifts, and a bound on log Z.
 
@@ -119,7 +120,7 @@ def exponentiate(scores, single_root, graph):
     return shift, log_bound
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def eliminate(graph, low, high, from_low, from_high, single_root, passing, direct, order):
     """Eliminate from the tokens ``from_low : from_high`` all but ``low : high``, at either end; returns log prod p_k.
 
@@ -153,7 +154,7 @@ def eliminate(graph, low, high, from_low, from_high, single_root, passing, direc
     return log_pivots
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def escaping(m, incoming, passing, escape, order, expected):
     """Marginals of the arcs into ``m``, all other tokens eliminated; returns its pivot, nan for 0."""
     n = escape.shape[1]

@@ -6,14 +6,15 @@ single root child puts them. Rare arcs count only for a token that nothing else 
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 SURE, RARE = 0, 1
 # exp(-40) is below half a unit in the last place of 1
 NEGLIGIBLE = -40.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def plus(a, b):
     """log(exp(a) + exp(b))."""
     high, low = (a, b) if a > b else (b, a)
@@ -22,7 +23,7 @@ def plus(a, b):
     return high + np.log1p(np.exp(low - high))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(scores, single_root, expected):
     """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree."""
     n = scores.shape[0] - 1
@@ -64,7 +65,7 @@ def marginals(scores, single_root, expected):
     return shift + log_pivots
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill(scores, single_root, graph):
     """Scores less the highest of each column; returns the sum of what was subtracted."""
     n = scores.shape[0] - 1
@@ -83,7 +84,7 @@ def fill(scores, single_root, graph):
     return shift
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     """Eliminate from ``from_low : from_high`` all but ``low : high``; returns log prod p_k, and how many were rare."""
     n = direct.shape[1]
@@ -116,7 +117,7 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     return log_pivots, n_rare
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pass_on(graph, row, share, k, first, last):
     """What reaches tokens from ``row`` through ``k``."""
     if share > -np.inf:
@@ -124,7 +125,7 @@ def pass_on(graph, row, share, k, first, last):
             graph[row, j] = plus(graph[row, j], share + graph[k + 2, j])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def escaping(m, graph, passing, direct, order, expected):
     """Marginals of the arcs into ``m``, all other tokens eliminated; returns log of its pivot, and if it was rare."""
     n = direct.shape[1]

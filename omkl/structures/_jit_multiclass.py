@@ -1,10 +1,11 @@
 """One label for one input: loops of the multiclass and binary structures."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_label(scores, costs, gold, cost_weight):
     """Index of the highest ``scores + cost_weight * costs[gold]``; the first of equals."""
     best = 0
@@ -19,7 +20,7 @@ def best_label(scores, costs, gold, cost_weight):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def softmax(scores, probabilities):
     """Probabilities into the second array; returns the log-partition."""
     highest = scores.max()

@@ -1,10 +1,11 @@
 """The labellings of a chain in the order of their scores, found one after the other."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def n_best_labellings(unary, pairwise, labels, scores):
     """The best labellings into ``labels`` (n_best, n) with their ``scores`` (n_best,); returns how many there are.
 
@@ -59,7 +60,7 @@ def n_best_labellings(unary, pairwise, labels, scores):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _edge(pairwise, t, i, j):
     """Score of label ``i`` before ``j`` at position ``t``."""
     if pairwise.shape[0] == 0:
@@ -67,7 +68,7 @@ def _edge(pairwise, t, i, j):
     return pairwise[t - 1 if pairwise.shape[0] > 1 else 0, i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _arriving(unary, pairwise, best, t, j, values):
     """Scores of the best labellings up to label ``j`` at position ``t``, by the label before it; at n, by the last."""
     n = unary.shape[0]

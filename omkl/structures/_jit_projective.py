@@ -19,7 +19,8 @@ also kept by their other end, so that every combination of two spans runs along 
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, RIGHT_BY_END, LEFT_BY_END = 0, 1, 2, 3, 4, 5
 UNDER, AFTER = 4, 5
@@ -27,7 +28,7 @@ UNDER, AFTER = 4, 5
 WIDTH = 8
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decode(scores, single_root, heads):
     """Heads of the best projective tree into ``heads``; False if there is none, or if some score is nan or +inf."""
     if not are_scores(scores):
@@ -41,7 +42,7 @@ def decode(scores, single_root, heads):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_highest(chart, scores, single_root):
     """Best score of every span into a chart of -inf."""
     n = scores.shape[0] - 1
@@ -69,7 +70,7 @@ def find_highest(chart, scores, single_root):
             after[i - 1] = left[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def raise_row(target, i, column, numbers, k, rows, first, last):
     """Raise row i to ``numbers[k, t]`` plus ``rows[t]``, t in ``first : last``: eight columns from ``column`` on."""
     i, k = np.uintp(i), np.uintp(k)  # of indices that cannot be negative, several are read at once
@@ -80,7 +81,7 @@ def raise_row(target, i, column, numbers, k, rows, first, last):
             target[i, j] = score if score > target[i, j] else target[i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def trace(chart, heads):
     """Read the best tree off a chart of best scores: the first of equal splits."""
     n = heads.shape[0]
@@ -109,7 +110,7 @@ def trace(chart, heads):
         n_spans += 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def split(spans, others, i, j, first, last, score):
     """The first k, at most ``last``, where the two spans that meet there have this score."""
     for k in range(first, last):
@@ -118,7 +119,7 @@ def split(spans, others, i, j, first, last, score):
     return last
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def are_scores(scores):
     """Whether no score of an arc is nan or +inf."""
     unfit = False
@@ -128,7 +129,7 @@ def are_scores(scores):
     return not unfit
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill(chart, scores, single_root):
     """Log of the summed weight of every span."""
     n = scores.shape[0] - 1
@@ -150,7 +151,7 @@ def fill(chart, scores, single_root):
             chart[LEFT_BY_END, i, j] = left
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def combined(spans, i, others, j, first, last, gap):
     """Log of the sum of exponentials of ``spans[i, k] + others[j, k + gap]``, k in ``first : last``."""
     highest = -np.inf
@@ -165,7 +166,7 @@ def combined(spans, i, others, j, first, last, gap):
     return highest + np.log(total)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(scores, single_root, expected):
     """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree, and +inf for bad scores.
 
@@ -193,7 +194,7 @@ def marginals(scores, single_root, expected):
     return shift + chart[RIGHT, 0, n]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def descend(chart, single_root, expected):
     """Probabilities of all spans from the chart of their log weights, the widest first; arcs into ``expected``."""
     n = expected.shape[0] - 1
@@ -217,7 +218,7 @@ def descend(chart, single_root, expected):
                 hand_down(whole, chart, likely, RIGHT, i, LEFT, j, i, j, 1, weights)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hand_down(whole, chart, likely, kind, i, other, j, first, last, gap, weights):
     """Share the probability ``whole`` of a span among the splits that :func:`combined` sums over."""
     highest = -np.inf

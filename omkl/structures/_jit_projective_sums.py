@@ -8,7 +8,8 @@ trees; where it might, there is no answer, and logs have to be taken.
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: Log of the smallest normal number; log of the growth of the number of trees with each token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
@@ -22,7 +23,7 @@ WIDTH = 8
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER = 0, 1, 2, 3, 4, 5
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(scores, single_root, expected):
     """Arc marginals into the zero array ``expected``; returns log Z, -inf if there is no tree, +inf for bad scores.
 
@@ -53,7 +54,7 @@ def marginals(scores, single_root, expected):
     return shift + np.log(total)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def ascend(chart, weights, single_root):
     """Sums of the weights of all spans."""
     n = weights.shape[0] - 1
@@ -82,7 +83,7 @@ def ascend(chart, weights, single_root):
             after[i - 1] = left[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def descend(chart, weights, single_root, expected):
     """What the log of the sum over all trees changes by with each span, the reverse of :func:`ascend`; its arcs'."""
     n = weights.shape[0] - 1
@@ -121,7 +122,7 @@ def descend(chart, weights, single_root, expected):
                 of_under[i, k] = of_rightward[i, k] * weights[i, k] + of_leftward[i, k] * weights[k, i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_rows(target, i, column, numbers, k, rows, first, last):
     """Add ``numbers[k, t]`` times ``rows[t]``, t in ``first : last``, to row i: eight columns from ``column`` on."""
     i, k = np.uintp(i), np.uintp(k)  # of indices that cannot be negative, several are read at once

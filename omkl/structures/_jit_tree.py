@@ -7,13 +7,14 @@ child. Every node is merged once, so all of it is O(n^2).
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 FOUND, NO_TREE, NOT_A_NUMBER = 0, 1, 2
 UNSEEN, DONE = -2, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decode(scores, single_root, heads):
     """Heads of the best tree into ``heads``; returns FOUND, or why there is none."""
     n = heads.shape[0]
@@ -36,7 +37,7 @@ def decode(scores, single_root, heads):
     return contract(scores, single_root, source, heads)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_token_heads(scores, best, source):
     """Score and index of each token's best head among the other tokens; False if some score is nan or +inf."""
     n = scores.shape[0] - 1
@@ -60,7 +61,7 @@ def best_token_heads(scores, best, source):
     return not unfit
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_tree(heads, single_root):
     """Whether every token reaches the root, and, if asked for, whether the root has one child."""
     n = heads.shape[0]
@@ -77,7 +78,7 @@ def is_tree(heads, single_root):
     return roots == 1 or not single_root
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def contract(scores, single_root, source, heads):
     """Best tree by contraction; ``source[m]`` is the best head of token m (among tokens, for a single root).
 
@@ -116,7 +117,7 @@ def contract(scores, single_root, source, heads):
     return FOUND
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grow(start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position):
     """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a token that is done.
 
@@ -147,7 +148,7 @@ def grow(start, single_root, incoming, chosen, spent, children, first_child, n_n
         n_nodes += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_head(row, first):
     """Index of the largest entry from ``first`` on, the lowest of equals; 0 if all of them are -inf."""
     best, where = -np.inf, 0
@@ -158,7 +159,7 @@ def best_head(row, first):
     return where
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def merge(incoming, node, spent, children, position, depth):
     """Contract the cycle of ``children`` into ``node``, which takes position ``depth`` on the path."""
     n = position.shape[0] - 1
@@ -176,7 +177,7 @@ def merge(incoming, node, spent, children, position, depth):
         into[u] = -np.inf if position[u] == depth else into[u]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def expand(incoming, n_nodes, chosen, spent, children, first_child):
     """Hand the arc chosen for each contracted node down to the child that it enters, the last contracted first."""
     n = incoming.shape[1] - 1

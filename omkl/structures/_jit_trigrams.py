@@ -6,13 +6,14 @@ neighbouring labels: O(n K^3). What is not allowed scores -inf. A gold label of 
 """
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 # Sums of exponentials are exact to rounding where they are above this share of their largest term's scale.
 LEAST_SUM = 1e-200
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
     """Best labels into ``labels``; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
 
@@ -62,7 +63,7 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
     return highest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi_many(unary, pairwise, triples, offsets, costs, labels):
     """:func:`viterbi` for each of the sequences ``offsets[s] : offsets[s + 1]``, into ``labels``."""
     for s in range(offsets.shape[0] - 1):
@@ -71,7 +72,7 @@ def viterbi_many(unary, pairwise, triples, offsets, costs, labels):
             viterbi(unary[low:high], pairwise, triples, costs, labels[low:high], 0.0, labels[low:high])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score_labels(unary, pairwise, triples, labels):
     """Score of one labelling."""
     total = 0.0
@@ -84,7 +85,7 @@ def score_labels(unary, pairwise, triples, labels):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_indicator(unary, pairwise, triples, labels, amount):
     """Add ``amount`` to every part of the labelling."""
     for t in range(labels.shape[0]):
@@ -95,7 +96,7 @@ def add_indicator(unary, pairwise, triples, labels, amount):
             triples[labels[t - 2], labels[t - 1], labels[t]] += amount
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def difference(unary, pairwise, triples, predicted, gold, unary_gradient, pairwise_gradient, triple_gradient):
     """Indicator of ``predicted`` minus that of ``gold`` into zero gradients; returns their score difference."""
     add_indicator(unary_gradient, pairwise_gradient, triple_gradient, predicted, 1.0)
@@ -114,7 +115,7 @@ def difference(unary, pairwise, triples, predicted, gold, unary_gradient, pairwi
     return gap
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
     """Marginals by recursions on logarithms of messages; returns log Z.
 
@@ -183,7 +184,7 @@ def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_margina
     return log_partition
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _softmax(scores, marginals):
     highest = scores.max()
     if highest == -np.inf:
@@ -194,7 +195,7 @@ def _softmax(scores, marginals):
     return highest + np.log(total)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _exponentials_by_column(logs, scaled):
     """Exponentials of a matrix of logarithms, each column relative to its largest, and these largest."""
     largest = np.empty(logs.shape[1])
@@ -205,7 +206,7 @@ def _exponentials_by_column(logs, scaled):
     return largest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _take_logs(sums, largest, highest, local, out):
     """Logarithms of sums whose row j is relative to ``largest[j]`` and all to ``highest``; False where one is not
     exact. A row of nothing but zeros where its largest is -inf is exact; so is a zero of trigrams none of which is
@@ -221,7 +222,7 @@ def _take_logs(sums, largest, highest, local, out):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_pairs(logs, t, unary_marginals, pairwise_marginals):
     """Probabilities of the pairs that end at position t, from their logarithms up to a constant."""
     pairs = np.exp(logs - logs.max())
@@ -232,7 +233,7 @@ def _add_pairs(logs, t, unary_marginals, pairwise_marginals):
         unary_marginals[0] = pairs.sum(axis=1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward_backward_in_logs(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
     """The same in log space throughout: slower, and right at any magnitude of the potentials.
 
@@ -274,7 +275,7 @@ def forward_backward_in_logs(unary, pairwise, triples, unary_marginals, pairwise
     return log_partition
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _log_sum(terms):
     highest = terms.max()
     return highest if highest == -np.inf else highest + np.log(np.exp(terms - highest).sum())

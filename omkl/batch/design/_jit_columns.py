@@ -1,10 +1,11 @@
 """Columns of a matrix, which are not copied: products with some, and coordinate descent over groups of them."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_products(columns, which, rho):
     """``columns[which] @ rho`` for a C-ordered array (n, m)."""
     products = np.empty(len(which))
@@ -13,7 +14,7 @@ def dense_products(columns, which, rho):
     return products
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_combination(columns, which, coefficients):
     """``coefficients[which] @ columns[which]`` for a C-ordered array (n, m)."""
     combination = np.zeros(columns.shape[1])
@@ -30,7 +31,7 @@ def dense_combination(columns, which, coefficients):
     return combination
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_products_and_squares(columns, rho):
     """``columns @ rho`` and the squared norms of all columns, each column being read once."""
     products, squares = np.empty(len(columns)), np.empty(len(columns))
@@ -40,7 +41,7 @@ def dense_products_and_squares(columns, rho):
     return products, squares
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sparse_products(data, rows, ends, which, rho):
     """The same for columns of a CSC matrix."""
     products = np.zeros(len(which))

@@ -1,7 +1,8 @@
 """Cyclic descent over groups of columns that weigh their norm and the magnitudes of their coefficients."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: Proximal steps on the inner products of a group at most, and the change, relative to that of the first, to stop at.
 MOST_STEPS, CLOSE = 50, 1e-3
@@ -9,7 +10,7 @@ MOST_STEPS, CLOSE = 50, 1e-3
 LARGEST_GRAM = 192
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_mixed_dense(
     columns, starts, groups, curvature, grams, offsets, bounds, is_known, threshold, norm_weights, l1_weights, ridge,
     positive, w, rho,
@@ -55,7 +56,7 @@ def sweep_mixed_dense(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_mixed_sparse(
     data, rows, ends, starts, groups, curvature, grams, offsets, bounds, is_known, threshold, norm_weights, l1_weights,
     ridge, positive, w, rho,
@@ -91,7 +92,7 @@ def sweep_mixed_sparse(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sparse_gram(data, rows, ends, first, last, curvature):
     """Weighted inner products of columns of a CSC matrix."""
     gram, column = np.zeros((last - first, last - first)), np.zeros(len(curvature))
@@ -107,7 +108,7 @@ def _sparse_gram(data, rows, ends, first, last, curvature):
     return gram
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _store(found, gram):
     """Keep the inner products of a group; a bound of their largest eigenvalue is returned."""
     if len(gram) == 0:
@@ -116,7 +117,7 @@ def _store(found, gram):
     return np.linalg.eigvalsh(found)[-1]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _solve_single(correlation, value, threshold, ridge, positive, before):
     """How a single coefficient moves to its minimum, and at least the decrease."""
     if value <= 0.0:
@@ -130,14 +131,14 @@ def _solve_single(correlation, value, threshold, ridge, positive, before):
     return after - before, 0.5 * (value + ridge) * (after - before) ** 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow_single(column, move, curvature, rho):
     """Let the residual follow a single coefficient."""
     for i in range(len(rho)):
         rho[i] -= move * curvature[i] * column[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _solve_block(correlations, gram, bound, norm_weight, l1_weight, ridge, positive, before):
     """How a group moves, by proximal steps with momentum, and the decrease: 0 where it stays as it is."""
     size = len(before)
@@ -178,7 +179,7 @@ def _solve_block(correlations, gram, bound, norm_weight, l1_weight, ridge, posit
     return moves, gain
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _decrease(correlations, gram, bound, norm_weight, l1_weight, ridge, before, after, moves):
     """By how much the quadratic model and the penalty of a group are lower after a move, at least."""
     size = len(before)

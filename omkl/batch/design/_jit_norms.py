@@ -1,10 +1,11 @@
 """Dual norms of groups that weigh their norm and the magnitudes of their coefficients."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
     """For each group the least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t l)_+\\| \\le t \\omega`.
 

@@ -1,10 +1,11 @@
 """Cyclic descent over groups of columns with several outputs each, on the columns or on their inner products."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_outputs_dense(
     columns, starts, groups, curvature, bases, offsets, eigenvalues, shares, weights, damping, threshold,
     ridge, w, rho,
@@ -34,7 +35,7 @@ def sweep_outputs_dense(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_outputs_sparse(
     data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, shares, weights, damping,
     threshold, ridge, w, rho,
@@ -59,7 +60,7 @@ def sweep_outputs_sparse(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow_all(rho, changes, shares, weights, damping):
     """Let the residuals follow ``changes`` (K, m) of the predictions, where the loss couples outputs."""
     means = np.zeros(len(weights))
@@ -72,7 +73,7 @@ def _follow_all(rho, changes, shares, weights, damping):
             rho[k, i] -= weights[i] * bent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow(rho, i, changes, j, factor, curvature, shares, weights, damping):
     """Let the residual of sample i follow ``factor * changes[:, j]``, by which its predictions move."""
     mean = 0.0
@@ -86,7 +87,7 @@ def _follow(rho, i, changes, j, factor, curvature, shares, weights, damping):
         rho[k, i] -= factor * bent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _change_outputs(changes, w, basis, values, threshold, ridge):
     """How far a group moves with all its outputs, (size, K), in place of its correlations; what that gains, at least.
 
@@ -126,7 +127,7 @@ def _change_outputs(changes, w, basis, values, threshold, ridge):
     return gain
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add(w, first, changes):
     """Add changes (size, K) to the coefficients of a group, element by element: arrays take seconds to compile."""
     for j in range(len(changes)):
@@ -134,7 +135,7 @@ def _add(w, first, changes):
             w[first + j, k] += changes[j, k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _change_row(changes, w, value, threshold, ridge):
     """The same for a single column, (K,)."""
     norm, gain = 0.0, 0.0
@@ -149,7 +150,7 @@ def _change_row(changes, w, value, threshold, ridge):
     return gain
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _norm_of_minimum(target, values, threshold, ridge):
     """The root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 where no b > 0 is one.
 
@@ -181,7 +182,7 @@ def _norm_of_minimum(target, values, threshold, ridge):
     return root
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_products(
     gram, starts, groups, bases, offsets, eigenvalues, threshold, ridge, w, correlations, square, target, most, worth,
     largest,
@@ -221,7 +222,7 @@ def sweep_products(
     return most, False, square, largest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _stays_zero(correlations, w, first, last, threshold):
     """Whether a group is zero and has no reason to move."""
     total = 0.0
@@ -233,7 +234,7 @@ def _stays_zero(correlations, w, first, last, threshold):
     return np.sqrt(total) <= threshold
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow_products(row, changes, correlations):
     """Let correlations follow the changes (K,) of one column's coefficients, whose inner products are ``row`` (k,)."""
     for output in range(len(correlations)):
@@ -242,7 +243,7 @@ def _follow_products(row, changes, correlations):
             follower[j] -= change * row[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _model_gap(starts, threshold, ridge, w, correlations, square):
     """The duality gap of the quadratic model, of residuals with that square."""
     penalty, reach, largest, conjugate = 0.0, 0.0, 0.0, 0.0

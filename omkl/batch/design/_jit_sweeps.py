@@ -1,13 +1,14 @@
 """Cyclic descent over groups of columns, each group being minimised exactly in the eigenbasis of its inner products."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 #: Groups of more columns have no eigenbasis: they step by the largest eigenvalue alone, from so many power iterations.
 LARGEST_BASIS, POWER_ITERATIONS = 192, 20
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_dense(
     columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known, threshold, ridge, w, rho
 ):  # fmt: skip
@@ -51,7 +52,7 @@ def sweep_dense(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _stays_zero(correlations, w, threshold):
     """Whether a group is zero and has no reason to move, whatever its inner products."""
     total = 0.0
@@ -62,14 +63,14 @@ def _stays_zero(correlations, w, threshold):
     return np.sqrt(total) <= threshold
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _move_single(column, change, curvature, rho):
     """Let the residual follow a single coefficient."""
     for i in range(len(rho)):
         rho[i] -= change * curvature[i] * column[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _decompose_dense(block, curvature, basis, values):
     """Eigenvalues and eigenvectors of ``block @ diag(h) @ block.T``; of a large one a bound of the largest eigenvalue.
 
@@ -95,7 +96,7 @@ def _decompose_dense(block, curvature, basis, values):
         values[:] = 1.1 * np.linalg.norm(vector)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep_sparse(
     data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known, threshold, ridge, w, rho
 ):  # fmt: skip
@@ -124,7 +125,7 @@ def sweep_sparse(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _decompose_sparse(data, rows, ends, first, last, curvature, basis, values):
     """The same for columns of a CSC matrix."""
     if last - first <= LARGEST_BASIS:
@@ -135,7 +136,7 @@ def _decompose_sparse(data, rows, ends, first, last, curvature, basis, values):
             values += curvature[rows[entry]] * data[entry] ** 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sparse_gram(data, rows, ends, first, last, curvature):
     """Weighted inner products of columns of a CSC matrix."""
     gram, column = np.zeros((last - first, last - first)), np.zeros(len(curvature))
@@ -151,13 +152,13 @@ def _sparse_gram(data, rows, ends, first, last, curvature):
     return gram
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _start_vector(size):
     """A vector that is unlikely to be orthogonal to anything."""
     return 1.0 + (7919 * np.arange(size) % 101) / 101.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _decompose(gram, basis, values):
     """Eigenvalues and eigenvectors, the latter in the columns of a square matrix that is stored in ``basis``."""
     if len(values) == 1:
@@ -172,7 +173,7 @@ def _decompose(gram, basis, values):
             basis[k * len(values) + j] = vectors[k, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _single_change(correlation, value, threshold, ridge, w):
     """How far a single coefficient moves."""
     if value <= 0.0:
@@ -185,7 +186,7 @@ def _single_change(correlation, value, threshold, ridge, w):
     return -w
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _change(changes, w, basis, values, threshold, ridge):
     """How far a group moves, in place of the correlations of its columns with the residual; what that gains, at least.
 
@@ -221,7 +222,7 @@ def _change(changes, w, basis, values, threshold, ridge):
     return gain
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _norm_of_minimum(target, values, threshold, ridge):
     """The root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 where no b > 0 is one.
 
@@ -253,7 +254,7 @@ def _norm_of_minimum(target, values, threshold, ridge):
     return root
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decompose_dense(columns, starts, groups, curvature, bases, offsets, eigenvalues, is_known):
     """Find the eigenbases of the ``groups`` that are not known, of the columns of an array."""
     for g in groups:
@@ -263,7 +264,7 @@ def decompose_dense(columns, starts, groups, curvature, bases, offsets, eigenval
             _decompose_dense(block, curvature, basis, eigenvalues[starts[g] : starts[g + 1]])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decompose_sparse(data, rows, ends, starts, groups, curvature, bases, offsets, eigenvalues, is_known):
     """The same for columns of a CSC matrix."""
     for g in groups:

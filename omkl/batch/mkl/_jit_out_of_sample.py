@@ -1,10 +1,11 @@
 """Inner loops of the choice among kernels: passes over the lower triangle of one after the other."""
 
 import numpy as np
-from numba import njit
+
+from omkl._compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def standardize(gram, roots, constant):
     """Weigh and centre a kernel (n, n), and divide it by its mean diagonal, in place: False where it is constant.
 
@@ -46,7 +47,7 @@ def standardize(gram, roots, constant):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
     """By how much a step along the gradient in a kernel's space helps each sample that it has not seen.
 
