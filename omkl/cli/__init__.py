@@ -61,7 +61,7 @@ def _failed(error: BaseException, arguments: Namespace) -> int:
         return _say(f"omkl: interrupted; no output file was changed{go_on}.", 130)
     if isinstance(error, Terminated):
         return _say(f"omkl: terminated; no output file was changed{go_on}.", 128 + error.args[0])
-    if isinstance(error, OSError) and not isinstance(error, OmklError):
+    if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
         if error.filename is None:  # files that are written have names
             _forget_output()
             if isinstance(error, BrokenPipeError):

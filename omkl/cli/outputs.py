@@ -1,5 +1,6 @@
 """What a command writes to: looked at before it works, and saved elsewhere rather than lost."""
 
+import os
 import tempfile
 from argparse import Namespace
 from itertools import combinations
@@ -56,5 +57,9 @@ def save_model(model: Any, arguments: Namespace) -> None:
         model.save("/dev/stdout" if arguments.output == "-" else arguments.output, **options)
     except OutputFileError as error:
         folder = tempfile.mkdtemp(prefix="omkl-")
-        model.save(f"{folder}/model.npz", **options)
+        try:
+            model.save(f"{folder}/model.npz", **options)
+        except OutputFileError:
+            os.rmdir(folder)
+            raise OutputFileError(f"{str(error).rstrip('.')}; nor can {folder}, and the model is lost.") from None
         raise OutputFileError(f"{str(error).rstrip('.')}; the model is in {folder}/model.npz instead.") from None

@@ -181,6 +181,34 @@ def test_a_model_whose_folder_has_gone_is_saved_elsewhere(rows, tmp_path, capsys
     omkl.load(said.split("the model is in ")[1].split(" instead")[0])
 
 
+def test_a_model_that_fits_nowhere_is_said_to_be_lost(rows, tmp_path, capsys, monkeypatch):
+    resource = pytest.importorskip("resource")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    limits, fit = resource.getrlimit(resource.RLIMIT_FSIZE), omkl.OnlineMKLClassifier.fit
+    small = resource.RLIMIT_FSIZE, (2000, limits[1])  # no file may be larger than this
+    monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", lambda *a, **k: [fit(*a, **k), resource.setrlimit(*small)])
+    train = ["train", "classifier", str(rows / "rows.svm"), "--kernels", "linear", "--epochs", "1", "--quiet"]
+    try:
+        assert main([*train, "-o", str(tmp_path / "m.npz")]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"omkl: error: {tmp_path / 'm.npz'} cannot be written: File too large; nor can {elsewhere}")
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+    assert not list(elsewhere.iterdir())
+
+
+def test_an_error_of_a_library_is_none_of_standard_output(rows, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise OSError("a library cannot be loaded")
+
+    monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", fail)
+    assert main(["train", "classifier", str(rows / "rows.svm"), "-o", str(rows / "m.npz")]) == 2
+    assert capsys.readouterr().err == "omkl: error: a library cannot be loaded\n"
+
+
 def test_ctrl_c_keeps_what_rows_have_taught(rows, tmp_path, capsys, monkeypatch):
     out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
     rounds = []
