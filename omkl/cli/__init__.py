@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 with standard_input(arguments):
                     arguments.run(arguments)
             sys.stdout.flush()
-    except (OmklError, OSError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
+    except (OmklError, OSError, ImportError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
         return _failed(error, arguments)
     return 0
 

@@ -262,3 +262,13 @@ def test_a_checkpoint_whose_parts_do_not_fit_is_refused_in_a_sentence(change, tm
     write_archive(tmp_path / "run" / "checkpoint-0000000001.npz", manifest, arrays)
     with pytest.raises(InputError, match=r"does not hold a whole checkpoint|holds something else"):
         omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0).fit(X, Y, checkpoint=tmp_path / "run", resume=True)
+
+
+def test_a_whole_model_that_does_not_fit_into_memory_is_not_called_damaged(tmp_path, monkeypatch):
+    def expanded(*_):
+        raise MemoryError("Unable to allocate 2.00 TiB")
+
+    omkl.OnlineMKLClassifier("linear", epochs=1, random_state=0).fit(X, Y).save(tmp_path / "model.npz")
+    monkeypatch.setattr("omkl.estimators.loading.expanded", expanded)
+    with pytest.raises(ModelFileError, match="a model that does not fit into memory .Unable to allocate 2.00 TiB"):
+        omkl.load(tmp_path / "model.npz")
