@@ -156,7 +156,7 @@ def holds_whole(where: str, what: str, clear: Any = (ModelFileError, MissingDepe
     except clear:
         raise
     except MemoryError as error:  # the file may be whole
-        raise ModelFileError(f"{where} holds a {what} that does not fit into memory ({str(error):.300}).") from None
+        raise ModelFileError(f"{where} holds a {what} that does not fit into memory ({error!s:.300}).") from None
     except Exception as error:
         said = " ".join(str(error).split())
         raise ModelFileError(f"{where} does not hold a whole {what} ({type(error).__name__}: {said:.300}).") from None

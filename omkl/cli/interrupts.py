@@ -57,7 +57,8 @@ class Interruption:
     def on_start(self, trainer: Any, source: Any) -> bool:
         """Listen; what goes before, as reading, Ctrl-C ends at once. Returns whether it has come already."""
         self._depth += 1
-        if self._depth == 1 and not self.happened:
+        # what began deaf to it, as a job in the background of a script, stays so
+        if self._depth == 1 and not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             with suppress(ValueError):  # not in the main thread, which gets signals
                 self._before = signal.signal(signal.SIGINT, self._note)
         return self.happened

@@ -194,6 +194,7 @@ def test_the_demo_finds_the_templates(tmp_path, capsys):
     assert omkl.load(tmp_path / "parser.npz").template_weights_ == metrics["template_weights"]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
     out = tmp_path / "m.npz"

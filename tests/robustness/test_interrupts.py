@@ -14,15 +14,9 @@ from omkl.estimators import Annotator
 from omkl.estimators.tagging import Tagger, strings_of, with_column
 from omkl.exceptions import InputError
 
+pytestmark = pytest.mark.usefixtures("ctrl_c")
+
 PARTS = ["upos", "xpos", "feats", "lemmas", "trees"]
-
-
-@pytest.fixture(autouse=True)
-def ctrl_c():
-    """Python's own handler, also where tests run in the background of a script, which is deaf to Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +118,16 @@ def test_ctrl_c_keeps_what_an_annotator_has_learned(at, treebank, tmp_path, caps
     monkeypatch.setattr(Interruption, "on_start", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     assert main([*train, "--parts", "trees"]) == 130
     assert not out.exists()
+
+
+def test_a_process_that_is_deaf_to_ctrl_c_stays_so():
+    interruption = Interruption()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interruption.listening():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not interruption.happened
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with interruption.listening():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.happened

@@ -270,5 +270,5 @@ def test_a_whole_model_that_does_not_fit_into_memory_is_not_called_damaged(tmp_p
 
     omkl.OnlineMKLClassifier("linear", epochs=1, random_state=0).fit(X, Y).save(tmp_path / "model.npz")
     monkeypatch.setattr("omkl.estimators.loading.expanded", expanded)
-    with pytest.raises(ModelFileError, match="a model that does not fit into memory .Unable to allocate 2.00 TiB"):
+    with pytest.raises(ModelFileError, match="a model that does not fit into memory"):
         omkl.load(tmp_path / "model.npz")

@@ -209,6 +209,7 @@ def test_an_error_of_a_library_is_none_of_standard_output(rows, capsys, monkeypa
     assert capsys.readouterr().err == "omkl: error: a library cannot be loaded\n"
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_what_rows_have_taught(rows, tmp_path, capsys, monkeypatch):
     out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
     rounds = []
