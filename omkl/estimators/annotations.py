@@ -11,7 +11,7 @@ from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.parses import with_notes
 from omkl.estimators.tagging import COLUMNS
-from omkl.estimators.treebanks import treebanks_of
+from omkl.estimators.treebanks import sentences_of, treebanks_of
 from omkl.exceptions import InputError
 
 
@@ -186,7 +186,7 @@ class Annotates:
     def score(self, X: Any, y: Any = None) -> float:
         """Labeled attachment score in [0, 1], from words alone; of an annotator without trees the share of words whose
         tags and features are all right, or whose lemmas are where it writes nothing else; see :meth:`evaluate`."""
-        scores = self.evaluate(X)
+        scores = self.evaluate(sentences_of(X, y))
         if "trees" in self.parts_:
             return scores["uas" if scores["las"] is None else "las"]
         return scores["lemmas" if self.parts_ == ["lemmas"] else "alltags"]

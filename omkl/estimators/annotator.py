@@ -129,7 +129,8 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         ----------
         X : path, list of paths, Treebank, or iterable of Sentence
             Annotated sentences, in CoNLL-U, CoNLL-X or CoNLL-2008.
-        y : ignored
+        y : None
+            All that is learned is in ``X``.
         checkpoint, checkpoint_every, resume
             As for :meth:`omkl.SequenceLabeler.fit`: the directory gets what each of the models has learned as soon as
             it is trained, and checkpoints of the one that is being trained.
@@ -145,6 +146,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
             or a callback ends training before there is a part to keep; the annotator stays what it was.
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        X = sentences_of(X, y)
         check_flags(self)
         check_number("folds", self.folds, above=1, integer=True)
         check_n_jobs(self.n_jobs)
@@ -163,7 +165,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         learn = partial(_learn, trainings, labeler)
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
         wants_trees = "partial" if "trees" in asked else False
-        treebank = as_treebank(sentences_of(X), trees=wants_trees, single_root=parser.single_root)
+        treebank = as_treebank(X, trees=wants_trees, single_root=parser.single_root)
         parts = self._parts_in(treebank, asked)
         with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
         trainings.begin(treebank)

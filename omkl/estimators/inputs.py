@@ -372,6 +372,13 @@ def _as_array(sequence, i, what):
             return sparse.csr_array(sequence, dtype=np.float64)
         return np.asarray(sequence, dtype=np.float64)
     except (ValueError, TypeError):
+        tokens = enumerate(sequence if isinstance(sequence, (list, tuple)) else ())
+        for t, token in tokens:
+            if token is None or isinstance(token, (str, bytes, dict)):
+                raise InputError(
+                    f"Token {t} of sequence {i} of {what} is {token!r:.40}: a token is a word (str), a dict, a list of "
+                    "attributes or a vector of numbers, as are all others."
+                ) from None
         raise InputError(f"Sequence {i} of {what} is not an array of numbers.") from None
 
 

@@ -220,7 +220,7 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
             (:func:`omkl.data.stream_conllu`) is learned block by block, as by :meth:`partial_fit`, ``epochs`` times,
             and never held whole. Words whose head is ``_`` (None in Python) are not annotated: any tree that agrees
             with the other heads is right, and the best of them, or for the CRF all, are learned from.
-        y : ignored
+        y : None
             The trees are in ``X``.
         sample_weight : array of shape (number of sentences,), optional
             How often each sentence counts: an integer is that many copies. Not for streams.
@@ -241,7 +241,7 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         running |= {"client": client, "shards": shards}
-        read, codec, X = partial(read_trees, self), self._codec(), sentences_of(X)
+        read, codec, X = partial(read_trees, self), self._codec(), sentences_of(X, y)
         if self.keep is not None:
             check_keep(self.keep, self.first)
             if isinstance(X, Stream):
@@ -291,7 +291,9 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         if self.keep is not None:
             raise InputError("keep= trains several times, which partial_fit does not: set it to None, and prune later.")
         read, self.temperature_, self.relation_temperature_ = partial(read_trees, self), None, None
-        return self._partial_fit(self._codec(), read, sentences_of(X), None, sample_weight, companions=relations_beside)
+        return self._partial_fit(
+            self._codec(), read, sentences_of(X, y), None, sample_weight, companions=relations_beside
+        )
 
     _automatic_schedule = staticmethod(tree_rates)
 
@@ -331,7 +333,7 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
 
     def score(self, X: Any, y: Any = None, ignore: Any = None) -> float:
         """Unlabeled attachment score in [0, 1]; see :meth:`evaluate`."""
-        return self.evaluate(X, ignore)["uas"]
+        return self.evaluate(sentences_of(X, y), ignore)["uas"]
 
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """What each template costs, and how much it helps on trees that the parser has not learned from.
@@ -342,9 +344,9 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         Parameters
         ----------
         X : as for :meth:`fit`
-        y : ignored
+        y : None
         """
-        return super().group_report(sentences_of(X))
+        return super().group_report(sentences_of(X, y))
 
     def _read_known(self, block: TrainingBlock) -> TreeData:
         return read_trees(self, block, first=False)

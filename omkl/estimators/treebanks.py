@@ -23,8 +23,13 @@ from omkl.online import Example
 from omkl.structures import ProjectiveTree
 
 
-def sentences_of(X: Any) -> Any:
-    """An iterator of sentences as a list of them, all else as it is: no iterator is a stream of pairs here."""
+def sentences_of(X: Any, y: Any = None) -> Any:
+    """An iterator of sentences as a list of them, all else as it is: no iterator is a stream of pairs here.
+
+    Sentences have their trees and tags with them: targets are refused.
+    """
+    if y is not None:
+        raise InputError("Trees and tags are in X, a treebank or sentences with heads: leave y out.")
     is_iterator = hasattr(X, "__iter__") and not hasattr(X, "__len__") and not isinstance(X, Stream)
     return list(X) if is_iterator else X
 

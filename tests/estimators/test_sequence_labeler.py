@@ -359,7 +359,7 @@ NAN = [np.array([[0.0, 1.0], [np.nan, 0.0]])]
         ([[{"a": float("inf")}, {"a": 1.0}]], Y1, "'a' is inf"),
         ([np.eye(2), np.ones((1, 3))], [[0, 1], [0]], r"Sequence 1 of X has shape \(1, 3\)"),
         ([[{"a": "x"}, "b"]], Y1, "Token 1 of sequence 0 of X is 'b', but others are dicts"),
-        ([[1.0, "b"]], Y1, "not an array of numbers"),
+        ([[1.0, "b"]], Y1, "Token 1 of sequence 0 of X is 'b': a token is a word"),
         ([[{"a": object()}, {"a": "x"}]], Y1, "'a' has a value of type object"),
         ([[{1: "x"}, {1: "y"}]], Y1, "keys of token dicts must be strings"),
         ([[{"v": np.ones(2)}, {"v": np.ones(3)}]], Y1, "array of 2 numbers under 'v'"),

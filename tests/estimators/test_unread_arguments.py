@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import Annotator, DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.cli import main
 from omkl.data import Sentence, Stream
 from omkl.estimators.outputs import class_weights
@@ -168,3 +168,23 @@ def test_positions_need_transitions():
     labeler = SequenceLabeler(transitions=None, transitions_by_position=True)
     with pytest.raises(InputError, match="transitions_by_position"):
         labeler.fit([[{"word": "a"}]], [["DET"]])
+
+
+def test_targets_beside_trees_are_refused():
+    words, heads = [["the", "dog", "runs"]] * 8, [[2, 3, 0]] * 8
+    trees = [Sentence(forms=own, upos=["D", "N", "V"], heads=of, deprels=["det", "nsubj", "root"])
+             for own, of in zip(words, heads)]  # fmt: skip
+    parser = DependencyParser("small", epochs=1, memory=1, random_state=0).fit(trees)
+    annotator = Annotator(parser=parser, tagger=SequenceLabeler(epochs=1), folds=2, random_state=0).fit(trees)
+    calls = [parser.fit, parser.partial_fit, parser.score, parser.group_report, annotator.fit, annotator.score]
+    for call in calls:
+        with pytest.raises(InputError, match="leave y out"):
+            call(trees, heads)
+
+
+@pytest.mark.parametrize("token", [None, b"dog"])
+def test_a_token_that_is_none_is_named(token):
+    with pytest.raises(InputError, match=f"Token 1 of sequence 0 of X is {token!r}: a token is a word"):
+        SequenceLabeler().fit([[[1.0], token]], [["D", "N"]])
+    with pytest.raises(InputError, match=f"Token 0 of sequence 1 of X is {token!r}"):
+        SequenceLabeler().fit([[], [token, "dog"]], [[], ["D", "N"]])
