@@ -37,6 +37,13 @@ def _seed(text):
     return int(text)
 
 
+def count(text: str) -> int:
+    """A whole number of things to show, from 0."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"a number of things is whole and at least 0, not {text!r}")
+    return int(text)
+
+
 def _rate(text):
     return text if text == "auto" else float(text)
 
@@ -98,9 +105,11 @@ LOG = ("--log", "--log-every")
 CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
 #: The options that a model of each kind does not read.
 UNREAD = {
-    "trees": ("format", "folds", "scheme", "target", "no_header"), "sequences": ("target", "no_header"),
-    "rows": ("folds", "scheme"), "annotations": ("format", "folds", "scheme", "target", "no_header"),
+    "trees": ("format", "folds", "scheme", "target", "no_header", "mistakes"), "sequences": ("target", "no_header"),
+    "rows": ("folds", "scheme"), "annotations": ("format", "folds", "scheme", "target", "no_header", "mistakes"),
 }  # fmt: skip
+#: Options that say how labelled data are read and used, for commands that do without data as well.
+ABOUT_DATA = ("format", "folds", "target", "no_header", "on_error", "jobs", "examples", "worst")
 
 
 class Help(HelpFormatter):
@@ -257,15 +266,32 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
         estimators.SequenceLabeler: "sequences",
     }  # fmt: skip
     kind = kinds.get(type(model), "rows")
-    check_options(arguments, kind, f"a {type(model).__name__}")
+    check_options(arguments, kind, of_class(model))
     if kind == "sequences":
         arguments.n_columns, arguments.templated = columns_of(model), model.templates is not None
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
         if "n_jobs" not in model.get_params(deep=False):
-            raise InputError(f"--jobs does not go with a {type(model).__name__}, which does not read it: leave it out.")
+            raise InputError(f"--jobs does not go with {of_class(model)}, which does not read it: leave it out.")
         model.set_params(n_jobs=arguments.jobs)
     return model, kind
+
+
+def of_class(model: Any) -> str:
+    """An estimator by its class, with its article."""
+    name = type(model).__name__
+    return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
+
+
+def check_about_data(arguments: Namespace) -> None:
+    """Raise if an option was given that is about data, and no data were."""
+    if arguments.data is not None:
+        return
+    for name in ABOUT_DATA:
+        if getattr(arguments, name, None) not in (None, False, "raise"):
+            raise InputError(
+                f"--{name.replace('_', '-')} is about labelled data: name a file of them, or leave it out."
+            )
 
 
 def check_options(arguments: Namespace, kind: str, what: str) -> None:

@@ -12,12 +12,14 @@ from omkl.cli.common import (
     add_command,
     add_options,
     check_options,
+    count,
     load_model,
     report,
     table,
 )
 from omkl.cli.inputs import labelled_sequences
 from omkl.cli.train_parser import attachment_lines
+from omkl.exceptions import InputError
 
 #: Which words of trees count.
 RULES: dict[str, dict[str, str]] = {
@@ -31,8 +33,8 @@ SCORES = {
 }  # fmt: skip
 #: The part of an annotator that a score is about, where it is not the trees.
 PART_OF = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "AllTags": "upos", "Lemmas": "lemmas"}
-#: Labels in the table that is printed.
-MOST_LABELS = 30
+#: Labels in the table that is printed, and confusions where nothing else is asked for.
+MOST_LABELS, CONFUSIONS = 30, 8
 
 
 def add_parser(subparsers: Any) -> None:
@@ -57,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
         help="file of labelled sequences, trees or rows; or the treebank to compare with gold (- for standard input)",
     )
     parser.add_argument(
-        "--mistakes", type=int, default=8, metavar="N", help="list the N commonest confusions (default 8)"
+        "--mistakes", type=count, metavar="N", help=f"list the N commonest confusions of labels (default {CONFUSIONS})"
     )
     parser.add_argument(
         "--scheme", choices=("BIO", "BIOES"), help="count only entities that are written as this scheme demands"
@@ -89,6 +91,8 @@ def _is_treebank(arguments):
 def _treebanks(arguments):
     """Scores of one treebank beside another with the same words, the gold one."""
     check_options(arguments, "trees", "a pair of treebanks")
+    if arguments.jobs is not None:
+        raise InputError("--jobs does not go with a pair of treebanks, which are compared on one core: leave it out.")
     reading = {"trees": "given", "on_error": arguments.on_error, "keep_text": False}
     gold, predicted = (data.read_treebank(path, **reading) for path in (arguments.model, arguments.gold))
     metrics = {name: estimators.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
@@ -139,7 +143,7 @@ def _labels(labeler, arguments):
     X, y = labelled_sequences(arguments.gold, arguments)
     metrics = labeler.evaluate(X, y, scheme=arguments.scheme)
     pairs = ((gold, label) for p, g in zip(labeler.predict(X), y) for gold, label in zip(g, p.tolist()))
-    metrics["confusions"] = _confusions(pairs, arguments.mistakes)
+    metrics["confusions"] = _confusions(pairs, arguments)
     lines = ["Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%} "
              "({tokens} tokens, {sequences} sequences)".format(**metrics)]  # fmt: skip
     lines += _label_lines(metrics["labels"])
@@ -163,17 +167,20 @@ def _rows(model, arguments):
     gold, predicted = rows.outputs_of(model, arguments.gold, arguments)
     metrics: dict[str, Any] = {"examples": len(gold), **rows.scores(model, gold, predicted)}
     if "accuracy" not in metrics:
+        if arguments.mistakes is not None:
+            raise InputError("--mistakes lists confusions of labels, and a regressor has none: leave it out.")
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
         return [line.format(**metrics)], metrics
     labels = gold.tolist(), predicted.tolist()
     metrics["labels"] = estimators.evaluate_labels(labels[:1], labels[1:])["labels"]
-    metrics["confusions"] = _confusions(zip(*labels), arguments.mistakes)
+    metrics["confusions"] = _confusions(zip(*labels), arguments)
     line = "Accuracy {accuracy:.2%} ({examples} examples)"
     return [line.format(**metrics), *_label_lines(metrics["labels"]), ""], metrics
 
 
-def _confusions(pairs, n):
-    """The n commonest mistakes among pairs of gold and predicted labels: ``[gold, predicted, times]``."""
+def _confusions(pairs, arguments):
+    """The commonest mistakes among pairs of gold and predicted labels: ``[gold, predicted, times]``."""
+    n = CONFUSIONS if arguments.mistakes is None else arguments.mistakes
     counts = Counter((gold, label) for gold, label in pairs if gold != label)
     return [[gold, label, times] for (gold, label), times in counts.most_common(n)]
 

@@ -6,7 +6,19 @@ from typing import Any
 import numpy as np
 
 from omkl import data, estimators
-from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, bar_chart, load_model, report, table
+from omkl.cli.common import (
+    OUTPUT,
+    ROWS,
+    add_command,
+    add_options,
+    bar_chart,
+    check_about_data,
+    count,
+    load_model,
+    of_class,
+    report,
+    table,
+)
 from omkl.cli.inputs import labelled_sequences
 from omkl.cli.rows import naming, open_rows
 from omkl.exceptions import InputError
@@ -32,9 +44,9 @@ def add_parser(subparsers: Any) -> None:
         """,
     )
     add_options(parser, "model")
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="list the N strongest features (default 10)")
+    parser.add_argument("--top", type=count, default=10, metavar="N", help="list the N strongest features (default 10)")
     parser.add_argument("--group", metavar="NAME", help="only features of this group")
-    parser.add_argument("--groups", type=int, default=30, metavar="N", help="list the N heaviest groups (default 30)")
+    parser.add_argument("--groups", type=count, default=30, metavar="N", help="list the N heaviest groups (default 30)")
     parser.add_argument("--data", metavar="FILE", help="measure how much each group helps on this held-out file "
                         "(- for standard input)")  # fmt: skip
     add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
@@ -54,6 +66,7 @@ def size(model: Any) -> dict[str, int]:
 
 def run(arguments: Namespace) -> None:
     """Show a model."""
+    check_about_data(arguments)
     model, kind = load_model(arguments)
     if kind == "annotations":
         _inspect_annotator(model, arguments)
@@ -70,7 +83,7 @@ def run(arguments: Namespace) -> None:
     is_online = hasattr(model, "top_features")
     metrics["group_report"] = group_records(model, kind, arguments) if is_online else []
     if arguments.data is not None and not is_online:
-        raise InputError(f"--data measures the groups of models that are trained online, not of a {metrics['class']}.")
+        raise InputError(f"--data measures the groups of models that are trained online, not of {of_class(model)}.")
     metrics["top_features"] = model.top_features(arguments.top, arguments.group) if is_online else []
     report(arguments, _lines(metrics, size(model), arguments), metrics)
 

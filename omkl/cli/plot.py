@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl._files import replacing
-from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, load_model, report
+from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, check_about_data, load_model, report
 from omkl.cli.plot_data import DRAWN_FROM_DATA
 from omkl.exceptions import InputError
 
@@ -95,6 +95,7 @@ def _check(arguments: Namespace, suffix: str) -> None:
         raise InputError(f"--kind {arguments.kind} is about labelled data: name a file after the model.")
     if not needs_data and arguments.data is not None:
         raise InputError(f"--kind {arguments.kind} does not read {arguments.data}: leave it out.")
+    check_about_data(arguments)
     _check_options(arguments)
     if arguments.kind == "tree" and suffix != "svg":
         raise InputError(f"A tree is drawn as SVG, and not as {arguments.output}: end the name with .svg.")

@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data
-from omkl.cli.common import OUTPUT, add_command, add_options, load_model, report
+from omkl.cli.common import OUTPUT, add_command, add_options, load_model, of_class, report
 from omkl.cli.outputs import save_model
 from omkl.cli.train_parser import attachment_lines
 from omkl.exceptions import InputError
@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> None:
     """Prune a parser."""
     parser, kind = load_model(arguments)
     if kind != "trees":
-        raise InputError(f"{arguments.model} is a {type(parser).__name__}, and only a parser has templates to prune.")
+        raise InputError(f"{arguments.model} is {of_class(parser)}, and only a parser has templates to prune.")
     if arguments.regularizer is not None and not arguments.retrain:
         raise InputError("--regularizer is what --retrain trains with: give both.")
     pruned = parser.prune(arguments.keep, arguments.by)

@@ -1,6 +1,7 @@
 """``omkl report``: a page about a saved model, and how good it is on data."""
 
 from argparse import Namespace
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -8,13 +9,15 @@ import numpy as np
 
 from omkl import data, reports
 from omkl._files import replacing
-from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, load_model, report
+from omkl.cli.common import OUTPUT, ROWS, add_command, add_options, check_about_data, count, load_model, report
 from omkl.cli.inputs import labelled_sequences
 from omkl.cli.rows import naming, open_rows
 from omkl.exceptions import InputError
 
 #: Sequences, sentences or rows of the data that a page is about at most, where nothing else is asked for.
 EXAMPLES = 10_000
+#: Examples that a page shows.
+WORST = 10
 
 
 def add_parser(subparsers: Any) -> None:
@@ -43,11 +46,11 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the class of the model)")
     parser.add_argument(
-        "--examples", type=int, default=EXAMPLES, metavar="N",
+        "--examples", type=count, metavar="N",
         help=f"measure it on the first N sequences, sentences or rows (default {EXAMPLES})",
     )  # fmt: skip
     parser.add_argument(
-        "--worst", type=int, default=10, metavar="N", help="show the N examples it gets most wrong (default 10)"
+        "--worst", type=count, metavar="N", help=f"show the N examples it gets most wrong (default {WORST})"
     )
     add_options(parser, "--format", "--folds", *ROWS, "--on-error", "--jobs", *OUTPUT)
     parser.set_defaults(run=run)
@@ -55,16 +58,19 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Write the page."""
+    check_about_data(arguments)
     model, kind = load_model(arguments)
-    for option, value, least in (("--examples", arguments.examples, 1), ("--worst", arguments.worst, 0)):
-        if value < least:
-            raise InputError(f"{option} must be at least {least}, not {value}.")
+    if arguments.examples == 0:
+        raise InputError("--examples must be at least 1, not 0.")
+    arguments.examples = EXAMPLES if arguments.examples is None else arguments.examples
+    n_worst = WORST if arguments.worst is None else arguments.worst
     X = y = None
     if arguments.data is not None:
         X, y = READERS[kind](model, arguments)
     given = {"model": arguments.model, "data": arguments.data}
     files = {name: path for name, path in given.items() if path is not None}
-    page = reports.make_report(model, X, y, title=arguments.title, files=files, n_worst=arguments.worst)
+    with naming(arguments.data or arguments.model) if kind == "rows" else nullcontext():
+        page = reports.make_report(model, X, y, title=arguments.title, files=files, n_worst=n_worst)
     if arguments.output == "-":
         print(page, end="")
     else:

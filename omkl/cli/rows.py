@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from omkl import data
+from omkl.cli.common import of_class
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 
@@ -80,7 +81,7 @@ def predictions(model: Any, X: Any, arguments: Namespace) -> Iterator[dict[str, 
     option = "--confidence" if arguments.confidence else "--nbest"
     if is_regressor(model):
         raise InputError(
-            f"{option} goes with classes, and a {type(model).__name__} predicts numbers: residuals of held-out rows "
+            f"{option} goes with classes, and {of_class(model)} predicts numbers: residuals of held-out rows "
             "give intervals, see 'How sure a regressor is' in the guide."
         )
     if getattr(getattr(model, "classes_", None), "ndim", 0) != 1 or not hasattr(model, "decision_function"):

@@ -94,6 +94,11 @@ class Run:
             except BaseException:
                 checkpoints.close()
                 raise
+        elif checkpoint_every != "60s":
+            raise InputError(
+                f"checkpoint_every={checkpoint_every!r} says how often the state is kept: checkpoint=DIRECTORY "
+                "(--checkpoint) says where."
+            )
         elif resume:
             raise InputError("resume=True needs the directory of the checkpoints: checkpoint=DIRECTORY (--checkpoint).")
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,48 @@ def test_a_line_now_and_then_where_there_is_no_terminal(files, tmp_path, capsys,
     assert all(line == line.strip() and "\r" not in line for line in lines)
     omkl.GroupLasso(0.01, verbose=True).fit(*load_iris(return_X_y=True))
     assert "gap=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("evaluate MODEL ROWS --mistakes -1", "at least 0, not '-1'"),
+        ("evaluate REGRESSOR ROWS --target a --mistakes 3", "a regressor has none"),
+        ("evaluate TREES TREES --mistakes 3", "--mistakes does not go with a pair of treebanks"),
+        ("evaluate TREES TREES --jobs 2", "--jobs does not go with a pair of treebanks"),
+        ("inspect MODEL --target y", "--target is about labelled data"),
+        ("inspect MODEL --jobs 2", "--jobs is about labelled data"),
+        ("inspect MODEL --on-error skip", "--on-error is about labelled data"),
+        ("report MODEL --worst 3", "--worst is about labelled data"),
+        ("report MODEL --examples 3", "--examples is about labelled data"),
+        ("report MODEL ROWS --examples 0", "--examples must be at least 1"),
+        ("plot MODEL -o x.png --format csv", "--format is about labelled data"),
+        ("predict MODEL ROWS --folds 1", "does not go with an OnlineMKLClassifier"),
+        ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
+    ],
+)
+def test_options_that_would_say_nothing_are_refused(command, message, files_of_rows, capsys):
+    command = [files_of_rows.get(word, word) for word in command.split()]
+    with suppress(SystemExit):  # by argparse
+        assert main(command) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_of_rows_by_their_names_has_no_warning(files_of_rows, tmp_path, recwarn):
+    assert main(["report", files_of_rows["MODEL"], files_of_rows["ROWS"], "-o", str(tmp_path / "r.html")]) == 0
+    assert not [str(warning.message) for warning in recwarn if "feature names" in str(warning.message)]
+
+
+@pytest.fixture(scope="module")
+def files_of_rows(tmp_path_factory):
+    """A table, a classifier and a regressor of its columns, and a treebank."""
+    folder = tmp_path_factory.mktemp("rows")
+    (folder / "rows.csv").write_text("a,b,y\n" + "1,2,p\n2,1,q\n3,4,p\n4,3,q\n" * 5)
+    files = {name: str(folder / path) for name, path in {
+        "ROWS": "rows.csv", "MODEL": "model.npz", "REGRESSOR": "regressor.npz", "TREES": "trees.conllu",
+    }.items()}  # fmt: skip
+    write_treebank(files["TREES"], synthetic_treebank(4, random_state=0))
+    for kind, name, target in (("classifier", "MODEL", "y"), ("regressor", "REGRESSOR", "a")):
+        train = ["train", kind, files["ROWS"], "-o", files[name], "--target", target, "--epochs", "1", "--quiet"]
+        assert main(train) == 0
+    return files
