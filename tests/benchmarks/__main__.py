@@ -14,18 +14,21 @@ peer's name is the quotient of the times: below 1, omkl takes less. What is miss
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+
+import pytest
 
 from tests.benchmarks.tables import page, table
 
 FOLDER = Path(__file__).parent
 
 
-def merged(files: list[str]) -> dict:
+def merged(runs: list[dict]) -> dict:
     """What several runs have found; of a row that is in more than one, the last one's."""
-    runs = [json.loads(Path(file).read_text()) for file in files]
     rows = {row["fullname"]: row for run in runs for row in run["benchmarks"]}
     return {**runs[-1], "benchmarks": list(rows.values())}
 
@@ -52,7 +55,7 @@ def main() -> int:
     if arguments.what == "table":
         if not arguments.files:
             parser.error("table needs the file that --json wrote")
-        found = merged(arguments.files)
+        found = merged([json.loads(Path(file).read_text()) for file in arguments.files])
         if arguments.json:
             Path(arguments.json).write_text(one_row_a_line(found))
         if arguments.o:
@@ -60,24 +63,41 @@ def main() -> int:
         else:
             print(table(found["benchmarks"]))
         return 0
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"
-    import pytest
-
     marks = ["not large"] * arguments.quick + ["not study"] * (not arguments.k)
     options = ["-q", "--timeout=900", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
     options += ["-k", arguments.k] if arguments.k else []
     options += ["-m", " and ".join(marks)] if marks else []
     if arguments.what == "list":
         return pytest.main([str(FOLDER), "--collect-only", *options])
+    found, code = run_by_file(options, arguments.json)
+    if found:
+        print("\n" + table(found["benchmarks"]))
+    return code
+
+
+def run_by_file(options: list[str], path: str | None) -> tuple[dict, int]:
+    """What the benchmarks of all files find, and the exit code of the first that failed.
+
+    Each file has a process to itself, and what it has found is written before the next one begins: a run that is ended
+    has measured what it says.
+    """
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    code, found = 0, {}
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(arguments.json or Path(folder) / "benchmarks.json").absolute()
-        options += ["--benchmark-only", "--benchmark-quiet", f"--benchmark-json={file}", "--tb=line", "-rs"]
-        code = pytest.main([str(FOLDER), *options])
-        text = file.read_text() if file.exists() else ""
-    if text:
-        print("\n" + table(json.loads(text)["benchmarks"]))
-    return int(code)
+        for file in sorted(FOLDER.glob("test_*.py")):
+            part, started = Path(folder) / f"{file.stem}.json", time.perf_counter()
+            command = [sys.executable, "-m", "pytest", str(file), *options, "--benchmark-only", "--benchmark-quiet"]
+            command += [f"--benchmark-json={part}", "--tb=line", "-rs"]
+            ended = subprocess.run(command, env={**os.environ, **threads}, check=False).returncode
+            if ended == pytest.ExitCode.NO_TESTS_COLLECTED:
+                continue
+            code = code or ended
+            if part.exists() and part.read_text():
+                found = merged([found, json.loads(part.read_text())] if found else [json.loads(part.read_text())])
+                if path:
+                    Path(path).write_text(one_row_a_line(found))
+            print(f"{file.stem}: {time.perf_counter() - started:.0f} s", flush=True)
+    return found, code
 
 
 if __name__ == "__main__":

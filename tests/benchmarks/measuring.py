@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 
 LONG = 1.0  # seconds of a call that is not repeated more often than it must be
+PATIENCE, MUCH = 10.0, 200.0  # seconds, and times what omkl takes, that a peer has for an answer at least
 LARGEST = 1 << 28  # bytes, operations or rows that a floor goes through at most; what is more is multiplied
 
 
@@ -256,18 +257,22 @@ class Measure:
         """Seconds of a call, the least of several rounds.
 
         ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
-        own, and may raise ``ImportError`` or ``MissedError``. ``size`` is what growth is told along. ``once`` is for
-        what takes many seconds: no call before the one that counts. ``notes`` are figures to be printed in the table.
+        own, and may raise ``ImportError`` or ``MissedError``. They are slow, and drop out, where they have no answer
+        within ``limit`` seconds, or earlier where that is :data:`MUCH` times what omkl takes. ``size`` is what growth
+        is told along. ``once`` is for what takes many seconds: no call before the one that counts. ``notes`` are
+        figures to be printed in the table.
         """
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
         crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a busy machine makes no peer slow
         limit *= crowd / (3 if self.quick else 1)
         with ExitStack() as stack:
+            n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
+            if not once:
+                limit = min(limit, crowd * max(PATIENCE, MUCH * run(function, 1, time.perf_counter)))
             beside = {
                 name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit, once)))
                 for name, make in (peers or {}).items()
             }
-            n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
             n_floor = calls_that_last(floor.function, round_seconds, tick) if floor else 0
             floors, memory = [], measured_with_memory(function, tick)
             own = [memory[0]] if once or memory[0] > LONG else []
