@@ -285,8 +285,9 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     capsys.readouterr()
     assert run(tmp_path / "parser.npz", tmp_path / "gold.conllu") == 0
     checked(capsys.readouterr().out)  # to standard output, and nothing else
-    assert run(tmp_path / "parser.npz", "--worst", "-1") == 2
-    assert "--worst must be at least 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        run(tmp_path / "parser.npz", "--worst", "-1")
+    assert "at least 0, not '-1'" in capsys.readouterr().err
 
 
 def found_browser():
