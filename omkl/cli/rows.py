@@ -54,9 +54,9 @@ def naming(path: str) -> Iterator[None]:
             # the reader has chosen the columns by their names
             warnings.filterwarnings("ignore", "X does not have valid feature names")
             yield
-    except OmklError:
-        raise
     except ValueError as error:
+        if isinstance(error, OmklError) and not str(error).startswith("Input X"):  # which is what the file holds
+            raise
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 

@@ -191,7 +191,9 @@ def _target(names, target, where):
             raise InputError(f"{where} has {len(names)} columns, and no column {target} for the target.")
         return names[target]
     if target is not None and target not in names:
-        raise InputError(f"{where} has no column {target!r} for the target; its columns are {_listed(names)}.")
+        is_divided = len(names) == 1 and set(names[0]) & set(";\t|")
+        divided = " Cells are divided by commas, in .tsv by tabs." if is_divided else ""
+        raise InputError(f"{where} has no column {target!r} for the target; its columns are {_listed(names)}.{divided}")
     return target
 
 

@@ -163,6 +163,8 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[Path]:
         raise InputError("There is no file to read: the list of paths is empty.")
     files: list[Any] = []
     for path in paths:
+        if not os.fspath(path):  # which Path takes for the present directory
+            raise DataFileError("The name of a file is empty: give one.")
         files += expand_url(str(path)) if is_url(path) else _expanded(Path(path))
     return files
 

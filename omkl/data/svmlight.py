@@ -13,7 +13,7 @@ from omkl.data.file_streams import N_REASONS, Skipped, StreamFormat, stream_file
 from omkl.data.files import PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces, without_mark
 from omkl.data.rows import Block, take
 from omkl.data.streams import BLOCK_SIZE, Stream
-from omkl.exceptions import DamagedFileError, InputError
+from omkl.exceptions import DamagedFileError, DataFileError, InputError
 
 #: Bytes of text that are parsed at a time.
 PIECE = 1 << 20
@@ -65,11 +65,22 @@ def stream_svmlight(
         for file in paths:
             check_no_pipe(file, "without n_features files are read twice")
 
+    n_counted = None
+
     def read(path, skipped):
-        nonlocal n_features
-        if n_features is None:
-            n_features = count_svmlight_features(paths, zero_based=zero_based)
-        return _read(path, skipped, first_index, n_features)
+        nonlocal n_counted
+        if n_features is not None:
+            yield from _read(path, skipped, first_index, n_features)
+            return
+        if n_counted is None:
+            n_counted = count_svmlight_features(paths, zero_based=zero_based)
+        # lines that are wrong did not count: it is said what is wrong with them, not that their indices are too large
+        for block in _read(path, skipped, first_index, MOST_FEATURES):
+            X = block.X
+            if int(X.indices.max(initial=0)) >= n_counted:
+                raise DataFileError(f"{path} has changed while it was read: read it again.")
+            X.resize(len(block.y), n_counted)
+            yield block
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error)
 

@@ -1,5 +1,7 @@
 """Numbers that users pass: real ones, whose squares are floats."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,43 @@ def refuse_text(X: Any) -> None:
                     f"{where} holds text, {value[:50]!r} in row {row}: encode it as numbers, with OneHotEncoder for "
                     "example; online estimators take data frames with text as they are."
                 )
+
+
+def refuse_missing(X: Any, names: Sequence[str] | None = None) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` for the first number of X that is missing or infinite.
+
+    Parameters
+    ----------
+    X : data frame, array of shape (n, d), list of n rows, or anything else
+    names : sequence of str, optional
+        What the columns are called where X is a block of a stream, whose rows have other numbers there.
+    """
+    if is_frame(X):
+        columns = ((repr(name), _as_floats(X[name])) for name in X.columns)
+    else:
+        array = _as_floats(X)
+        if array is None or array.ndim != 2:
+            return
+        columns = ((str(j) if names is None else repr(names[j]), column) for j, column in enumerate(array.T))
+    for where, column in columns:
+        if column is None:
+            continue
+        rows = np.flatnonzero(~np.isfinite(column))
+        if len(rows):
+            what, row = "NaN" if np.isnan(column[rows[0]]) else "infinity", int(rows[0])
+            place = f"column {where}, row {row}" if names is None else f"column {where}"
+            raise InputError(
+                f"Input X contains {what}: {place}. Fill it in, as SimpleImputer does, or leave such rows out."
+            )
+
+
+def _as_floats(values: Any) -> np.ndarray | None:
+    """Numbers, nan where one is missing; None where they are none."""
+    with suppress(TypeError, ValueError):
+        return np.asarray(values, dtype=np.float64)
+    with suppress(TypeError, ValueError, AttributeError):  # pandas' own NA
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return None
 
 
 def _is_number(text: str) -> bool:

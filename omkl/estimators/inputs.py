@@ -30,7 +30,7 @@ from omkl.data.rows import (
     times_as_days,
     with_unique_entries,
 )
-from omkl.estimators.arrays import refuse_text
+from omkl.estimators.arrays import refuse_missing, refuse_text
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels
 from omkl.estimators.sources import TrainingBlock, as_stream
@@ -153,14 +153,17 @@ def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
         with warnings.catch_warnings():
             if names is not None:  # they were compared
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = checked_arrays(estimator, X, *y, **checks)
+            checked = checked_arrays(estimator, X, *y, names=names, **checks)
     if names is not None:
         keep_names(estimator, names, reset)
     return checked
 
 
-def checked_arrays(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
-    """X, or the pair of X and y, as scikit-learn checks them; dates are days, entries of sparse matrices unique."""
+def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None = None, **checks: Any) -> Any:
+    """X, or the pair of X and y, as scikit-learn checks them; dates are days, entries of sparse matrices unique.
+
+    ``names`` are those of the columns of a block.
+    """
     check_rows(X)
     for targets in y:
         check_targets(targets)
@@ -168,6 +171,7 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
         checked = validate_data(estimator, times_as_days(X), *y, **checks)
     except ValueError:
         refuse_text(X)  # scikit-learn does not say where
+        refuse_missing(X, names)
         raise
     return (with_unique_entries(checked[0]), *checked[1:]) if y else with_unique_entries(checked)
 

@@ -205,3 +205,26 @@ def test_arguments_that_are_wrong_are_named(tmp_path):
         whole(stream_svmlight(write(tmp_path / "empty.svm", "# nothing\n")))
     assert isinstance(stream_svmlight(path), Stream)
     assert issubclass(TruncatedFileError, DamagedFileError)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1 3:2 3:4", "'3:4' is not larger than the one before"),
+        ("1 4:2 3:4", "'3:4' is not larger"),
+        ("1 9:x", "'9:x' is no"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_no_matter_of_the_columns_that_were_counted(tmp_path, line, message):
+    (tmp_path / "a.svm").write_text(f"-1 2:1\n{line}\n")
+    with pytest.raises(DataFileError, match=f"line 2.*{message}"):
+        list(stream_svmlight(tmp_path / "a.svm").blocks())
+    [block] = stream_svmlight(tmp_path / "a.svm", on_error="skip").blocks()
+    assert block.X.shape == (1, 2)
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a.svm").write_text("-1 2:1\n")
+    monkeypatch.setattr("omkl.data.svmlight.count_svmlight_features", lambda *_, **__: 1)
+    with pytest.raises(DataFileError, match="has changed while it was read"):
+        list(stream_svmlight(tmp_path / "a.svm").blocks())

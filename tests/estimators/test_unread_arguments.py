@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl import Annotator, DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import (
+    Annotator,
+    DependencyParser,
+    MKLClassifier,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+    SparseLogisticRegression,
+)
 from omkl.cli import main
 from omkl.data import Sentence, Stream
 from omkl.estimators.outputs import class_weights
@@ -188,3 +196,28 @@ def test_a_token_that_is_none_is_named(token):
         SequenceLabeler().fit([[[1.0], token]], [["D", "N"]])
     with pytest.raises(InputError, match=f"Token 0 of sequence 1 of X is {token!r}"):
         SequenceLabeler().fit([[], [token, "dog"]], [[], ["D", "N"]])
+
+
+def test_numbers_that_are_missing_are_found():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, np.nan, np.inf]})
+    nullable = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64")})
+    for model in (OnlineMKLClassifier("linear"), MKLClassifier(), SparseLogisticRegression()):
+        for table, place in ((frame, "NaN: column 'b', row 1"), (nullable, "NaN: column 'a', row 1"),
+                             (frame.to_numpy(), "NaN: column 1, row 1"), (frame[::2], "infinity: column 'b', row 1"),
+                             (frame.to_numpy().tolist(), "NaN: column 1, row 1")):  # fmt: skip
+            with pytest.raises(InputError, match=f"Input X contains {place}. Fill it in"):
+                model.fit(table, [0, 1, 0][: len(table)])
+
+
+def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsys):
+    for name, text, message in (
+        ("gap.csv", "a,b,y\n1,2,p\n2,,q\n", "gap.csv: Input X contains NaN: column 'b'. Fill it in"),
+        ("semicolons.csv", "a;b;y\n1;2;p\n", "its columns are 'a;b;y'. Cells are divided by commas"),
+    ):
+        (tmp_path / name).write_text(text)
+        out = str(tmp_path / "m.npz")
+        assert main(["train", "classifier", str(tmp_path / name), "--target", "y", "-o", out, "--quiet"]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["train", "classifier", "", "-o", out]) == 2
+    assert "The name of a file is empty" in capsys.readouterr().err
