@@ -92,7 +92,9 @@ def refuse_missing(X: Any, names: Sequence[str] | None = None) -> None:
 
 
 def _as_floats(values: Any) -> np.ndarray | None:
-    """Numbers, nan where one is missing; None where they are none."""
+    """Numbers, nan where one is missing; None where they are none, or complex."""
+    if np.iscomplexobj(values):
+        return None
     with suppress(TypeError, ValueError):
         return np.asarray(values, dtype=np.float64)
     with suppress(TypeError, ValueError, AttributeError):  # pandas' own NA
