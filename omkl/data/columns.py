@@ -172,16 +172,18 @@ class Columns:
     def _vectors(self, column, name, reasons):
         lengths = np.asarray(column.value_lengths().fill_null(-1))
         values = column.flatten().to_numpy(zero_copy_only=False)
-        if name not in self._widths and (lengths >= 0).any():
-            self._widths[name] = int(lengths[lengths >= 0][0])
+        if name not in self._widths and (lengths > 0).any():
+            self._widths[name] = int(lengths[lengths > 0][0])
         width = self._widths.get(name, 0)
-        for i in np.flatnonzero(lengths != width).tolist():
-            has = "is missing" if lengths[i] < 0 else f"has {lengths[i]} numbers, others {width}"
+        fits = (lengths == width) & (lengths > 0)
+        for i in np.flatnonzero(~fits).tolist():
+            has = f"has {lengths[i]} numbers, others {width}" if lengths[i] > 0 else "is empty"
+            has = "is missing" if lengths[i] < 0 else has
             reasons.setdefault(i, f"the list in column {name!r} {has}.")
-        if (lengths == width).all():
+        if fits.all():
             return values.reshape(len(lengths), width)
         vectors = np.zeros((len(lengths), width), values.dtype)
-        vectors[lengths == width] = values[np.repeat(lengths == width, np.maximum(lengths, 0))].reshape(-1, width)
+        vectors[fits] = values[np.repeat(fits, np.maximum(lengths, 0))].reshape(np.count_nonzero(fits), width)
         return vectors
 
 

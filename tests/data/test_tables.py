@@ -207,6 +207,16 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
         lambda on_error: stream_parquet(path, "y", on_error=on_error),
         "a.parquet, row 1: the list in column 'v' is missing", 3, [[1.0, 2.0], [3.0, 4.0], [8.0, 9.0]],
     )  # fmt: skip
+    vectors = pa.array([[], None, [1.0], [2.0], []], pa.list_(pa.float64()))
+    pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 5}), path)
+    for size in (1, 2, 50):  # a block may hold nothing else
+        check_wrong_rows(
+            lambda on_error, size=size: stream_parquet(path, "y", on_error=on_error, block_size=size),
+            "a.parquet, row 1: the list in column 'v' is empty", 3, [[1.0], [2.0]],
+        )  # fmt: skip
+    pyarrow.parquet.write_table(pa.table({"v": vectors[:2], "y": [False] * 2}), path)
+    with pytest.raises(DataFileError, match="holds no example that can be read"):
+        whole(stream_parquet(path, "y", on_error="skip"))
     pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [0, None, 0]}), path)
     check_wrong_rows(
         lambda on_error: stream_parquet(path, "y", on_error=on_error),
