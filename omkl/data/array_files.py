@@ -7,6 +7,7 @@ import lzma
 import math
 import os
 import struct
+import sys
 import warnings
 import zipfile
 import zlib
@@ -221,6 +222,8 @@ def _check_rows(shape, dtype, path, name):
         raise DataFileError(f"{path}: {name} is not an array of numbers or strings in rows.")
     if min(shape) < 0:
         raise DamagedFileError(f"{path}: {name} has a negative number of rows or columns: get it again.")
+    if dtype.itemsize * math.prod(max(n, 1) for n in shape) > sys.maxsize:  # also of arrays without rows
+        raise DamagedFileError(f"{path}: {name} has a shape that no array can have: get it again.")
     if shape[0] and not _n_bytes(shape, dtype):
         raise DataFileError(f"{path}: {name} has {shape[0]} rows with nothing in them: leave them out.")
 

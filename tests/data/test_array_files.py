@@ -16,6 +16,8 @@ HEADERS = [
     ("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000000000,)}", "rows with nothing in them"),
     ("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000, 3)}", "is cut short"),
     ("{'descr': '<f8', 'fortran_order': False, 'shape': (-2, -3)}", "negative number of rows"),
+    ("{'descr': '<f8', 'fortran_order': False, 'shape': (0, 39999999999999999999999999)}", "that no array can have"),
+    ("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4)}", "that no array can have"),
     ("{'descr': '<f8', 'fortran_order': False, 'shape': ()}", "not an array of numbers"),
     ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "not an array of numbers"),
     ("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,)}", "not an array of numbers"),
