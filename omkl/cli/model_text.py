@@ -66,7 +66,16 @@ def model_of_text(path: PathLike, output: PathLike) -> int:
                 _check_first(record)
                 about[name], pieces[name] = record, []
             pieces[name].append(_piece(record["values"], np.dtype(about[name]["dtype"])))
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError):
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            MemoryError,
+            SyntaxError,
+        ):
             if line.strip():
                 raise ModelFileError(f"{path}, line {number}: this is no line of a model as text.") from None
     arrays = {name: _whole(name, pieces.pop(name), about[name], path) for name in about}
@@ -76,7 +85,7 @@ def model_of_text(path: PathLike, output: PathLike) -> int:
 
 def _check_first(record: dict[str, Any]) -> None:
     """Raise a ValueError or TypeError unless this can be the first line of an array."""
-    dtype = np.dtype(record["dtype"])
+    dtype = np.dtype(record["dtype"])  # a SyntaxError, too, for some texts
     if dtype.kind not in "biufU" or dtype.itemsize > LARGEST or record["order"] not in ("C", "F"):
         raise ValueError
     if min((index(size) for size in record["shape"]), default=0) < 0 or len(record["array"].encode()) > LARGEST // 4:

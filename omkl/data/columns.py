@@ -100,9 +100,11 @@ class Columns:
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
         if is_type.is_dictionary(type):
-            if field.name != self.target and not is_type.is_floating(type.value_type):
+            kind = self._kind(field.with_type(type.value_type), where)
+            if field.name != self.target and kind in ("integer", "number") and not is_type.is_floating(type.value_type):
                 return "string"  # categories, whatever they are called
-            type = type.value_type
+            if kind != "vector":
+                return kind
         if is_type.is_temporal(type) and not is_type.is_interval(type):
             return "number"
         if is_type.is_integer(type) or is_type.is_boolean(type):
@@ -119,10 +121,11 @@ class Columns:
     def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
         """The examples of a record batch, of which row ``i`` is at ``place(i)``: a file and the number of a row."""
         reasons: dict[int, str] = {}
-        found = {name: self._values(batch.column(name), name, reasons) for name in self.all_names}
+        columns = {name: _decoded(batch.column(name)) for name in self.all_names}
+        found = {name: self._values(column, name, reasons) for name, column in columns.items()}
         if self.target is not None:
             y = found[self.target]
-            is_none = np.asarray(batch.column(self.target).is_null())
+            is_none = np.asarray(columns[self.target].is_null())
             if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind == "f":
                 is_none = is_none | np.isnan(y)
             for i in np.flatnonzero(is_none).tolist():
@@ -146,11 +149,9 @@ class Columns:
     def _values(self, column, name, reasons):
         """The column as an array, or a list of strings; ``reasons`` gets rows that are wrong, and why."""
         pyarrow, kind = self.pyarrow, self.kinds[name]
-        if pyarrow.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
         if pyarrow.types.is_null(column.type):
             column = column.cast(self.types[name])
-        elif pyarrow.types.is_temporal(column.type):
+        elif pyarrow.types.is_temporal(column.type) and kind != "string":
             column = _days(column)
         if kind == "string":
             return _strings(column, name, reasons)
@@ -207,6 +208,18 @@ def _listed(names):
 
 def _is_text(types, type):
     return types.is_string(type) or types.is_large_string(type) or types.is_string_view(type)
+
+
+def _decoded(column):
+    """The values of an array, row by row, if it is of a dictionary's."""
+    pyarrow = import_pyarrow()
+    if not pyarrow.types.is_dictionary(column.type):
+        return column
+    if pyarrow.types.is_null(column.type.value_type):  # which ends the process where pyarrow decodes it
+        return pyarrow.nulls(len(column))
+    if pyarrow.types.is_string_view(column.type.value_type):  # which it does not decode
+        column = column.cast(pyarrow.dictionary(column.type.index_type, pyarrow.large_string()))
+    return column.dictionary_decode()
 
 
 def _days(column):

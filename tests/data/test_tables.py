@@ -117,6 +117,48 @@ def test_strings_make_dicts_without_what_is_missing(tmp_path, kind):
     assert y.tolist() == list("abab")
 
 
+def arrow_file(path, table):
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+CATEGORIES = [
+    (pa.string(), ["a", "b"], ["a", "b"]),
+    (pa.string_view(), ["a", "b"], ["a", "b"]),
+    (pa.uint64(), [1, 2**64 - 1], ["1", "18446744073709551615"]),
+    (pa.bool_(), [True, False], ["true", "false"]),
+    (pa.date32(), [1, 18000], ["1970-01-02", "2019-04-14"]),
+    (pa.time32("s"), [1, 60], ["00:00:01", "00:01:00"]),
+    (pa.float32(), [1.5, 2.0], [1.5, 2.0]),
+    (pa.null(), [None, None], [None, None]),
+]
+
+
+@pytest.mark.parametrize("type, values, expected", CATEGORIES, ids=lambda item: str(item)[:12])
+def test_categories_of_any_type(tmp_path, type, values, expected):
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 0], pa.int8()), pa.array(values, type))
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]}))
+    X, _ = whole(stream_parquet(path, "y"))
+    assert [row.get("x") for row in X] == [expected[1], expected[0], expected[0]]
+
+
+@pytest.mark.parametrize("type", [pa.struct([]), pa.binary(), pa.list_(pa.float64()), pa.month_day_nano_interval()])
+def test_categories_that_are_no_text_are_refused(tmp_path, type):
+    column = pa.DictionaryArray.from_arrays(pa.array([], pa.int8()), pa.array([], type))
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": column, "y": pa.array([], pa.int64())}))
+    for target in ("x", "y"):
+        with pytest.raises(InputError, match="leave it out with columns="):
+            whole(stream_parquet(path, target))
+
+
+def test_a_target_of_categories_that_are_all_missing(tmp_path):
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), pa.nulls(1))
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": [1.0, 2.0], "y": column}))
+    with pytest.raises(DataFileError, match="row 1: there is no 'y'"):
+        whole(stream_parquet(path, "y"))
+
+
 def test_numbers_that_are_categories(tmp_path):
     path = write(tmp_path / "a.csv", "zip,x,y\n01234,1,0\n99999,2,1\n")
     assert whole(stream_csv(path, "y", categorical=["zip"]))[0] == [
