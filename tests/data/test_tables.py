@@ -135,7 +135,7 @@ CATEGORIES = [
 ]
 
 
-@pytest.mark.parametrize("type, values, expected", CATEGORIES, ids=lambda item: str(item)[:12])
+@pytest.mark.parametrize(("type", "values", "expected"), CATEGORIES, ids=lambda item: str(item)[:12])
 def test_categories_of_any_type(tmp_path, type, values, expected):
     column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 0], pa.int8()), pa.array(values, type))
     path = arrow_file(tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]}))
