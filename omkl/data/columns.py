@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl.data.file_streams import Skipped
-from omkl.data.rows import Block
+from omkl.data.rows import Block, category_name
 from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 
@@ -95,13 +95,13 @@ class Columns:
                 continue  # all of it is missing
             kind, first = self._kind(schema.field(name), where), self.kinds[name]
             if kind != first and {kind, first} != {"integer", "number"}:
-                raise DataFileError(f"Column {name!r:.200} of {where} holds {kind}s, but in the first file {first}s.")
+                raise DataFileError(f"{where}: column {name!r:.200} holds {kind}s, but in the first file {first}s.")
 
     def _kind(self, field, where):
         is_type, type = self.pyarrow.types, field.type
         if is_type.is_dictionary(type):
             kind = self._kind(field.with_type(type.value_type), where)
-            if field.name != self.target and kind in ("integer", "number") and not is_type.is_floating(type.value_type):
+            if field.name != self.target and kind != "vector":
                 return "string"  # categories, whatever they are called
             if kind != "vector":
                 return kind
@@ -116,12 +116,12 @@ class Columns:
         if _is_list(is_type, type) and (is_type.is_integer(type.value_type) or is_type.is_floating(type.value_type)):
             return "vector"
         advice = "leave it out with columns=, or write it as numbers or strings"
-        raise InputError(f"Column {field.name!r:.200} of {where} is {str(type)[:80]}: {advice}.")
+        raise InputError(f"{where}: column {field.name!r:.200} is {str(type)[:80]}: {advice}.")
 
     def block(self, batch: Any, place: Callable[[int], str], skipped: Skipped) -> Block:
         """The examples of a record batch, of which row ``i`` is at ``place(i)``: a file and the number of a row."""
         reasons: dict[int, str] = {}
-        columns = {name: _decoded(batch.column(name)) for name in self.all_names}
+        columns = {name: _decoded(batch.column(name), self.kinds[name] == "string") for name in self.all_names}
         found = {name: self._values(column, name, reasons) for name, column in columns.items()}
         if self.target is not None:
             y = found[self.target]
@@ -210,16 +210,28 @@ def _is_text(types, type):
     return types.is_string(type) or types.is_large_string(type) or types.is_string_view(type)
 
 
-def _decoded(column):
-    """The values of an array, row by row, if it is of a dictionary's."""
+def _decoded(column, by_name):
+    """The values of an array row by row, if it is of a dictionary's; those that are no text are named, or left."""
     pyarrow = import_pyarrow()
     if not pyarrow.types.is_dictionary(column.type):
         return column
-    if pyarrow.types.is_null(column.type.value_type):  # which ends the process where pyarrow decodes it
+    values = column.dictionary
+    if pyarrow.types.is_null(values.type):  # which ends the process where pyarrow decodes it
         return pyarrow.nulls(len(column))
-    if pyarrow.types.is_string_view(column.type.value_type):  # which it does not decode
-        column = column.cast(pyarrow.dictionary(column.type.index_type, pyarrow.large_string()))
-    return column.dictionary_decode()
+    if pyarrow.types.is_string_view(values.type):  # which it does not decode
+        values = values.cast(pyarrow.large_string())
+    elif by_name and not _is_text(pyarrow.types, values.type):
+        values = _names_of(values)
+    return pyarrow.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
+
+
+def _names_of(values):
+    """What categories are called, as in a data frame."""
+    try:
+        names = [None if value is None else category_name(value) for value in values.to_pylist()]
+    except (ValueError, OverflowError):  # times that Python has not
+        return values.cast("string")
+    return import_pyarrow().array(names, "string")
 
 
 def _days(column):
@@ -257,7 +269,7 @@ def _with_none(values):
 
 
 def _strings(column, name, reasons):
-    if not _is_text(import_pyarrow().types, column.type):  # names of categories
+    if not _is_text(import_pyarrow().types, column.type):  # all of it is missing
         column = column.cast("string")
     try:
         return column.to_pylist()

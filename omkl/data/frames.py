@@ -1,6 +1,7 @@
 """Streams of data frames: those in memory, lazy ones, data sets of Arrow, and iterators of frames."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from omkl.data.columns import Columns, import_pyarrow
@@ -123,11 +124,19 @@ def _schema_of(frame: Any) -> Any:
     if isinstance(getattr(frame, "schema", None), pyarrow.Schema):
         return frame.schema
     if _is_pandas(frame):
-        try:
+        with _conversion():
             return pyarrow.Schema.from_pandas(frame, preserve_index=False)
-        except (pyarrow.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"The data frame holds what is no column of one kind: {str(error)[:200]}.") from None
     return frame.limit(0).to_arrow().schema if is_frame(frame) else None
+
+
+@contextmanager
+def _conversion() -> Iterator[None]:
+    """A context in which what Arrow does not take of a data frame is an InputError."""
+    try:
+        yield
+    except (import_pyarrow().ArrowException, TypeError, ValueError, OverflowError) as error:
+        told = str(error).strip().rstrip(".")[:200]
+        raise InputError(f"The data frame holds what is no column of one kind: {told}.") from None
 
 
 def _batches(frame: Any, names: Sequence[str] | None, schema: Any, size: int) -> Iterator[Any]:
@@ -144,14 +153,17 @@ def _whole_batches(frame: Any, names: Sequence[str] | None, schema: Any, size: i
     elif _is_pandas(frame):
         schema = _schema_of(frame) if schema is None else schema
         for low in range(0, len(frame), size):  # a copy of some rows at a time
-            part = frame.iloc[low : low + size]
-            yield from pyarrow.Table.from_pandas(part, schema, preserve_index=False).to_batches()
+            with _conversion():
+                part = pyarrow.Table.from_pandas(frame.iloc[low : low + size], schema, preserve_index=False)
+            yield from part.to_batches()
     elif _is_lazy(frame):
         frame = frame if names is None else frame.select(names)
         for part in frame.collect_batches(chunk_size=size, maintain_order=True):
             yield from part.to_arrow().to_batches()
     elif is_frame(frame):
-        yield from (frame if names is None else frame.select(names)).to_arrow().to_batches()
+        with _conversion():
+            table = (frame if names is None else frame.select(names)).to_arrow()
+        yield from table.to_batches()
     elif hasattr(frame, "scanner"):
         yield from frame.to_batches(columns=names, batch_size=size)
     elif hasattr(frame, "to_batches"):

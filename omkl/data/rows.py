@@ -1,6 +1,7 @@
 """Rows of whatever holds examples (arrays, data frames, sparse matrices, lists, treebanks), and names of columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from numbers import Number
 from typing import Any, NamedTuple, Self
 
@@ -238,7 +239,7 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
     names = list(X.columns)
     columns = [X[name] for name in names]
     if as_dicts is None:
-        as_dicts = not all(map(_holds_numbers, columns))
+        as_dicts = not all(map(holds_numbers, columns))
     columns = [_as_days(column) if _is_time(column) else column for column in columns]
     if not as_dicts:
         # column by column: pandas does not know how to make a number of what is missing in a whole frame
@@ -255,11 +256,13 @@ def check_names(X: Any) -> None:
         raise InputError(f"The data frame has several columns {twice!r}: give each a name of its own.")
 
 
-def times_as_days(X: Any) -> Any:
-    """A data frame or array whose dates, times and durations are numbers of days; all else as it is."""
+def times_as_days(X: Any, in_categories: bool = False) -> Any:
+    """A data frame or array whose dates, times and durations, also of categories, are days; all else as it is."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         return _in_days(X)
     names = list(X.columns) if is_frame(X) else []
+    if in_categories:
+        X = _without_categories_of_times(X, names)
     times = [name for name in names if names.count(name) == 1 and _is_time(X[name])]
     if times and hasattr(X, "with_columns"):
         return X.with_columns(type(X[name])(name, _as_days(X[name])) for name in times)
@@ -267,6 +270,16 @@ def times_as_days(X: Any) -> Any:
         X = X.copy(deep=False)
         for name in times:
             X[name] = _as_days(X[name])
+    return X
+
+
+def _without_categories_of_times(X: Any, names: list) -> Any:
+    """A data frame of pandas whose categories that are times are columns of times."""
+    for name in names:
+        categories = getattr(X[name].dtype, "categories", None) if names.count(name) == 1 else None
+        if getattr(getattr(categories, "dtype", None), "kind", None) in ("M", "m"):
+            X = X.copy(deep=False)
+            X[name] = X[name].astype(categories.dtype)
     return X
 
 
@@ -290,7 +303,8 @@ def _in_days(values: np.ndarray) -> np.ndarray:
     return (values - np.datetime64(0, "D") if values.dtype.kind == "M" else values) / np.timedelta64(1, "D")
 
 
-def _holds_numbers(column: Any) -> bool:
+def holds_numbers(column: Any) -> bool:
+    """Whether a column of a data frame holds numbers, times or what is missing: digits as text are text."""
     if _is_time(column):
         return True
     kind = getattr(column.dtype, "kind", None)
@@ -298,6 +312,8 @@ def _holds_numbers(column: Any) -> bool:
         return column.dtype.is_numeric() or str(column.dtype) == "Boolean"
     if kind != "O" or str(column.dtype) == "category":
         return kind in "biuf"
+    if str(column.dtype) in ("str", "string") or any(type(value) is str for value in column):  # of digits, too
+        return False
     try:
         np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
@@ -311,8 +327,15 @@ def _values(column: Any) -> list:
     if isinstance(column, np.ndarray):
         return values
     if str(column.dtype) in ("category", "Categorical") or str(column.dtype).startswith("Enum"):
-        return [value if _is_missing(value) else str(value) for value in values]
-    return values
+        return [value if _is_missing(value) else category_name(value) for value in values]
+    return [float(value) if isinstance(value, Decimal) else value for value in values]
+
+
+def category_name(value: Any) -> str:
+    """What a category is called, whichever library it comes from."""
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    return str(value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value)
 
 
 def _is_missing(value: Any) -> bool:

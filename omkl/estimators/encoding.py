@@ -277,7 +277,10 @@ class Encoder:
         named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
         if not named:
             if not self.shapes:
-                raise InputError(f"The kernel {name!r} needs arrays, but the tokens hold only strings and numbers.")
+                raise InputError(
+                    f"The kernel {name!r} needs arrays, and here are dicts of strings and numbers alone, as of a data "
+                    f"frame with text: say which number it is on, as in '{name}:on=...', or leave kernels out."
+                )
             if len(self.shapes) > 1:
                 raise InputError(f"Say which of {list(self.shapes)} the kernel {name!r} is on, as in '{name}:on=...'.")
             ((key, width),) = self.shapes.items()

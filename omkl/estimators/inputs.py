@@ -23,6 +23,7 @@ from omkl.data.rows import (
     check_rows,
     check_targets,
     column_names,
+    holds_numbers,
     is_column,
     is_frame,
     n_rows,
@@ -168,7 +169,7 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None 
     for targets in y:
         check_targets(targets)
     try:
-        checked = validate_data(estimator, times_as_days(X), *y, **checks)
+        checked = validate_data(estimator, times_as_days(X, in_categories=True), *y, **checks)
     except ValueError:
         refuse_text(X)  # scikit-learn does not say where
         refuse_missing(X, names)
@@ -195,6 +196,9 @@ def _rows_of_frame(X: Any, estimator: Any, reset: bool) -> Any:
     if not isinstance(rows, list):
         return X
     names = column_names(X)
+    if not reset and not learned_dicts:
+        name = next(name for name in X.columns if not holds_numbers(X[name]))
+        raise InputError(f"The model has learned from numbers, and the column {name!r} of X holds none: convert it.")
     if reset:
         vars(estimator).pop("n_features_in_", None)
     else:

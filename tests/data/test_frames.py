@@ -2,6 +2,7 @@
 
 import datetime
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -126,6 +127,55 @@ def test_categories_are_strings_also_where_they_are_numbers():
         X, y = stream_frames(made, "y").read()
         assert rows == X
         assert y.tolist() == ["b", "a", "b"]
+
+
+CATEGORIES = [
+    [1.5, 2.0, None], [True, False, None], [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2), None],
+    pd.to_datetime(["2020-01-01", "2020-01-02 03:04:05.5", None], format="ISO8601"), pd.to_timedelta([1, 2, None], "s"),
+    pd.to_datetime(["2020-01-01", "2020-07-02", None]).tz_localize("Europe/Berlin"),
+    [Decimal("1.50"), Decimal(2), None], [datetime.time(1), datetime.time(2, 3, 4, 5), None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", CATEGORIES, ids=lambda values: type(values[0]).__name__)
+def test_categories_are_called_the_same_in_frames_and_streams(values):
+    frame = pd.DataFrame({"shop": pd.Categorical(values), "size": [1.0, 2.0, 3.0]})
+    rows = read_frame(frame)
+    assert len({row.get("shop") for row in rows}) == 3
+    assert rows == stream_frames(frame).read().X
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("other", [["01234", "99999"], [Decimal("1.5"), Decimal("2.5")], [True, False], [1, 2]])
+def test_frames_are_read_as_streams_of_them(library, other):
+    frame = library({"zip": ["01234", "99999"], "other": other})
+    rows = read_frame(frame)
+    assert rows[0]["zip"] == "01234"
+    assert rows == stream_frames(frame).read().X
+    assert np.array_equal(read_frame(frame[["other"]]), stream_frames(frame[["other"]]).read().X) or other[0] == "01234"
+
+
+def test_text_is_refused_where_numbers_were_learned():
+    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(pd.DataFrame({"size": [1.0, -1.0]}), [0, 1])
+    with pytest.raises(InputError, match="the column 'size' of X holds none"):
+        model.predict(pd.DataFrame({"size": ["1", "-1"]}))
+
+
+def test_categories_of_dates_are_days_where_numbers_are_needed():
+    when = pd.date_range("2024-01-01", periods=20)
+    plain, made = pd.DataFrame({"when": when}), pd.DataFrame({"when": pd.Categorical(when)})
+    y = np.arange(20) > 8
+    model = omkl.MKLClassifier().fit(plain, y)
+    assert_array_equal(model.decision_function(made), model.decision_function(plain))
+    made.loc[3, "when"] = None
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(made)
+
+
+@pytest.mark.parametrize("values", [[10**30, 1], [1j, 2], [1, "a"]])
+def test_columns_that_arrow_does_not_take(values):
+    with pytest.raises(InputError, match="no column of one kind: "):
+        stream_frames(pd.DataFrame({"x": np.array(values, None if values[0] == 1j else object)})).read()
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])

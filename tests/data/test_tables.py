@@ -123,14 +123,18 @@ def arrow_file(path, table):
     return path
 
 
+#: Days that Python's dates do not reach, as Arrow calls them.
+PAST_PYTHON = pa.array([2**31 - 1], pa.date32()).cast("string")[0].as_py()
 CATEGORIES = [
     (pa.string(), ["a", "b"], ["a", "b"]),
     (pa.string_view(), ["a", "b"], ["a", "b"]),
     (pa.uint64(), [1, 2**64 - 1], ["1", "18446744073709551615"]),
-    (pa.bool_(), [True, False], ["true", "false"]),
+    (pa.bool_(), [True, False], ["True", "False"]),
     (pa.date32(), [1, 18000], ["1970-01-02", "2019-04-14"]),
     (pa.time32("s"), [1, 60], ["00:00:01", "00:01:00"]),
-    (pa.float32(), [1.5, 2.0], [1.5, 2.0]),
+    (pa.timestamp("s"), [0, 1], ["1970-01-01 00:00:00", "1970-01-01 00:00:01"]),
+    (pa.date32(), [0, 2**31 - 1], ["1970-01-01", PAST_PYTHON]),
+    (pa.float32(), [1.5, 2.0], ["1.5", "2.0"]),
     (pa.null(), [None, None], [None, None]),
 ]
 
@@ -327,7 +331,7 @@ def test_what_is_not_there_is_named(tmp_path, numbers):
     with pytest.raises(DataFileError, match=r"b\.csv has no column 'i': all files need the columns of the first"):
         whole(stream_csv([csv, tmp_path / "b.csv"]))
     pyarrow.parquet.write_table(pa.table({"t": pa.array([b"0"], pa.binary())}), parquet)
-    with pytest.raises(InputError, match=r"Column 't' of .* is binary: leave it out with columns="):
+    with pytest.raises(InputError, match=r"column 't' is binary: leave it out with columns="):
         stream_parquet(parquet)
     with pytest.raises(DataFileError, match=r"empty\.csv: Empty CSV file"):
         stream_csv(write(tmp_path / "empty.csv", ""))
