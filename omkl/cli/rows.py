@@ -27,9 +27,20 @@ def open_rows(path: str, arguments: Namespace, model: Any = None, labelled: bool
         target = format.default_target
     if model is not None:
         names = None if arguments.no_header else getattr(model, "feature_names_in_", None)
-        options |= format.options_for(getattr(model, "n_features_in_", None), names)
+        text = [] if names is None else _text_columns(model)
+        options |= format.options_for(getattr(model, "n_features_in_", None), names, text)
+    if arguments.categorical:
+        options["categorical"] = list(dict.fromkeys([*options.get("categorical", []), *arguments.categorical]))
     stream = data.open_stream(path, format, target, **options)
     return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
+
+
+def _text_columns(model):
+    """The columns in which a model, or the rows that stand for one, has met text alone."""
+    if hasattr(model, "text_columns"):
+        return model.text_columns
+    encoder = getattr(model.model_.codec, "encoder", None) if hasattr(model, "model_") else None
+    return [] if encoder is None or encoder.vocabulary is None else encoder.vocabulary.text_keys
 
 
 def _column(target):

@@ -101,7 +101,11 @@ def run(arguments: Namespace, is_classifier: bool) -> None:
 
 def _dev(block, arguments):
     """The rows of ``--dev`` and their outputs, with the columns of a block of the training data."""
-    alike = Namespace(n_features_in_=getattr(block.X, "shape", (0, None))[1], feature_names_in_=block.feature_names)
+    rows = block.X if isinstance(block.X, list) else []
+    alike = Namespace(
+        n_features_in_=getattr(block.X, "shape", (0, None))[1], feature_names_in_=block.feature_names,
+        text_columns=list(dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, str))),
+    )  # fmt: skip
     whole = open_rows(arguments.dev, arguments, alike).read()
     return whole, whole.y
 

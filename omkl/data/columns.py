@@ -61,8 +61,10 @@ class Columns:
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         as_text = {"string": self.pyarrow.string(), "integer": self.pyarrow.float64(), "number": self.pyarrow.float64()}
         self.types = {name: as_text.get(kind, schema.field(name).type) for name, kind in self.kinds.items()}
-        if target is not None and self.kinds[target] == "integer":
-            self.types[target] = schema.field(target).type
+        for name, kind in self.kinds.items():
+            type = schema.field(name).type
+            if (name == target and kind == "integer") or (kind == "number" and self.pyarrow.types.is_timestamp(type)):
+                self.types[name] = type
         self.makes_dicts = "string" in [self.kinds[name] for name in names]
         self._widths: dict[str, int] = {}
 
@@ -151,8 +153,6 @@ class Columns:
         pyarrow, kind = self.pyarrow, self.kinds[name]
         if pyarrow.types.is_null(column.type):
             column = column.cast(self.types[name])
-        elif pyarrow.types.is_temporal(column.type) and kind != "string":
-            column = _days(column)
         if kind == "string":
             return _strings(column, name, reasons)
         if kind == "vector":
@@ -160,6 +160,8 @@ class Columns:
         is_output = name == self.target and kind == "integer"
         if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):  # of a CSV file
             column = _numbers(column, self.types[name], name, reasons)
+        if pyarrow.types.is_temporal(column.type):
+            column = _days(column)
         if is_output and not pyarrow.types.is_floating(column.type):  # classes, which floats might mix up
             filler = pyarrow.scalar(0).cast(column.type)
             return column.fill_null(filler).to_numpy(zero_copy_only=False)
@@ -279,16 +281,22 @@ def _strings(column, name, reasons):
 
 
 def _numbers(column, type, name, reasons):
-    """Strings as numbers of a type of pyarrow, or where it is of integers and they are not, as floats."""
+    """Strings as numbers or times of a type of pyarrow, or where it is of integers and they are not, as floats."""
     pyarrow = import_pyarrow()
+    is_time = pyarrow.types.is_timestamp(type)
 
     def complaint(text):
-        shown = text.decode("utf-8", "backslashreplace")[:80]
-        return f"{shown!r} in column {name!r} is no number: name the column in categorical= if it is none."
+        shown, what = text.decode("utf-8", "backslashreplace")[:80], "date" if is_time else "number"
+        return f"{shown!r} in column {name!r} is no {what}: name the column in categorical= if it is none."
+
+    def time(text):
+        return pyarrow.scalar(text.decode()).cast(type)
 
     try:
         return column.cast(type)
     except pyarrow.ArrowInvalid:
+        if is_time:
+            return pyarrow.array(_one_by_one(column, time, complaint, reasons), type)
         convert = _number if pyarrow.types.is_floating(type) else _exact
         return pyarrow.array(_one_by_one(column, convert, complaint, reasons), pyarrow.float64())
 

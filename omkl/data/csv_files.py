@@ -29,9 +29,11 @@ def stream_csv(
     """Stream examples from CSV files.
 
     Columns are numbers or strings, which the first megabyte of the first file decides: a column is of numbers if no
-    more than one of its cells, or one in ten, is something else, which is then an error. A number that is missing (an
-    empty cell, or one of ``NA``, ``N/A``, ``NULL``, ``nan`` and their like) is NaN, and in a dict it is left out, as an
-    empty string is. Cells in quotation marks may have line ends in them.
+    more than one of its cells, or one in ten, is something else, which is then an error. Dates, with times or without
+    (``2024-02-29``, ``2024-02-29 12:00:00.5``, ``2024-02-29T12:00Z``), are days since 1970 in UTC, if all cells of the
+    column there are. A number that is missing (an empty cell, or one of ``NA``, ``N/A``, ``NULL``, ``nan`` and their
+    like) is NaN, and in a dict it is left out, as an empty string is. Cells in quotation marks may have line ends in
+    them.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def stream_csv(
     columns : list of str, optional
         Columns of the input; all but the target by default.
     categorical : list of str
-        Columns that are strings though they may look like numbers.
+        Columns that are strings though they may look like numbers or dates.
     delimiter : str
         One ASCII character.
     header : bool
@@ -155,11 +157,11 @@ def _with_line_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _schema(text: _Text, categorical: Sequence[str]) -> Any:
-    """Names and types of columns: integers, floats or strings, as the cells at the start of a file suggest."""
+    """Names and types of columns: integers, floats, times or strings, as the cells at the start of a file suggest."""
     pyarrow = import_pyarrow()
     for name in categorical:
         if name not in text.names:
-            raise InputError(f"{text.path} has no column {name!r:.200}, which categorical= names.")
+            raise InputError(f"{text.path} has no column {name!r:.200}, which is to be text.")
     # by their places: several columns may have one name, as long as none of them is asked for
     places = [str(i) for i in range(len(text.names))]
     guessed = parse_rows(text.start, text.delimiter, places).batch
@@ -174,8 +176,12 @@ def _schema(text: _Text, categorical: Sequence[str]) -> Any:
 
 
 def _plain_type(pyarrow, column):
-    """The type of the column, if Arrow has found it to be of numbers that it can tell apart."""
+    """The type of the column, if Arrow has found it to be of dates, or of numbers that it can tell apart."""
     type = column.type
+    if pyarrow.types.is_date(type):
+        return pyarrow.timestamp("us")
+    if pyarrow.types.is_timestamp(type):  # in seconds if these had no fractions: those to come may have
+        return pyarrow.timestamp("ns" if type.unit == "ns" else "us", type.tz)
     if pyarrow.types.is_floating(type):
         values = column.to_numpy(zero_copy_only=False)
         return None if (np.abs(values) > LARGEST_EXACT).any() else type
@@ -203,6 +209,12 @@ class CSV(Table):
 
     aliases = {"csv": {}}
     suffixes = (".csv", ".tsv")
+
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The same columns, in the same order, and text where they were text."""
+        return super().options_for(n_features, names) | ({"categorical": list(text)} if text else {})
 
     def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
         """The stream; the cells of files that end in ``.tsv`` are separated by tabs."""

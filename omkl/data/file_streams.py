@@ -104,7 +104,9 @@ class StreamFormat(Component):
         """
         raise self.undefined("open")
 
-    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Options that ask for the columns that a model has learned from; none where a format cannot choose columns.
 
         Parameters
@@ -113,6 +115,8 @@ class StreamFormat(Component):
             How many there were, if inputs were rows of numbers.
         names : sequence of str or None
             What they were called, if they had names.
+        text : sequence of str
+            Those that were text.
         """
         return {}
 

@@ -166,6 +166,8 @@ class Svmlight(StreamFormat):
     suffixes = (".svm", ".svmlight", ".libsvm")
     open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # options of its own
 
-    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """As many columns."""
         return {"n_features": n_features}

@@ -198,7 +198,9 @@ class Table(StreamFormat):
     has_target = True
     default_target = -1
 
-    def options_for(self, n_features: int | None, names: Sequence[str] | None) -> dict[str, Any]:
+    def options_for(
+        self, n_features: int | None, names: Sequence[str] | None, text: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """The same columns, in the same order."""
         return {} if names is None else {"columns": list(names)}
 

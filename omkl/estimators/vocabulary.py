@@ -69,6 +69,11 @@ class Vocabulary:
         twin._ids_given = self._ids_given
         return twin
 
+    @property
+    def text_keys(self) -> list[str]:
+        """The keys whose values were strings, all of them."""
+        return [key for key in self.keys if self.ids[key] and NUMBER not in self.ids[key]]
+
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
         if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:

@@ -143,6 +143,30 @@ def test_columns_of_strings_are_groups(tmp_path):
     assert [json.loads(line)["y"] for line in output.read_text().splitlines()] == ["cherry", "melon"]
 
 
+def test_what_was_learned_as_text_is_read_as_text(tmp_path):
+    pytest.importorskip("pyarrow")
+    data, new, model, out = (tmp_path / name for name in ("data.csv", "new.csv", "model.npz", "out.jsonl"))
+    rows = [(f"{k % 9:02d}", k, "high" if k % 9 > 4 else "low") for k in range(90)]
+    data.write_text("zip,size,y\n" + "".join(f"{code},{size},{y}\n" for code, size, y in rows))
+    new.write_text("zip,size\n02,1\n07,1\n")
+    train = ["train", "classifier", str(data), "-o", str(model), "--quiet", "--dev", str(data)]
+    for early in ([], ["--early-stopping"]):
+        assert main([*train, "--categorical", "zip", *early]) == 0
+        assert omkl.load(model).model_.codec.encoder.vocabulary.text_keys == ["zip"]
+        assert main(["predict", str(model), str(new), "-o", str(out), "--quiet"]) == 0
+        assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
+
+
+def test_columns_that_are_to_be_text_are_there(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "data.csv").write_text("1,a\n-1,b\n")
+    (tmp_path / "data.svm").write_text("1 1:1\n")
+    for name, message in (("data.csv", "has no column 'zip', which is to be text"), ("data.svm", "categorical")):
+        arguments = ["-o", str(tmp_path / "m.npz"), "--categorical", "zip"]
+        assert main(["train", "classifier", str(tmp_path / name), *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_a_table_may_have_no_header(tmp_path):
     pytest.importorskip("pyarrow")
     data, model = tmp_path / "data.csv", tmp_path / "model.npz"

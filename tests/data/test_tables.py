@@ -163,6 +163,41 @@ def test_a_target_of_categories_that_are_all_missing(tmp_path):
         whole(stream_parquet(path, "y"))
 
 
+@pytest.mark.parametrize(
+    ("cells", "days"),
+    [
+        (["2024-01-01", "", "2024-01-03"], [19723, np.nan, 19725]),
+        (["2024-01-01", "NA", "2024-01-01T06:00"], [19723, np.nan, 19723.25]),
+        (["2024-01-01 12:00:00.5", "1700-01-01"], [19723.5 + 0.5 / 86400, -98615]),
+        (["2024-01-01 00:00Z", "2024-01-01 00:00+06:00"], [19723, 19722.75]),
+    ],
+)
+def test_dates_of_text_are_days(tmp_path, cells, days):
+    path = write(tmp_path / "a.csv", "when,x\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert_array_equal(whole(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
+    text = whole(stream_csv(path, categorical=["when"]))[0]
+    assert [row.get("when", "") for row in text] == cells
+    pandas = pytest.importorskip("pandas")
+    parsed = pandas.to_datetime([None if cell in ("", "NA") else cell for cell in cells], format="ISO8601", utc=True)
+    assert_array_equal((parsed - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(days=1), days)
+
+
+def test_a_cell_that_is_no_date_is_named(tmp_path):
+    path = write(tmp_path / "a.csv", "when,x\n" + "2024-01-01,1\n" * 200_000 + "2024-01-02 12:00,1\nsoon,1\n,1\n")
+    with pytest.raises(DataFileError, match="row 200003: 'soon' in column 'when' is no date: name the column in cat"):
+        whole(stream_csv(path))
+    with pytest.warns(DataWarning, match="1 record"):
+        X, _ = whole(stream_csv(path, on_error="skip"))
+    assert_array_equal(X[-2:, 0], [19724.5, np.nan])
+    later = write(tmp_path / "b.csv", "when,x\n,1\n2024-01-05,1\n")
+    assert_array_equal(whole(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
+
+
+def test_what_is_no_date_of_all_cells_is_text(tmp_path):
+    path = write(tmp_path / "a.csv", "when,at,x\n2024-01-01,12:30,1\n2024-13-01,13:30,1\n")
+    assert whole(stream_csv(path))[0][0] == {"when": "2024-01-01", "at": "12:30", "x": 1.0}
+
+
 def test_numbers_that_are_categories(tmp_path):
     path = write(tmp_path / "a.csv", "zip,x,y\n01234,1,0\n99999,2,1\n")
     assert whole(stream_csv(path, "y", categorical=["zip"]))[0] == [
@@ -322,7 +357,7 @@ def test_what_is_not_there_is_named(tmp_path, numbers):
         ):
             with pytest.raises(InputError, match=message):
                 stream(path, **arguments)
-    with pytest.raises(InputError, match="no column 'z', which categorical="):
+    with pytest.raises(InputError, match="no column 'z', which is to be text"):
         stream_csv(csv, categorical=["z"])
     pyarrow.parquet.write_table(numbers.drop_columns("i"), tmp_path / "b.parquet")
     with pytest.raises(DataFileError, match=r"b\.parquet has no column 'i': all files need"):

@@ -60,6 +60,7 @@ def small_files() -> Iterator[tuple[str, bytes]]:
     csv = 'a,b,"c ""d",y\n' + "".join(f'{k},{k / 3},"s\n{k}",{k % 3}\n' for k in range(20))
     yield "a.svm", svm
     yield "a.csv", csv.encode()
+    yield "c.csv", b"when,x\n" + b"".join(b"2024-02-%02d %02d:00:00.5,%d\n" % (k + 1, k, k) for k in range(20))
     yield "b.csv", b"".join(b"%d,%.17g,NA,0\r\n" % (k, rng.standard_normal()) for k in range(20))
     for name, text in JSON.items():
         yield f"{name}.jsonl", text.encode()
