@@ -63,7 +63,7 @@ class Columns:
         self.types = {name: as_text.get(kind, schema.field(name).type) for name, kind in self.kinds.items()}
         for name, kind in self.kinds.items():
             type = schema.field(name).type
-            if (name == target and kind == "integer") or (kind == "number" and self.pyarrow.types.is_timestamp(type)):
+            if (name == target and kind == "integer") or (kind != "string" and _is_parsed(self.pyarrow.types, type)):
                 self.types[name] = type
         self.makes_dicts = "string" in [self.kinds[name] for name in names]
         self._widths: dict[str, int] = {}
@@ -138,7 +138,7 @@ class Columns:
         good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
         if y is not None:
             y = np.array([value or "" for value in y])[good] if self.kinds[self.target] == "string" else y[good]
-            if y.dtype.kind in "biu" and y.dtype != np.uint64:
+            if y.dtype.kind in "iu" and y.dtype != np.uint64:
                 y = y.astype(np.int64, copy=False)
         if not self.makes_dicts:
             return Block(_matrix(list(found.values()))[good], y, self.feature_names)
@@ -246,6 +246,11 @@ def _days(column):
     return pyarrow.compute.divide(counts, float(PER_DAY[unit]))
 
 
+def _is_parsed(types, type):
+    """Whether text of this type is read by Arrow alone."""
+    return types.is_timestamp(type) or types.is_boolean(type)
+
+
 def _is_list(types, type):
     return types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type)
 
@@ -281,22 +286,23 @@ def _strings(column, name, reasons):
 
 
 def _numbers(column, type, name, reasons):
-    """Strings as numbers or times of a type of pyarrow, or where it is of integers and they are not, as floats."""
+    """Strings as what a type of pyarrow has; as floats, where it is of integers and they are none."""
     pyarrow = import_pyarrow()
-    is_time = pyarrow.types.is_timestamp(type)
+    is_truth, is_parsed = pyarrow.types.is_boolean(type), _is_parsed(pyarrow.types, type)
 
     def complaint(text):
-        shown, what = text.decode("utf-8", "backslashreplace")[:80], "date" if is_time else "number"
-        return f"{shown!r} in column {name!r} is no {what}: name the column in categorical= if it is none."
+        shown = text.decode("utf-8", "backslashreplace")[:80]
+        what = "neither true nor false" if is_truth else "no date" if is_parsed else "no number"
+        return f"{shown!r} in column {name!r} is {what}: name the column in categorical= if it is none."
 
-    def time(text):
+    def parsed(text):
         return pyarrow.scalar(text.decode()).cast(type)
 
     try:
         return column.cast(type)
     except pyarrow.ArrowInvalid:
-        if is_time:
-            return pyarrow.array(_one_by_one(column, time, complaint, reasons), type)
+        if is_parsed:
+            return pyarrow.array(_one_by_one(column, parsed, complaint, reasons), type)
         convert = _number if pyarrow.types.is_floating(type) else _exact
         return pyarrow.array(_one_by_one(column, convert, complaint, reasons), pyarrow.float64())
 

@@ -31,9 +31,10 @@ def stream_csv(
     Columns are numbers or strings, which the first megabyte of the first file decides: a column is of numbers if no
     more than one of its cells, or one in ten, is something else, which is then an error. Dates, with times or without
     (``2024-02-29``, ``2024-02-29 12:00:00.5``, ``2024-02-29T12:00Z``), are days since 1970 in UTC, if all cells of the
-    column there are. A number that is missing (an empty cell, or one of ``NA``, ``N/A``, ``NULL``, ``nan`` and their
-    like) is NaN, and in a dict it is left out, as an empty string is. Cells in quotation marks may have line ends in
-    them.
+    column there are. So are ``true`` and ``false`` (also ``True``, ``FALSE`` and so on) 1 and 0, but for the output's,
+    which are classes of these names. What is missing (an empty cell, or one of ``NA``, ``N/A``, ``NULL``, ``nan`` and
+    their like) is NaN, and in a dict it is left out, as an empty string is. Cells in quotation marks may have line ends
+    in them.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def stream_csv(
     columns : list of str, optional
         Columns of the input; all but the target by default.
     categorical : list of str
-        Columns that are strings though they may look like numbers or dates.
+        Columns that are strings though they may look like numbers, dates or truth values.
     delimiter : str
         One ASCII character.
     header : bool
@@ -78,7 +79,7 @@ def stream_csv(
                          f"{delimiter!r}.")  # fmt: skip
     paths = find_files(path)
     first = _first_text(paths, delimiter, header, on_error)
-    plan = Columns(_schema(first, categorical), target, columns, first.path, named=header)
+    plan = Columns(_schema(first, categorical, target), target, columns, first.path, named=header)
     kept = [first] if is_pipe(first.path) else []  # what has come through a pipe does not come again
 
     def read(path, skipped):
@@ -156,7 +157,7 @@ def _with_line_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
     return (chunk.replace(b"\r", b"\n") for chunk in chunks) if b"\r" in first and b"\n" not in first else chunks
 
 
-def _schema(text: _Text, categorical: Sequence[str]) -> Any:
+def _schema(text: _Text, categorical: Sequence[str], target: str | int | None) -> Any:
     """Names and types of columns: integers, floats, times or strings, as the cells at the start of a file suggest."""
     pyarrow = import_pyarrow()
     for name in categorical:
@@ -166,6 +167,9 @@ def _schema(text: _Text, categorical: Sequence[str]) -> Any:
     places = [str(i) for i in range(len(text.names))]
     guessed = parse_rows(text.start, text.delimiter, places).batch
     types = {place: _plain_type(pyarrow, column) for place, column in zip(places, guessed.columns)}
+    for place, name in zip(places, text.names):
+        if target in (name, int(place), int(place) - len(places)) and types[place] == pyarrow.bool_():
+            types[place] = pyarrow.string()  # classes are called as they stand there
     unclear = dict.fromkeys((place for place in places if types[place] is None), pyarrow.string())
     if unclear:
         batch = parse_rows(text.start, text.delimiter, places, unclear).batch
@@ -176,8 +180,10 @@ def _schema(text: _Text, categorical: Sequence[str]) -> Any:
 
 
 def _plain_type(pyarrow, column):
-    """The type of the column, if Arrow has found it to be of dates, or of numbers that it can tell apart."""
+    """The type of the column, if Arrow finds it to be of truth values, dates, or numbers that it can tell apart."""
     type = column.type
+    if pyarrow.types.is_boolean(type):
+        return type
     if pyarrow.types.is_date(type):
         return pyarrow.timestamp("us")
     if pyarrow.types.is_timestamp(type):  # in seconds if these had no fractions: those to come may have

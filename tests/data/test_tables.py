@@ -193,6 +193,25 @@ def test_a_cell_that_is_no_date_is_named(tmp_path):
     assert_array_equal(whole(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
 
 
+def test_truth_values_of_text_are_numbers_but_for_classes(tmp_path):
+    path = write(tmp_path / "a.csv", "ok,x,y\nTrue,1,true\nfalse,2,false\n,3,true\n")
+    for target in ("y", 2, -1):
+        X, y = whole(stream_csv(path, target))
+        assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
+        assert y.tolist() == ["true", "false", "true"]
+    assert whole(stream_csv(path, categorical=["ok"]))[0][0] == {"ok": "True", "x": 1.0, "y": 1.0}
+    table = pa.table({"ok": [True, False, None], "x": [1, 2, 3], "y": [True, False, True]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    X, y = whole(stream_parquet(tmp_path / "a.parquet", "y"))
+    assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
+    assert y.tolist() == [True, False, True]
+    path = write(tmp_path / "b.csv", "ok,x\n" + "true,1\n" * 300_000 + "0,1\nmaybe,1\n")
+    with pytest.raises(DataFileError, match="row 300003: 'maybe' in column 'ok' is neither true nor false: name the"):
+        whole(stream_csv(path))
+    with pytest.warns(DataWarning, match="1 record"):
+        assert whole(stream_csv(path, on_error="skip"))[0][-2:, 0].tolist() == [1, 0]
+
+
 def test_what_is_no_date_of_all_cells_is_text(tmp_path):
     path = write(tmp_path / "a.csv", "when,at,x\n2024-01-01,12:30,1\n2024-13-01,13:30,1\n")
     assert whole(stream_csv(path))[0][0] == {"when": "2024-01-01", "at": "12:30", "x": 1.0}
