@@ -40,7 +40,8 @@ def _text_columns(model):
     if hasattr(model, "text_columns"):
         return model.text_columns
     encoder = getattr(model.model_.codec, "encoder", None) if hasattr(model, "model_") else None
-    return [] if encoder is None or encoder.vocabulary is None else encoder.vocabulary.text_keys
+    kinds = {} if encoder is None or encoder.vocabulary is None else encoder.vocabulary.kinds
+    return [key for key, own in kinds.items() if own == {"text"}]
 
 
 def _column(target):

@@ -70,9 +70,13 @@ class Vocabulary:
         return twin
 
     @property
-    def text_keys(self) -> list[str]:
-        """The keys whose values were strings, all of them."""
-        return [key for key in self.keys if self.ids[key] and NUMBER not in self.ids[key]]
+    def kinds(self) -> dict[str, set[str]]:
+        """What the values of each key were: text, numbers or both."""
+        n_numbers = {key: int(NUMBER in own) for key, own in self.ids.items()}
+        return {
+            key: {kind for kind, n in (("numbers", n_numbers[key]), ("text", len(own) - n_numbers[key])) if n}
+            for key, own in self.ids.items()
+        }
 
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""

@@ -161,6 +161,25 @@ def test_text_is_refused_where_numbers_were_learned():
         model.predict(pd.DataFrame({"size": ["1", "-1"]}))
 
 
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwarn):
+    made = stream_frames if as_stream else lambda frame: frame
+    learned = pd.DataFrame({"zip": ["01", "02", "01"], "size": [1.0, 2.0, np.nan], "color": ["a", "b", "a"]})
+    model = omkl.OnlineMKLClassifier(random_state=0).fit(learned, [0, 1, 0])
+    for same in (learned, learned.assign(zip=None), learned.assign(size=[np.nan, 1.0, 2.0], zip=["03", "01", None])):
+        model.predict(made(same))
+    assert not recwarn
+    for column, values, message in (
+        ("zip", [1, 2, 1], "'zip' holds numbers, and was learned from text"),
+        ("size", ["1", "2", "3"], "'size' holds text, and was learned from numbers"),
+    ):
+        with pytest.warns(DataWarning, match=message) as warned:
+            model.predict(made(learned.assign(**{column: values})))
+        assert [warning.filename for warning in warned] == [__file__]
+        with pytest.warns(DataWarning, match=message):
+            model.partial_fit(learned.assign(**{column: values}), [0, 1, 0])
+
+
 def test_categories_of_dates_are_days_where_numbers_are_needed():
     when = pd.date_range("2024-01-01", periods=20)
     plain, made = pd.DataFrame({"when": when}), pd.DataFrame({"when": pd.Categorical(when)})
