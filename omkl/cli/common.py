@@ -66,6 +66,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--target": {"metavar": "WHERE", "help": "where the outputs are: name or place of a column (csv, parquet; the last "
                  "one by default), an array's name (npz), a second file (npy)"},
     "--no-header": {"action": "store_true", "help": "csv: the first line is a row, not names of columns"},
+    "--delimiter": {"metavar": "C", "help": "csv: what divides cells, as ';' (default: a comma, in .tsv files a tab)"},
     "--categorical": {"metavar": "NAMES", "type": lambda text: text.split(","),
                       "help": "csv: columns that are text though they look like numbers or dates, as zip codes do, "
                       "separated by commas (a model knows which it has learned as text)"},
@@ -103,17 +104,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
 #: Their short names.
 FLAGS = {"--output": ("-o",)}
 OUTPUT = ("--json", "--quiet")
-ROWS = ("--target", "--no-header", "--categorical")
+ROWS = ("--target", "--no-header", "--delimiter", "--categorical")
 LOG = ("--log", "--log-every")
 CHECKPOINTS = ("--checkpoint", "--checkpoint-every", "--resume")
+OF_TABLES = ("target", "no_header", "delimiter", "categorical")
 #: The options that a model of each kind does not read.
 UNREAD = {
-    "trees": ("format", "folds", "scheme", "target", "no_header", "categorical", "mistakes"),
-    "sequences": ("target", "no_header", "categorical"), "rows": ("folds", "scheme"),
-    "annotations": ("format", "folds", "scheme", "target", "no_header", "categorical", "mistakes"),
+    "trees": ("format", "folds", "scheme", *OF_TABLES, "mistakes"), "sequences": OF_TABLES, "rows": ("folds", "scheme"),
+    "annotations": ("format", "folds", "scheme", *OF_TABLES, "mistakes"),
 }  # fmt: skip
 #: Options that say how labelled data are read and used, for commands that do without data as well.
-ABOUT_DATA = ("format", "folds", "target", "no_header", "categorical", "on_error", "jobs", "examples", "worst")
+ABOUT_DATA = ("format", "folds", *OF_TABLES, "on_error", "jobs", "examples", "worst")
 
 
 class Help(HelpFormatter):

@@ -21,6 +21,8 @@ def open_rows(path: str, arguments: Namespace, model: Any = None, labelled: bool
                          "choose another --format.")  # fmt: skip
     target = _column(arguments.target)
     options: dict[str, Any] = {"header": False} if arguments.no_header else {}
+    if arguments.delimiter is not None:
+        options["delimiter"] = arguments.delimiter
     if getattr(arguments, "on_error", "raise") != "raise":
         options["on_error"] = arguments.on_error
     if target is None and labelled:

@@ -56,7 +56,9 @@ class Columns:
                 has = "no column" if name not in schema.names else "several columns"
                 raise InputError(f"{where} has {has} {name!r:.200}; its columns are {_listed(schema.names)}.")
         if not names or target in names:
-            raise InputError(f"{where} needs a column besides the target {target!r} that is not among columns=.")
+            divided = _divided(schema.names)
+            among = "" if columns is None else " that is not among columns="
+            raise InputError(f"{where} needs a column besides the target {target!r:.200}{among}.{divided}")
         self.names, self.target, self._named = names, target, named
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         as_text = {"string": self.pyarrow.string(), "integer": self.pyarrow.float64(), "number": self.pyarrow.float64()}
@@ -196,10 +198,16 @@ def _target(names, target, where):
             raise InputError(f"{where} has {len(names)} columns, and no column {target} for the target.")
         return names[target]
     if target is not None and target not in names:
-        is_divided = len(names) == 1 and set(names[0]) & set(";\t|")
-        divided = " Cells are divided by commas, in .tsv by tabs." if is_divided else ""
-        raise InputError(f"{where} has no column {target!r} for the target; its columns are {_listed(names)}.{divided}")
+        raise InputError(
+            f"{where} has no column {target!r} for the target; its columns are {_listed(names)}.{_divided(names)}"
+        )
     return target
+
+
+def _divided(names):
+    """Advice, where a single column looks like several."""
+    is_divided = len(names) == 1 and set(names[0]) & set(";\t|")
+    return " Cells are divided by commas, in .tsv by tabs, unless delimiter= says otherwise." if is_divided else ""
 
 
 def _listed(names):

@@ -120,10 +120,10 @@ class _Text:
         self.start = next(self._pieces, b"")
         try:
             cells, end = first_row(self.start, delimiter)
-        except (csv.Error, UnicodeDecodeError):
-            raise DataFileError(
-                f"{path}, row 1: this is no row of UTF-8 text with {delimiter!r} between cells."
-            ) from None
+        except UnicodeDecodeError:
+            raise DataFileError(f"{path}, row 1: this is not UTF-8: save the file as UTF-8 text.") from None
+        except csv.Error:
+            raise DataFileError(f"{path}, row 1: this is no row of text with {delimiter!r} between cells.") from None
         if not cells:
             raise DataFileError(f"{path}: Empty CSV file: write a row for each example.")
         if header:

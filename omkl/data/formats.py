@@ -1,5 +1,6 @@
 """A stream of any file, by its name."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,7 +53,9 @@ def open_stream(
     try:
         return found.open(path, **options)
     except TypeError as error:
-        raise InputError(f"{find_files(path)[0]} is read as {next(iter(found.aliases))}: {error}.") from None
+        name, unknown = next(iter(found.aliases)), re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        told = f"{name}, for which there is no {unknown[1]}=" if unknown else f"{name}: {error}"
+        raise InputError(f"{find_files(path)[0]} is read as {told}.") from None
 
 
 def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat | None = None) -> StreamFormat:

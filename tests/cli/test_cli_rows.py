@@ -161,7 +161,10 @@ def test_columns_that_are_to_be_text_are_there(tmp_path, capsys):
     pytest.importorskip("pyarrow")
     (tmp_path / "data.csv").write_text("1,a\n-1,b\n")
     (tmp_path / "data.svm").write_text("1 1:1\n")
-    for name, message in (("data.csv", "has no column 'zip', which is to be text"), ("data.svm", "categorical")):
+    for name, message in (
+        ("data.csv", "has no column 'zip', which is to be text"),
+        ("data.svm", "is read as svmlight, for which there is no categorical="),
+    ):
         arguments = ["-o", str(tmp_path / "m.npz"), "--categorical", "zip"]
         assert main(["train", "classifier", str(tmp_path / name), *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -46,7 +46,7 @@ def test_the_command_line_trains_on_it(path, tmp_path):
 
 
 def test_what_it_does_not_take_is_refused(path):
-    with pytest.raises(InputError, match=r"read as semicolons: .*unexpected keyword argument 'n_features'"):
+    with pytest.raises(InputError, match="read as semicolons, for which there is no n_features="):
         open_stream(path, n_features=3)
     with pytest.raises(InputError, match="leave target= out"):
         open_stream(path, target="y")

@@ -219,5 +219,14 @@ def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsy
         out = str(tmp_path / "m.npz")
         assert main(["train", "classifier", str(tmp_path / name), "--target", "y", "-o", out, "--quiet"]) == 2
         assert message in capsys.readouterr().err
+    for other in ("", "2;3;q\n"):  # of one class, and of two
+        (tmp_path / "semicolons.csv").write_text("a;b;y\n1;2;p\n" + other)
+        arguments = ["train", "classifier", str(tmp_path / "semicolons.csv"), "-o", out, "--quiet"]
+        assert main(arguments) == 2
+        assert "target 'a;b;y'. Cells are divided by commas, in .tsv by tabs, unless delim" in capsys.readouterr().err
+        assert main([*arguments, "--delimiter", ";"]) == 0
+        assert main(["evaluate", out, arguments[2], "--delimiter", ";", "--quiet"]) == 0
+    assert main([*arguments, "--delimiter", ";;"]) == 2
+    assert "A delimiter is one ASCII character" in capsys.readouterr().err
     assert main(["train", "classifier", "", "-o", out]) == 2
     assert "The name of a file is empty" in capsys.readouterr().err
