@@ -1,6 +1,6 @@
 """All benchmarks by one command: a table, and a file of the same figures.
 
-    python -m tests.benchmarks                        every hot path, an hour on slow machines, file by file
+    python -m tests.benchmarks                        every hot path, file by file: about an hour
     python -m tests.benchmarks --quick                small sizes, a few minutes
     python -m tests.benchmarks -k "prox or trees"     those whose names match, studies included
     python -m tests.benchmarks list                   their names

@@ -29,6 +29,7 @@ from numba import njit
 
 LONG = 1.0  # seconds of a call that is not repeated more often than it must be
 PATIENCE, MUCH = 10.0, 200.0  # seconds, and times what omkl takes, that a peer has for an answer at least
+MAKING = 30.0  # seconds that it has to start, and to find how closely it must solve
 LARGEST = 1 << 28  # bytes, operations or rows that a floor goes through at most; what is more is multiplied
 
 
@@ -121,14 +122,19 @@ def calls_that_last(function: Callable[[], object], seconds: float, clock: Calla
 class Peer:
     """A copy of this process that calls a peer when it is told to, and answers with seconds or with a word."""
 
-    def __init__(self, make: Callable, clock: str, round_seconds: float, limit: float, once: bool = False):
-        self._limit, self.word, self.seconds, self.bytes = limit, "", np.inf, 0
+    def __init__(
+        self, make: Callable, clock: str, round_seconds: float, limit: float, once: bool = False, making: float = 0.0
+    ):
+        self._limit, self.word, self.seconds, self.bytes = max(limit, making), "", np.inf, 0
         self._pipe, theirs = multiprocessing.Pipe()
         arguments = (theirs, make, CLOCKS[clock], round_seconds, once)
         self._process = multiprocessing.get_context("fork").Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
         self._receive()
+        self._limit = limit
+        if not self.word:
+            self._receive()
 
     def round(self) -> None:
         """Let it run once more, unless it has dropped out or takes long."""
@@ -154,7 +160,7 @@ class Peer:
             return self._drop_out(answer)
         if isinstance(answer, int):
             self.bytes = answer
-        else:
+        elif answer is not None:  # which says that it is made
             self.seconds = min(self.seconds, answer)
 
     def _drop_out(self, word: str) -> None:
@@ -170,6 +176,7 @@ def _serve(pipe, make, clock, round_seconds, once) -> None:
     warnings.simplefilter("ignore")
     try:
         function = make()
+        pipe.send(None)
         timed = getattr(function, "seconds", partial(run, function, clock=clock))
         n_calls = 1 if once else calls_that_last(function, round_seconds, clock)
         pipe.send(0 if once else measured_with_memory(function, clock)[1])
@@ -257,10 +264,10 @@ class Measure:
         """Seconds of a call, the least of several rounds.
 
         ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
-        own, and may raise ``ImportError`` or ``MissedError``. They are slow, and drop out, where they have no answer
-        within ``limit`` seconds, or earlier where that is :data:`MUCH` times what omkl takes. ``size`` is what growth
-        is told along. ``once`` is for what takes many seconds: no call before the one that counts. ``notes`` are
-        figures to be printed in the table.
+        own, and may raise ``ImportError`` or ``MissedError``. They are slow, and drop out, where they are not made
+        within :data:`MAKING` seconds, or have no answer within ``limit`` seconds, or earlier where that is
+        :data:`MUCH` times what omkl takes. ``size`` is what growth is told along. ``once`` is for what takes many
+        seconds: no call before the one that counts. ``notes`` are figures to be printed in the table.
         """
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
         crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a busy machine makes no peer slow
@@ -270,7 +277,7 @@ class Measure:
             if not once:
                 limit = min(limit, crowd * max(PATIENCE, MUCH * run(function, 1, time.perf_counter)))
             beside = {
-                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit, once)))
+                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit, once, crowd * MAKING)))
                 for name, make in (peers or {}).items()
             }
             n_floor = calls_that_last(floor.function, round_seconds, tick) if floor else 0
