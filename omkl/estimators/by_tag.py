@@ -1,6 +1,6 @@
 """Labelers for the words of each tag: what is left to be said of a word whose tag is known."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from omkl.estimators.sequence import SequenceLabeler
@@ -25,14 +25,14 @@ class ByTag:
         self.labelers: dict[str, SequenceLabeler | str] = {}
 
     def fit(
-        self, taught: dict[str, tuple[list, list]], learn: Callable[[list, list], SequenceLabeler]
+        self, taught: Iterable[tuple[str, list, list]], learn: Callable[[list, list], SequenceLabeler]
     ) -> "ByTag":  # fmt: skip
-        """Learn from sequences of tokens and their labels, ``(X, y)``, for every tag; None is a label not known.
+        """Learn from sequences of tokens and their labels, ``(tag, X, y)``, for every tag; None is a label not known.
 
         ``learn(X, y)`` is a labeler that has learned from some.
         """
         self.labelers = {}
-        for tag, (X, y) in taught.items():
+        for tag, X, y in taught:
             labels = {label for sequence in y for label in sequence} - {None}
             if len(labels) > 1:
                 self.labelers[tag] = learn(X, y)

@@ -90,7 +90,7 @@ class Lemmatizer:
             if usual[tag, edit] >= LEAST_WORDS:
                 X.append([lemma_features(form, feats)])
                 y.append([edit])
-        self.edits.fit(taught, learn)
+        self.edits.fit(((tag, *own) for tag, own in taught.items()), learn)
         return self
 
     def predict(self, words: list[tuple[str, str, str]]) -> list[str]:

@@ -1,6 +1,6 @@
 """Tags, morphology and lemmas of words: from words to the columns of a treebank."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -76,7 +76,7 @@ class Tagger:
             if self.chain is not None:
                 gold: list[Any] = [None if tag == MISSING else tag for tag in tags]
                 sentences = by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets)
-                self.chain.fit({"": sentences}, partial(learn, chain=True))
+                self.chain.fit([("", *sentences)], partial(learn, chain=True))
                 learned.append(str(self.tag))
             if self.morphology is not None:
                 taught = self._morphology_of(treebank, forms, tags, tags if around is None else around)
@@ -92,14 +92,13 @@ class Tagger:
 
     def _morphology_of(
         self, treebank: Treebank, forms: list[str], tags: list[str], around: list[str]
-    ) -> dict[str, tuple[list, list]]:
+    ) -> Iterator[tuple[str, list, list]]:
         """For every tag what morphology is learned from: words beside the tags around, and what tags do not say."""
         labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
-        features = morphology_features(forms, around, treebank.offsets)
-        return {
-            tag: ([[features[i] for i in run] for run in runs], [[labels[i] for i in run] for run in runs])
-            for tag, runs in runs_of(tags, treebank.offsets).items() if tag != MISSING
-        }  # fmt: skip
+        surroundings = Surroundings(forms, around, treebank.offsets)
+        for tag, runs in runs_of(tags, treebank.offsets).items():
+            if tag != MISSING:
+                yield tag, surroundings.features(runs), [[labels[i] for i in run] for run in runs]
 
     def _lemmas_of(
         self, treebank: Treebank, forms: list[str], tags: list[str]
@@ -147,10 +146,10 @@ class Tagger:
         if self.chain is not None:
             treebank = with_column(treebank, str(self.tag), tags)
         if self.morphology is not None:
-            features = morphology_features(forms, tags, treebank.offsets)
+            surroundings = Surroundings(forms, tags, treebank.offsets)
             labels = [""] * len(forms)
             for tag, runs in runs_of(tags, treebank.offsets).items():
-                predicted = self.morphology.predict(tag, [[features[i] for i in run] for run in runs])
+                predicted = self.morphology.predict(tag, surroundings.features(runs))
                 for run, own in zip(runs, predicted):
                     for i, label in zip(run, own):
                         labels[i] = label
@@ -264,17 +263,33 @@ def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
     return runs
 
 
-def morphology_features(forms: list[str], tags: list[str], offsets: np.ndarray) -> list[dict[str, Any]]:
-    """Features of every word to tell its morphology from: its own, its neighbours', and the tags around it."""
-    features: list[dict[str, Any]] = []
-    for words, own in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
-        words, own = [BEGIN, *words, END], [BEGIN, BEGIN, *own, END, END]
-        for i in range(1, len(words) - 1):
-            b2, b1, _, a1, a2 = own[i - 1 : i + 4]
-            before, after = words[i - 1].lower(), words[i + 1].lower()
-            features.append({
-                **own_features(words[i]), "lower[-1]": before, "lower[+1]": after, "suffix3[-1]": before[-3:],
-                "suffix3[+1]": after[-3:], "tag[-1]": b1, "tag[+1]": a1, "tag[-2,-1]": f"{b2}|{b1}",
-                "tag[+1,+2]": f"{a1}|{a2}", "tag[-1,+1]": f"{b1}|{a1}",
-            })  # fmt: skip
-    return features
+class Surroundings:
+    """What the morphology of words is told from: their own forms, their neighbours', and the tags around them.
+
+    Features are made of some words at a time, since those of a word take kilobytes.
+    """
+
+    def __init__(self, forms: list[str], tags: list[str], offsets: np.ndarray) -> None:
+        self._lower: list[str] = []
+        self._tags: list[str] = []
+        for words, own in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
+            self._lower += [BEGIN, BEGIN, *map(str.lower, words), END, END]
+            self._tags += [BEGIN, BEGIN, *own, END, END]
+        self._forms = forms
+        self._places = (
+            np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2
+        ).tolist()
+
+    def features(self, runs: list[list[int]]) -> list[list[dict[str, Any]]]:
+        """Features of words, sequence by sequence."""
+        return [list(map(self._of_word, run)) for run in runs]
+
+    def _of_word(self, i: int) -> dict[str, Any]:
+        at = self._places[i]
+        b2, b1, _, a1, a2 = self._tags[at - 2 : at + 3]
+        before, after = self._lower[at - 1], self._lower[at + 1]
+        return {
+            **own_features(self._forms[i]), "lower[-1]": before, "lower[+1]": after, "suffix3[-1]": before[-3:],
+            "suffix3[+1]": after[-3:], "tag[-1]": b1, "tag[+1]": a1, "tag[-2,-1]": f"{b2}|{b1}",
+            "tag[+1,+2]": f"{a1}|{a2}", "tag[-1,+1]": f"{b1}|{a1}",
+        }  # fmt: skip
