@@ -1,5 +1,7 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
+import sys
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +17,7 @@ from omkl.estimators.units import warn_of_units
 from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
 from omkl.estimators.vocabulary import Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
 from omkl.kernels.functions import KernelSpec
@@ -28,6 +30,8 @@ KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, Kernel
 #: A finite feature map is held explicitly, unless a kernel says otherwise, up to this many features.
 EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
+#: Rows of a table that are looked at for what its columns hold.
+MOST_LOOKED_AT = 100
 #: What reads tokens that are short for dicts.
 SHORTHANDS: dict[type, Any] = {Words: WordEncoder, AttributeLists: AttributeEncoder}
 
@@ -155,6 +159,20 @@ class Encoder:
             else:
                 keys = tokens.keys() if type(tokens) in SHORTHANDS else dict.fromkeys(chain.from_iterable(tokens))
             yield from (key for key in keys if key not in known)
+
+    def warn_of_other_kinds(self, rows: list[dict[str, Any]]) -> None:
+        """Say where a column of a table was text when it was learned and holds numbers here, or the other way round."""
+        kinds = {} if self.vocabulary is None else self.vocabulary.kinds
+        met: dict[str, set[str]] = {}
+        for row in rows[:MOST_LOOKED_AT]:
+            for key, value in row.items():
+                met.setdefault(key, set()).add("text" if isinstance(value, str) else "numbers")
+        for key, here in met.items():
+            if len(kinds.get(key, ())) == 1 and kinds[key].isdisjoint(here):
+                warnings.warn(
+                    f"The column {key!r:.80} holds {min(here)}, and was learned from {min(kinds[key])}: what is in it "
+                    "is unknown to the model. Convert it.", DataWarning, stacklevel=_level_outside(),
+                )  # fmt: skip
 
     def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool) -> Features:
         """Features of dicts, or of what is short for them."""
@@ -404,3 +422,11 @@ def _side_by_side(left, right):
         target = np.repeat(starts[:-1] + shift - part.starts[:-1], n) + np.arange(len(part.ids))
         ids[target], values[target] = part.ids, part.values
     return Features(starts, ids, values)
+
+
+def _level_outside() -> int:
+    """The ``stacklevel`` at which a warning points at the line that called omkl, however deep this is."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("omkl."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -4,7 +4,6 @@ Names of columns are kept by the first fit, and compared by every later call.
 """
 
 import hashlib
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,12 +37,10 @@ from omkl.estimators.outputs import check_sample_weight, class_weights, flat_lab
 from omkl.estimators.sources import TrainingBlock, as_stream
 from omkl.estimators.views import FlatTokens, TrainingIndex
 from omkl.estimators.words import AttributeLists, Words
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 
 #: Rows that are encoded and scored at a time, by each thread.
 AT_A_TIME = 4096
-#: Rows of a table that are looked at for what its columns hold.
-MOST_LOOKED_AT = 100
 
 
 class TokenData(NamedTuple):
@@ -116,6 +113,8 @@ def row_potentials(estimator: Any, X: Any) -> np.ndarray:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     X = checked_rows(estimator, X, reset=False)
     model, n = estimator.model_, n_rows(X)
+    if isinstance(X, list) and hasattr(estimator, "feature_names_in_"):
+        model.codec.encoder.warn_of_other_kinds(X)
 
     def scored(part: Any) -> np.ndarray:
         encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
@@ -141,8 +140,6 @@ def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
         X, names = X.aligned(known, "A block of the stream").X, X.feature_names
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
-        if not reset and "feature_names_in_" in vars(estimator):
-            _warn_of_other_kinds(X, estimator)
         if y:
             check_targets(*y)
             y = (_as_column(*y),)
@@ -180,30 +177,6 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None 
         refuse_missing(X, names)
         raise
     return (with_unique_entries(checked[0]), *checked[1:]) if y else with_unique_entries(checked)
-
-
-def _warn_of_other_kinds(rows: list[dict[str, Any]], estimator: Any) -> None:
-    """Say where a column of a table was text when it was learned, and holds numbers here, or the other way round."""
-    vocabulary = estimator.model_.codec.encoder.vocabulary
-    kinds = {} if vocabulary is None else vocabulary.kinds
-    met: dict[str, set[str]] = {}
-    for row in rows[:MOST_LOOKED_AT]:
-        for key, value in row.items():
-            met.setdefault(key, set()).add("text" if isinstance(value, str) else "numbers")
-    for key, here in met.items():
-        if len(kinds.get(key, ())) == 1 and kinds[key].isdisjoint(here):
-            warnings.warn(
-                f"The column {key!r:.80} holds {min(here)}, and was learned from {min(kinds[key])}: what is in it is "
-                "unknown to the model. Convert it.", DataWarning, stacklevel=_level_outside(),
-            )  # fmt: skip
-
-
-def _level_outside() -> int:
-    """The ``stacklevel`` at which a warning points at the line that called omkl, however deep this is."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("omkl."):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def _as_column(y: Any) -> np.ndarray:

@@ -138,6 +138,8 @@ class TokenCodec:
                     "not from others by partial_fit."
                 )
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
+        if data.names is not None and isinstance(data.inputs, list):
+            self.encoder.warn_of_other_kinds(data.inputs)
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
             trainer.grow_outputs(self.structure)

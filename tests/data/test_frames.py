@@ -180,6 +180,16 @@ def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwa
             model.partial_fit(learned.assign(**{column: values}), [0, 1, 0])
 
 
+def test_a_fit_again_knows_nothing_of_what_was_learned_before(recwarn):
+    frame = pd.DataFrame({"zip": ["01", "02"] * 3, "color": list("ababab"), "y": [0, 1] * 3})
+    model = omkl.OnlineMKLClassifier(random_state=0).fit(stream_frames(frame, "y", block_size=2))
+    model.fit(stream_frames(frame.assign(zip=[1, 2] * 3), "y", block_size=2))
+    assert not recwarn
+    changing = [frame, frame.assign(zip=[1, 2] * 3)]
+    with pytest.raises(DataFileError, match="column 'zip' holds integers, but in the first file strings"):
+        model.fit(stream_frames(changing, "y"))
+
+
 def test_categories_of_dates_are_days_where_numbers_are_needed():
     when = pd.date_range("2024-01-01", periods=20)
     plain, made = pd.DataFrame({"when": when}), pd.DataFrame({"when": pd.Categorical(when)})
