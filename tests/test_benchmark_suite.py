@@ -135,8 +135,13 @@ def test_pieces_are_one_page():
         "cores": 2,
     }  # fmt: skip
     pieces = [[a_row("a.py::test_x", 9.0), a_row("a.py::test_y")], [a_row("a.py::test_x", 4.0), a_row("b.py::test_z")]]
-    found = merged([{**about, "benchmarks": rows} for rows in pieces])
+    later = {"date": "2026-01-02", "commit": "ba9876543210"}
+    found = merged([{**about, "benchmarks": pieces[0]}, {**about, **later, "benchmarks": pieces[1]}])
+    assert merged([found]) == found
     text = page(found)
+    assert "on 2026-01-01 at commit 0123456789 and on 2026-01-02 at commit ba98765432, on one core" in text
+    assert "## B\n\nMeasured on 2026-01-02 at commit ba98765432.\n" in text
+    assert "## A\n\n|" in text
     assert len(found["benchmarks"]) == 3
     assert json.loads(one_row_a_line(found)) == found
     assert "| x | 1 s | 250 ms stream | 4 |" in text

@@ -118,7 +118,7 @@ def page(found: dict[str, Any]) -> str:
         "# Benchmarks",
         "<!-- made by `python -m tests.benchmarks table docs/benchmarks.json -o docs/benchmarks.md`: do not edit -->",
         f"Every hot path beside its floor and its peers, by `python -m tests.benchmarks`. {summary(rows)}",
-        f"Measured on {found['date']} at commit {found['commit'][:10]}, on one core of {machine}, "
+        f"Measured {_when(rows, found)}, on one core of {machine}, "
         f"whose {found['cores']} cores were asked for by {found['load']} programs at a time. "
         "Times are CPU seconds of a call, the least of several rounds, unless they are *wall*. A floor is what the "
         "machine cannot do without, measured in turn with the hot path: so many bytes read, a matrix product, numbers "
@@ -132,13 +132,22 @@ def page(found: dict[str, Any]) -> str:
         sorted(rows, key=lambda row: row["fullname"].partition("::")[0]), lambda row: name_of(row).partition(":")[0]
     )
     for section, members in sections:
-        parts += [f"## {section.replace('_', ' ').capitalize()}", _markdown_table(list(members), reasons)]
+        own = list(members)
+        parts += [f"## {section.replace('_', ' ').capitalize()}", _markdown_table(own, reasons)]
+        if _when(own, found) != _when(rows, found):
+            parts.insert(-1, f"Measured {_when(own, found)}.")
     if reasons:
         parts.append(f"## Above {GOOD:g} times the floor")
         parts.append("\n".join(f"{number}. {reason}" for reason, number in reasons.items()))
     if powers := growth(rows):
         parts += ["## Power of the size by which time grows, from each size to the next", _bullets(powers)]
     return "\n\n".join(parts) + "\n"
+
+
+def _when(rows: list[dict], found: dict[str, Any]) -> str:
+    """On which days, and at which commits, rows were measured."""
+    moments = {(row["date"], row["commit"][:10]) for row in (row.get("measured", found) for row in rows)}
+    return " and ".join(f"on {date} at commit {commit}" for date, commit in sorted(moments))
 
 
 def _markdown_table(rows: list[dict], reasons: dict[str, int]) -> str:
