@@ -94,8 +94,13 @@ def _check_first(record: dict[str, Any]) -> None:
 
 def _piece(values: list[Any], dtype: np.dtype) -> np.ndarray:
     """Some values of an array, none of which is altered by its dtype."""
-    piece = np.array(values, dtype)
-    is_altered = np.array(values).dtype.kind not in "iuf" if dtype.kind == "f" else piece.tolist() != values
+    with np.errstate(over="ignore"):
+        piece = np.array(values, dtype)
+    if dtype.kind == "f":
+        given = np.array(values)
+        is_altered = given.dtype.kind not in "iuf" or not np.array_equal(np.isinf(piece), np.isinf(given))
+    else:
+        is_altered = piece.tolist() != values
     if piece.ndim != 1 or is_altered:
         raise ValueError
     return piece

@@ -214,6 +214,7 @@ def test_damaged_texts_of_models_are_refused(tmp_path, capsys):
     lines = (tmp_path / "m.txt").read_text().splitlines()
     second = json.loads(lines[1])
     for changed in ("nonsense", "[1]", {**second, "dtype": "|O"}, {**second, "dtype": 3}, {**second, "dtype": "<f8,,"},
+                    {**second, "dtype": "<f4", "values": [1e300], "shape": [1]},
                     {**second, "values": ["x"]},
                     {**second, "shape": [10**12]}, {**second, "values": [1e400]}, {**second, "shape": None},
                     {**second, "shape": [-1]}, {**second, "order": "A"}, {**second, "array": "\ud800"},
