@@ -289,12 +289,13 @@ def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings],
             values[name] += _column(column, name, n, number)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     heads = np.array(values["heads"], np.int32)
-    _check_heads(offsets, heads, checks)
+    check_heads(offsets, heads, checks)
     codes = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
     return {"offsets": offsets, "heads": heads, **codes}
 
 
-def _check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
+def check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
+    """Raise unless heads are trees, as far as ``checks`` asks for; the message names sentence and word, from 1."""
     if formats.MODES[checks.trees] == jit.ANY_HEADS:
         return
     found = np.zeros((len(offsets) - 1, 5), np.int64)

@@ -219,7 +219,7 @@ class PredictsTrees(LearnedTemplates):
         right: list[np.ndarray] = []
         labeler = self.model_.codec.relations
         for gold in treebanks_of(X, trees="partial", single_root=self.single_root):
-            check_trees(gold, single_root=False, partial=True)
+            check_trees(gold, partial=True)
             heads = gold.heads.astype(np.int64)
             trees = np.split(heads, gold.offsets[1:-1])
             arcs += zip(from_potentials(self, gold, lambda potentials, i: potentials), trees)

@@ -1,5 +1,6 @@
 """From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
 
+import copy
 import json
 import pickle
 from dataclasses import replace
@@ -279,6 +280,24 @@ def test_trees_are_learned_where_there_are_heads(train, test):
     assert messages[0] == "50 of 150 sentences have no heads: trees are learned from the others."
     assert any(message.startswith("1 of ") for message in messages[1:])
     assert model.score(test) > 0.95
+
+
+def test_gold_sentences_are_the_same_in_a_file_and_a_treebank(annotator, test, tmp_path):
+    heads = test.heads.copy()
+    heads[test.offsets[1] - 1] = -1
+    partial, unparsed = replace(test, heads=heads), replace(test, heads=np.full_like(heads, -1))
+    path = tmp_path / "gold.conllu"
+    write_treebank(path, unparsed)
+    assert annotator.evaluate(path) == annotator.evaluate(unparsed)
+    assert annotator.evaluate(path)["uas"] is None
+    write_treebank(path, partial)
+    temperatures = []
+    for gold in (path, partial):
+        with pytest.raises(InputError, match="Sentence 1, word|line"):
+            annotator.evaluate(gold)
+        with pytest.warns(DataWarning, match="1 of .* words have no head"):
+            temperatures.append(copy.deepcopy(annotator).calibrate(gold).parser_.temperature_)
+    assert temperatures[0] == temperatures[1]
 
 
 def test_one_tag_for_all_words_is_no_obstacle():
