@@ -1,7 +1,6 @@
 """What a trained parser does: trees, alternatives, probabilities."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -300,8 +299,7 @@ def with_notes(block: Treebank, columns: dict[str, list[float]]) -> Treebank:
         _noted(misc[code], {name: values[word] for name, values in columns.items()})
         for word, code in enumerate(block.misc.tolist())
     ]
-    codes = strings.codes(written, grow=True)
-    return replace(block, misc=codes.astype(np.int32), strings={**block.strings, "misc": strings})
+    return block.with_column("misc", strings.codes(written, grow=True), strings)
 
 
 def _check_marginals(parser: Any) -> None:

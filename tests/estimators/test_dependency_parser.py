@@ -332,7 +332,7 @@ def test_bad_files_are_refused(tmp_path):
         parser(["m.form"]).fit(two_roots)
 
 
-@pytest.mark.parametrize("heads, message", [([2, 1, 0], "a cycle, 1 -> 2 -> 1"), ([4, 0, 2], "4 of word 1 is out")])
+@pytest.mark.parametrize(("heads", "message"), [([2, 1, 0], "a cycle, 1 -> 2 -> 1"), ([4, 0, 2], "4 of word 1 is out")])
 def test_treebanks_that_nobody_checked_are_checked(grammar, heads, message):
     sentence = Sentence(forms=["a", "b", "c"], lemmas=["a"] * 3, upos=["X"] * 3, heads=heads, deprels=["dep"] * 3)
     treebank = Treebank.from_sentences([*grammar[0][:3], sentence], trees=False)

@@ -179,9 +179,9 @@ def test_heads_that_are_no_trees_have_no_score():
         return Treebank.from_sentences(sentences, trees=False)
 
     gold = treebank([0, 1], [2, 0])
-    with pytest.raises(InputError, match="compared with gold ones: Sentence 1, word 2: the head 3 .* out of range"):
+    with pytest.raises(InputError, match=r"compared with gold ones: Sentence 1, word 2: the head 3 .* out of range"):
         evaluate_treebanks(gold, treebank([0, 3], [2, 0]))
-    with pytest.raises(InputError, match="Gold trees: Sentence 2, word 1: .* a cycle, 1 -> 2 -> 1"):
+    with pytest.raises(InputError, match=r"Gold trees: Sentence 2, word 1: .* a cycle, 1 -> 2 -> 1"):
         evaluate_treebanks(treebank([0, 1], [2, 1]), gold)
     with pytest.raises(InputError, match="2 gold words have no head, and others have one"):
         evaluate_treebanks(treebank([0, 1], [None, None]), gold)
