@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._components import check_flags, check_n_jobs, check_number, parameters_of
 from omkl.data import Stream
 from omkl.estimators.held_out import check_validation, held_out_part, joined, label_accuracy, parted, stopping_by
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
-from omkl.estimators.learning_more import LearnsMore
+from omkl.estimators.learning_more import CHANGEABLE, LearnsMore, is_same
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint, no_companions
 from omkl.exceptions import InputError, NotFittedError
@@ -312,6 +312,9 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
 
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""
+        if vars(self).get("model_") is not model:
+            names = parameters_of(type(self))
+            self._made_of = {name: getattr(self, name) for name in names if name not in CHANGEABLE}
         self.model_ = model
         self.__dict__.update(model.codec.learned())
 
@@ -322,6 +325,15 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
+
+    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
+        manifest, changed = super()._manifest(packer, training, history), self._changed()
+        if changed:  # the model can be made again of what it was made of alone
+            made = type(self)(**{**self.get_params(deep=False), **changed})
+            before, now = made._saved_parameters(), self._saved_parameters()
+            names = [name for name in changed if not is_same(before[name], now[name])]
+            manifest["made_of"] = {name: packer.pack(before[name], f"made of {name}") for name in names}
+        return manifest
 
     def _describe(self, packer: Packer) -> dict[str, Any]:
         values, arrays = self.model_.describe(packer)
@@ -343,9 +355,15 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
         self._adopt(OnlineModel(self._codec(), self._settings()).unpack(manifest, unpacker.arrays, unpacker))
 
 
+def is_probabilistic(estimator: OnlineEstimator) -> bool:
+    """Whether potentials are log-probabilities, those of the loss that was learned with, whatever is set by now."""
+    model = vars(estimator).get("model_")
+    return (estimator._settings() if model is None else model.settings).probabilistic
+
+
 def needs_probabilities(estimator: OnlineEstimator) -> bool:
     """Whether potentials are log-probabilities; raises an AttributeError that says which loss makes them so."""
-    if estimator._settings().probabilistic:
+    if is_probabilistic(estimator):
         return True
     raise AttributeError(
         f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={estimator.loss!r}.'

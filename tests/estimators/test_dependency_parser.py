@@ -202,6 +202,33 @@ def test_a_saved_parser_predicts_the_same_and_trains_on(grammar, tmp_path):
         assert loaded.partial_fit(train[:5]).score(test) > 0
 
 
+def test_files_of_templates_and_lexicons_are_read_once(grammar, tmp_path):
+    templates, lexicon = tmp_path / "templates.txt", tmp_path / "lexicon.tsv"
+    templates.write_text("h.upos m.upos\nh.kind m.upos\n")
+    lexicon.write_text("".join(f"{form}\tx\n" for form in sorted(set(grammar[0].strings["forms"].tolist()))))
+    for path in (templates, str(templates)):
+        models = [parser(path, lexicons={"kind": lexicon}, epochs=1).fit(grammar[0][:50])]
+        texts = templates.read_bytes(), lexicon.read_bytes()
+        templates.unlink()
+        lexicon.unlink()
+        models[0].save(tmp_path / "model.npz")
+        models += [omkl.load(tmp_path / "model.npz"), models[0].prune(2)]
+        assert models[1].templates == ["h.upos m.upos", "h.kind m.upos"]
+        trees = [model.partial_fit(grammar[0][50:60]).parse(grammar[1][:9]).heads.tolist() for model in models]
+        assert trees[0] == trees[1] == trees[2]
+        templates.write_bytes(texts[0])
+        lexicon.write_bytes(texts[1])
+
+
+def test_sentences_that_are_refused_leave_the_probabilities(grammar):
+    model = parser(epochs=1).fit(grammar[0][:50]).calibrate(grammar[1][:50])
+    temperature = model.temperature_
+    with pytest.raises(InputError):
+        model.partial_fit([["no", "heads"]])
+    assert model.temperature_ == temperature
+    assert model.partial_fit(grammar[0][50:60]).temperature_ is None
+
+
 def test_the_strongest_features_have_names(grammar):
     train, _ = grammar
     model = parser().fit(train)
