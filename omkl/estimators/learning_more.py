@@ -19,6 +19,7 @@ class LearnsMore:
     history_: list[dict[str, Any]]
     n_iter_: int
     _settings: Callable[[], Any]
+    _check_settled: Callable[[], None]
     _adopt: Callable[[OnlineModel], None]
 
     def _partial_fit(
@@ -44,6 +45,8 @@ class LearnsMore:
         # to check them takes as long as to learn from an example
         known = started and len(given) == len(self.model_.given) and all(map(operator.is_, given, self.model_.given))
         settings = self.model_.settings if known else self._settings()
+        if started and not known:
+            self._check_settled()
         if getattr(self, "early_stopping", False):
             raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
         if started and self.model_.predicts_only:

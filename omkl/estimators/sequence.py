@@ -355,7 +355,7 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         table = self._averaged_table(TransitionBank)
         if table is None:
             return np.zeros((len(self.classes_), len(self.classes_)))
-        return table if self.transitions_by_position else table[0]
+        return table if self.structure_.by_position else table[0]
 
     @property
     def trigrams_(self) -> np.ndarray:
