@@ -244,8 +244,12 @@ def _rows(paragraph, path, first_line, n_cells, labelled):
 
 
 def _attributes(attributes, where):
-    """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon."""
-    token: dict[str, Any] = {}
+    """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon.
+
+    Several values of one template become one entry, and one that is there several times counts as often; None stands
+    for the template without a value, beside others.
+    """
+    token: dict[str, dict[str | None, float]] = {}
     for attribute in filter(None, attributes):
         name, colon, number = attribute.replace("\\\\", "\1").replace("\\:", "\0").rpartition(":")
         if not colon:
@@ -257,9 +261,10 @@ def _attributes(attributes, where):
         if not isfinite(amount) or "_" in number:
             raise DataFileError(f"{where}: {number!r:.80} is not a number; write a colon in a name as '\\:'.")
         template, equals, value = name.replace("\0", ":").replace("\1", "\\").partition("=")
-        # several values of one template become one entry
-        token.setdefault(template, {})[value if equals else ""] = amount
-    return token
+        values = token.setdefault(template, {})
+        own = value if equals else None
+        values[own] = values.get(own, 0.0) + amount
+    return {template: values[None] if values.keys() == {None} else values for template, values in token.items()}
 
 
 def _read_jsonl(path, skipped):

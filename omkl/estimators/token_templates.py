@@ -58,7 +58,7 @@ class TokenTemplates:
         found: list[dict[str, Any]] = []
         for own in (rows[low:high] for low, high in pairwise(offsets)):
             if len(names) == len(self._templates):  # as templated, in a fraction of the time
-                values = [template.values(own) for template in self._templates]
+                values: list[Any] = [t.values(own) if t.text else [True] * len(own) for t in self._templates]
                 found += [dict(zip(names, row)) for row in zip(*values)]
             else:
                 found += templated(self._templates, own)

@@ -273,7 +273,7 @@ def _named_values(key, value):
     if isinstance(value, NUMBERS):
         return ((NUMBER, float(value)),)
     if isinstance(value, dict):
-        return tuple((str(name), float(amount)) for name, amount in value.items())
+        return tuple((name if name is NUMBER else str(name), float(amount)) for name, amount in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
         if isinstance(value, (set, frozenset)):
             return tuple((str(name), 1.0) for name in sorted(value))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
+from omkl.data import read_sequences, write_sequences
 from omkl.estimators.vocabulary import Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
 from omkl.exceptions import InputError
@@ -124,7 +125,7 @@ def test_attribute_lists_are_short_for_dicts(rng):
     X, y = tagged(rng)
     lists = attributes(X)
     strings = [[{k: v for k, v in f.items() if isinstance(v, str)} for f in s] for s in as_dicts(X)]
-    dicts = [[{**f, "bias": {"": 1.0}} for f in s] for s in strings]
+    dicts = [[{**f, "bias": True} for f in s] for s in strings]
     by_list = omkl.SequenceLabeler(epochs=3, random_state=0).fit(lists, y)
     by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(dicts, y)
     assert list(by_list.kernel_weights_) == list(by_dict.kernel_weights_)
@@ -135,6 +136,43 @@ def test_attribute_lists_are_short_for_dicts(rng):
             assert_allclose(own, other, atol=1e-9)
 
 
+@pytest.mark.parametrize("to", ["crfsuite", "jsonl"])
+def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to):
+    """A model of dicts did not know numbers of CRFsuite's files, nor one of these those of JSON lines."""
+    X, y = tagged(rng)
+    dicts = [
+        [{"word": w, "length": float(len(w)), "bias": True, "empty": "", "z": 0, "in": {"x": 1.5}} for w in x]
+        for x in X
+    ]
+    write_sequences(tmp_path / "a", zip(dicts, y), to)
+    read, _ = read_sequences(tmp_path / "a", to)
+    write_sequences(tmp_path / "again", zip(read, y), "jsonl")
+    again, _ = read_sequences(tmp_path / "again", "jsonl")
+    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (dicts, read, again)]
+    expected = models[0].decision_function(dicts)
+    for model in models:
+        for held in (dicts, read, again):
+            for own, other in zip(model.decision_function(held), expected):
+                assert_array_equal(own, other)
+    sizes = omkl.SequenceLabeler().partial_fit([[{"length": 8.0}, {"length": 16.0}]], [["A", "B"]])
+    assert_array_equal(sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0])
+
+
+def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
+    X, y = tagged(rng)
+    lists = [[[*own, own[0], own[0]] for own in x] for x in attributes(X)]
+    write_sequences(tmp_path / "a.crfsuite", zip(lists, y), "crfsuite")
+    read, _ = read_sequences(tmp_path / "a.crfsuite")
+    assert 3.0 in read[0][0]["word"].values()
+    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (lists, read)]
+    for own, other in zip(*(model.decision_function(x) for model, x in zip(models, (lists, read)))):
+        assert_allclose(own, other, atol=1e-9)
+    write_sequences(tmp_path / "b", [([{"k": {None: 2.0, "v": 1.0}}], ["A"])], "crfsuite")
+    assert (tmp_path / "b").read_text() == "A\tk:2\tk=v\n\n"
+    with pytest.raises(InputError, match="'k' of a token is a number beside strings: CRFsuite's format holds it"):
+        write_sequences(tmp_path / "c", zip(*read_sequences(tmp_path / "b", "crfsuite")), "jsonl")
+
+
 def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
     vocabulary = Vocabulary()
     encoder = AttributeEncoder(vocabulary)
@@ -142,7 +180,7 @@ def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
     found = encoder.encode(tokens, np.array([0, 3]), True)
     assert_array_equal(found.starts, [0, 3, 3, 4])
     assert found.ids[0] == found.ids[1]
-    assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {"": 2}}
+    assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {None: 2}}
     known = encoder.encode(AttributeLists([["w=c", "w=new", "v=1"]]), np.array([0, 1]), False)
     assert_array_equal(known.ids, [1])
     encoder.encode(AttributeLists([["w=new"]]), np.array([0, 1]), True)
