@@ -70,14 +70,11 @@ class Vocabulary:
         twin._ids_given = self._ids_given
         return twin
 
-    @property
-    def kinds(self) -> dict[str, set[str]]:
-        """What the values of each key were: text, numbers or both."""
-        n_numbers = {key: int(NUMBER in own) for key, own in self.ids.items()}
-        return {
-            key: {kind for kind, n in (("numbers", n_numbers[key]), ("text", len(own) - n_numbers[key])) if n}
-            for key, own in self.ids.items()
-        }
+    def kinds_of(self, key: str) -> set[str]:
+        """What the values of a key were: text, numbers or both."""
+        own = self.ids.get(key, {})
+        n_numbers = int(NUMBER in own)
+        return {kind for kind, n in (("numbers", n_numbers), ("text", len(own) - n_numbers)) if n}
 
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""

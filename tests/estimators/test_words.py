@@ -1,5 +1,7 @@
 """Sequences of words and of attribute lists: the same models as of the dicts that they are short for."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ import omkl
 from omkl.data import read_sequences, write_sequences
 from omkl.estimators.vocabulary import Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.features import token_features
 
 WORD = st.one_of(st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4))
@@ -200,6 +202,36 @@ def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
 def test_bad_tokens_are_one_sentence(X, message):
     with pytest.raises(InputError, match=message):
         omkl.SequenceLabeler().fit(X, [["A"] * len(x) for x in X])
+
+
+@pytest.mark.parametrize("learned", ["words", "dicts"])
+def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, tmp_path):
+    """Labels were predicted by their order alone."""
+    X, y = tagged(rng)
+    model = omkl.SequenceLabeler(epochs=1).fit(X if learned == "words" else as_dicts(X), y)
+    model.save(tmp_path / "model.npz")
+    for own in (model, omkl.load(tmp_path / "model.npz")):
+        others = [[{"c0": word} for word in x] for x in X]
+        for call in (own.predict, own.decision_function, lambda X, own=own: own.score(X, y)):
+            with pytest.raises(InputError, match="knows no feature of these tokens, such as 'c0'"):
+                call(others)
+        own.predict([[{"c0": "a"}, {"word": "the"}], [{}], [{"word": "new"}]])
+    classifier = omkl.OnlineMKLClassifier().fit([{"good": 1}, {"bad": 1}], [0, 1])
+    classifier.predict([{"new": 1}])  # a row may be of new words alone
+
+
+def test_entries_of_dicts_that_turn_from_text_into_numbers_are_named():
+    X, y = [[{"w": "a", "n": 1}, {"w": "b", "n": 2}]], [["A", "B"]]
+    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
+    for call in (model.predict, lambda X: model.partial_fit(X, [["A"]])):
+        with pytest.warns(DataWarning, match="entry 'n' holds text, and was learned from numbers: .* is unknown"):
+            call([[{"w": "a", "n": "1"}]])
+    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
+    with pytest.warns(DataWarning, match="entry 'w' holds numbers, and was learned from text"):
+        model.predict([[{"w": 3}]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict([[{"w": False, "n": True}], [{"w": ["a"], "n": None}], [{"w": {"a": 2.0}}]])
 
 
 def test_words_for_a_model_of_other_features_are_refused(rng):
