@@ -165,7 +165,9 @@ def _convert_trees(arguments: Namespace, to: str) -> dict[str, int]:
     # without its text a treebank is written as CoNLL-U, whatever it was
     blocks = data.iter_treebank(arguments.input, **reading, keep_text=arguments.format == "conllu")
     if to != "conllu":
-        pairs = ((sentence.forms, sentence.upos) for block in blocks for sentence in block)
+        from omkl.data.sequences import tagged
+
+        pairs = (tagged(sentence) for block in blocks for sentence in block)
         return _write_sequences(pairs, arguments, to)
     n_sentences = n_words = 0
     with data.treebank_writer(arguments.output) as writer:

@@ -14,6 +14,8 @@ from omkl.data.files import PathLike, find_files, lines, stem
 from omkl.data.json_sequences import record_of
 from omkl.data.rows import Block
 from omkl.data.streams import Stream
+from omkl.data.strings import MISSING
+from omkl.data.treebank import Sentence
 from omkl.data.treebank_formats import Checks, new_strings
 from omkl.data.treebank_reader import treebank_blocks
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
@@ -75,7 +77,7 @@ def read_sequences(
           line between sequences, as CRF++ and CoNLL 2000 to 2003 have it. Tokens are dicts of ``c0``, ``c1``, ...
         * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, or lists of numbers.
           ``y`` may be left out where labels are not needed.
-        * ``conllu``: words, labels are their UPOS.
+        * ``conllu``: words, labels are their UPOS, None for ``_``.
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
@@ -165,8 +167,12 @@ def _reader(format, labelled=True):
 def _read_tagged(path, skipped):
     checks = Checks(trees=False, skip=skipped.on_error == "skip")  # a tagger needs no trees
     for block in treebank_blocks("conllu", checks, new_strings())(path, skipped):
-        for sentence in block.X:
-            yield sentence.forms, sentence.upos
+        yield from map(tagged, block.X)
+
+
+def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
+    """Words and their UPOS, None where there is none."""
+    return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
 
 
 def _read_crfsuite(path, skipped):
