@@ -298,6 +298,8 @@ def test_what_has_no_order_is_no_sequence(kind):
         SequenceLabeler().fit([words, kind(words)], [labels, labels])
     with pytest.raises(InputError, match="Sequence 1 of X is 'ab': give its tokens"):
         SequenceLabeler().fit([words, "ab"], [labels, labels])
+    with pytest.raises(InputError, match=r"Sequence 0 of X is Sentence\(.*: give its tokens as a list, in order"):
+        SequenceLabeler().fit([Sentence(forms=words)], [labels])
 
 
 def test_weights_of_classes_do_not_count_labels_that_are_not_known():
