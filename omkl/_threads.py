@@ -6,8 +6,6 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
-from omkl._components import check_n_jobs
-
 
 def in_threads(function: Callable[[Any], Any], parts: Iterable[Any], n_jobs: int | None) -> list[Any]:
     """``function`` of each part, in the order of the parts.
@@ -29,7 +27,4 @@ def in_threads(function: Callable[[Any], Any], parts: Iterable[Any], n_jobs: int
 
 def n_threads(n_jobs: int | None) -> int:
     """The number of threads that ``n_jobs`` stands for."""
-    if n_jobs in (None, 1):
-        return 1
-    check_n_jobs(n_jobs)
-    return effective_n_jobs(n_jobs)
+    return 1 if n_jobs in (None, 1) else effective_n_jobs(n_jobs)

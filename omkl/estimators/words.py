@@ -207,14 +207,14 @@ class AttributeEncoder:
         self._remembered: dict[str, int] = {}
         #: Values of the features that are not 1: of numbers, in units that were learned from others.
         self._amounts: dict[str, float] = {}
-        self._n_known, self._has_unknown = len(vocabulary.groups), False
+        self._n_known, self._has_unknown = self._n_features_and_units(), False
 
     def encode(self, tokens: AttributeLists, offsets: np.ndarray, grow: bool) -> Features:
         """Features of tokens, of an attribute as often as it is there; new ones are learned if ``grow``."""
         lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
         attributes = list(chain.from_iterable(tokens))
         with _LOCK:
-            grown = len(self.vocabulary.groups) != self._n_known
+            grown = self._n_features_and_units() != self._n_known
             if (self._has_unknown and (grow or grown)) or len(self._remembered) > MOST_REMEMBERED:
                 self._remembered, self._amounts, self._has_unknown = {}, {}, False
             try:
@@ -222,7 +222,7 @@ class AttributeEncoder:
             except (TypeError, AttributeError):
                 raise InputError("The attributes of a token must be strings, as in ['w=the', 'suffix=he'].") from None
             self._has_unknown |= not grow
-            self._n_known = len(self.vocabulary.groups)
+            self._n_known = self._n_features_and_units()
             ids = np.fromiter(map(self._remembered.__getitem__, attributes), np.int32, len(attributes))
             values = np.ones(len(attributes))
             if self._amounts:
@@ -231,6 +231,9 @@ class AttributeEncoder:
         starts = np.zeros(len(tokens) + 1, np.int64)
         np.cumsum(np.bincount(where[known], minlength=len(tokens)), out=starts[1:])
         return Features(starts, ids[known], values[known])
+
+    def _n_features_and_units(self) -> tuple[int, int]:
+        return len(self.vocabulary.groups), len(self.vocabulary.units)
 
     def _remember(self, attributes: Iterable[str], grow: bool) -> None:
         new = [attribute for attribute in dict.fromkeys(attributes) if attribute not in self._remembered]
