@@ -37,16 +37,15 @@ class LearnedTemplates(OnlineEstimator):
         DependencyParser
         """
         templates = self.best_templates(keep, by)
-        learned = {"templates": templates, "lexicons": dict(templates.lexicons) or None}
-        changed = {name: value for name, value in self._changed().items() if name not in learned}
-        pruned = clone(self).set_params(**changed, **learned, keep=None)
+        self._check_settled()
+        pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
         bank = self.model_.trainer.banks[0].restricted(templates)
         model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
         model.start([bank]).take(self.model_.trainer)
         model.predicts_only = self.model_.predicts_only
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
-        return pruned.set_params(**{name: getattr(self, name) for name in changed})
+        return pruned
 
     def best_templates(self, keep: int, by: str = "weights") -> TemplateSet:
         """So many of the templates, the best ones; see :meth:`prune`."""

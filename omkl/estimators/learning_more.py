@@ -10,12 +10,6 @@ from omkl.estimators.undoing import as_it_was
 from omkl.exceptions import InputError
 from omkl.online import OnlineModel, TrainingLoop, TrainingProgress, serial_pass, thinned
 
-#: Parameters that may change while a model learns on; all others say what it is made of.
-CHANGEABLE = frozenset({
-    "C", "epochs", "n_examples", "class_weight", "shuffle", "random_state", "early_stopping", "validation_fraction",
-    "n_iter_no_change", "keep", "folds", "decode", "callbacks", "n_jobs", "verbose",
-})  # fmt: skip
-
 
 class LearnsMore:
     """An estimator that goes on learning."""
@@ -25,6 +19,7 @@ class LearnsMore:
     history_: list[dict[str, Any]]
     n_iter_: int
     _settings: Callable[[], Any]
+    _check_settled: Callable[[], None]
     _adopt: Callable[[OnlineModel], None]
 
     def _partial_fit(
@@ -43,11 +38,6 @@ class LearnsMore:
             self._learn_more(codec, read, blocks, classes, companions)
         return self
 
-    def _changed(self) -> dict[str, Any]:
-        """What the parameters were when the model was made, of those that are otherwise now, by name."""
-        made_of = vars(self).get("_made_of", {})
-        return {name: value for name, value in made_of.items() if not is_same(value, getattr(self, name))}
-
     def _learn_more(self, codec: Any, read: Callable, blocks: Any, classes: Any, companions: Callable) -> None:
         """Learn from blocks, or fail on the way; parameters as of :meth:`_partial_fit`."""
         started = hasattr(self, "model_")
@@ -55,11 +45,8 @@ class LearnsMore:
         # to check them takes as long as to learn from an example
         known = started and len(given) == len(self.model_.given) and all(map(operator.is_, given, self.model_.given))
         settings = self.model_.settings if known else self._settings()
-        for name, value in ({} if known or not started else self._changed()).items():
-            raise InputError(
-                f"A model that has learned with {name}={value!r} does not go on with {name}={getattr(self, name)!r}: "
-                "set it back, or fit anew."
-            )
+        if started and not known:
+            self._check_settled()
         if getattr(self, "early_stopping", False):
             raise InputError("early_stopping holds out examples, which partial_fit does not: set it to False.")
         if started and self.model_.predicts_only:
@@ -82,8 +69,3 @@ class LearnsMore:
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
         self._adopt(model)  # outputs may have come to those that are known
         self.history_ = thinned(self.history_)
-
-
-def is_same(value: Any, other: Any) -> bool:
-    """Whether two values of a parameter mean the same."""
-    return value is other or (type(value) is type(other) and repr(value) == repr(other))

@@ -370,4 +370,4 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.first = None if self.model_.codec.first is None else clone(self.first_)
-        self._made_of |= {"lexicons": self.lexicons, "first": self.first}
+        self._adopt(self.model_)  # with these parameters

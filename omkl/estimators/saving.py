@@ -121,11 +121,8 @@ class SavedEstimator(BaseEstimator):
 
     @classmethod
     def _from_model(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
-        parameters = cls._loaded_parameters(manifest["parameters"], unpacker)
-        made_of = cls._loaded_parameters(manifest.get("made_of", {}), unpacker)
-        estimator = cls(**{**parameters, **made_of})
+        estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
-        estimator.set_params(**{name: parameters[name] for name in made_of})
         for name, value in unpacker.unpack(manifest["attributes"]).items():
             if name not in (*cls._plain_attributes, "feature_names_in_"):
                 raise ModelFileError(f"A {cls.__name__} learns no {name!r}.")

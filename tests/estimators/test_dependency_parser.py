@@ -220,6 +220,21 @@ def test_files_of_templates_and_lexicons_are_read_once(grammar, tmp_path):
         lexicon.write_bytes(texts[1])
 
 
+def test_what_a_parser_is_made_of_cannot_be_set_after_it_has_started(grammar, tmp_path):
+    model = parser(epochs=1).fit(grammar[0][:50])
+    for later in (
+        {"projective": True}, {"memory": 1.0}, {"ignore": "upos"}, {"first": "small"}, {"lexicons": {"a": {"b": "c"}}}
+    ):  # fmt: skip
+        given = model.get_params(deep=False)
+        model.set_params(**later)
+        for call in (
+            lambda: model.save(tmp_path / "m.npz"), lambda: model.partial_fit(grammar[1]), lambda: model.prune(2)
+        ):  # fmt: skip
+            with pytest.raises(InputError, match=rf"^{next(iter(later))}=.* was set after the model had started"):
+                call()
+        model.set_params(**given)
+
+
 def test_sentences_that_are_refused_leave_the_probabilities(grammar):
     model = parser(epochs=1).fit(grammar[0][:50]).calibrate(grammar[1][:50])
     temperature = model.temperature_

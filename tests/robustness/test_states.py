@@ -121,33 +121,6 @@ def test_what_is_refused_changes_nothing(case):
     assert path.read_bytes() == saved
 
 
-def test_what_is_set_after_training_is_no_part_of_the_model(case):
-    model, X, y, path = case
-    given, before = model.get_params(), model.predict(X)
-    own = {"projective": True, "exact": True} if y is None else {}
-    own |= {"order": 1, "transitions": None} if "order" in given else {}
-    loss = "huber" if isinstance(model, omkl.OnlineMKLRegressor) else "crf"
-    later = {"average": "last", "regularizer": "l2", "loss": loss, "eta0": 0.5, "batch_size": 2, **own}
-    if isinstance(model, Classifier):
-        later |= {"kernels": "linear", "fit_intercept": False}
-    for changed in (later, *({name: value} for name, value in later.items())):
-        try:
-            model.set_params(**changed).save(path)
-            loaded = omkl.load(path)
-            for now in (model, loaded):
-                assert all(np.array_equal(one, other) for one, other in zip(now.predict(X), before, strict=True))
-                assert {name: now.get_params()[name] for name in changed} == changed
-                assert not hasattr(now, "predict_proba") or now.model_.settings.probabilistic
-                if any(value != given[name] for name, value in changed.items()):
-                    with pytest.raises(InputError, match=r"A model that has learned with .* does not go on with"):
-                        now.partial_fit(X) if y is None else now.partial_fit(X, y)
-            first = path.read_bytes()
-            loaded.save(path)
-            assert path.read_bytes() == first
-        finally:
-            model.set_params(**given)
-
-
 def test_a_first_call_that_is_refused_leaves_an_estimator_that_is_not_fitted():
     model = Classifier("linear", callbacks=[Interrupting(KeyboardInterrupt())])
     before = dict(vars(model))
