@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from importlib.metadata import version
 from threading import get_ident
 from typing import Any
@@ -14,7 +15,7 @@ from omkl.data import Stream
 from omkl.estimators.held_out import check_validation, held_out_part, joined, label_accuracy, parted, stopping_by
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
-from omkl.estimators.learning_more import LearnsMore
+from omkl.estimators.learning_more import LearnsMore, given_parameters, made_of
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint, no_companions
 from omkl.exceptions import InputError, NotFittedError
@@ -313,6 +314,7 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""
         self.model_ = model
+        model.given = model.given or given_parameters(self)
         self.__dict__.update(model.codec.learned())
 
     # ---- model files --------------------------------------------------------------------------------------------
@@ -322,6 +324,9 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
+
+    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
+        return super(OnlineEstimator, as_made(self))._manifest(packer, training, history)
 
     def _describe(self, packer: Packer) -> dict[str, Any]:
         values, arrays = self.model_.describe(packer)
@@ -345,8 +350,21 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
 
 def needs_probabilities(estimator: OnlineEstimator) -> bool:
     """Whether potentials are log-probabilities; raises an AttributeError that says which loss makes them so."""
-    if estimator._settings().probabilistic:
+    if settings_of(estimator).probabilistic:
         return True
     raise AttributeError(
-        f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={estimator.loss!r}.'
+        f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={as_made(estimator).loss!r}.'
     )
+
+
+def settings_of(estimator: OnlineEstimator) -> OnlineSettings:
+    """How an estimator's model is trained, whatever has been set since; of one without a model, how it would be."""
+    return estimator.model_.settings if hasattr(estimator, "model_") else estimator._settings()
+
+
+def as_made(estimator: Any) -> Any:
+    """An estimator with the parameters that its model was made of, whatever has been set since."""
+    twin = copy(estimator)
+    if hasattr(estimator, "model_"):
+        vars(twin).update(made_of(estimator, estimator.model_))
+    return twin
