@@ -1,7 +1,6 @@
 """``omkl predict``: label the sequences of a file, parse its sentences, or predict for its rows, with a saved model."""
 
 from argparse import Namespace
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -100,14 +99,13 @@ def _parse(parser, arguments, form):
 
 def _with_tree(sentence, parse):
     """A treebank of one sentence with another tree."""
-    return _with_column(replace(sentence, heads=parse.heads.astype("int32")), "deprels", parse.deprels)
+    return _with_column(sentence.with_column("heads", parse.heads), "deprels", parse.deprels)
 
 
 def _with_column(block, name, values):
     """A treebank with other strings in a column."""
     table = data.Strings()
-    codes = table.codes(map(str, values), grow=True).astype("int32")
-    return replace(block, **{name: codes}, strings={**block.strings, name: table})
+    return block.with_column(name, table.codes(map(str, values), grow=True), table)
 
 
 def _annotate(annotator, arguments, form):

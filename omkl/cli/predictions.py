@@ -51,14 +51,14 @@ def json_line(record: dict[str, Any]) -> bytes:
 
 
 class SentenceWriter:
-    """Writes sentences, as they were read but for some columns, or as JSON lines of these columns and the words.
+    """Writes sentences, as they were read but for what has changed, or as JSON lines of some columns and the words.
 
     Parameters
     ----------
     file : file of bytes
     form : {"conllu", "jsonl"}
     columns : sequence of str
-        Those that are new.
+        Those of JSON lines.
     """
 
     def __init__(self, file: Any, form: str, columns: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class SentenceWriter:
     def write(self, block: data.Treebank) -> None:
         """Write sentences."""
         if self._form == "conllu":
-            self._treebank.write_annotated(block, self._columns)
+            self._treebank.write(block)
         else:
             self._file.writelines(json_line(self._record(sentence, "forms")) for sentence in block)
 
@@ -76,7 +76,7 @@ class SentenceWriter:
         """Write the best few of a sentence, each a treebank of one, with their scores."""
         if self._form == "conllu":
             for rank, (own, score) in enumerate(alternatives, 1):
-                self._treebank.write_annotated(own, self._columns, [f"rank = {rank}", f"score = {score:.6g}"])
+                self._treebank.write(own, comments=[f"rank = {rank}", f"score = {score:.6g}"])
             return
         found = [(own[0], score) for own, score in alternatives]
         nbest = [{**self._record(sentence), "score": score} for sentence, score in found]

@@ -108,6 +108,10 @@ class Treebank:
         For each field, its different strings. Treebanks can share them.
     text : bytes or None
         What the sentences were read from, with comments, multiword tokens, empty nodes and all columns.
+    format : str
+        What people call the format of the text, such as ``"CoNLL-U"``.
+    changed : frozenset of str
+        Columns that are not those of the text; see :meth:`with_column`.
     text_offsets : int64 array (n_sentences + 1,) or None
         The text of sentence ``i``, with the comments before it, is ``text[text_offsets[i]:text_offsets[i + 1]]``.
     head_starts : int32 array (n_words,) or None
@@ -140,6 +144,8 @@ class Treebank:
     bom: bool = False
     skipped: int = 0
     reasons: list = field(default_factory=list)
+    format: str = formats.LAYOUTS["conllu"].title
+    changed: frozenset = frozenset()
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -174,6 +180,21 @@ class Treebank:
             return [None if head < 0 else head for head in values]
         strings = self.strings[name].tolist()
         return [strings[code] for code in values]
+
+    def with_column(self, name: str, values: np.ndarray, strings: Strings | None = None) -> "Treebank":
+        """The same sentences with another column, which is written in the place of the one that was read.
+
+        Parameters
+        ----------
+        name : str
+        values : int array (n_words,)
+            Heads, or codes into ``strings``.
+        strings : Strings, optional
+            Not for heads.
+        """
+        tables = self.strings if strings is None else {**self.strings, name: strings}
+        columns: dict[str, Any] = {name: np.ascontiguousarray(values, np.int32)}
+        return replace(self, strings=tables, changed=self.changed | {name}, **columns)
 
     def _select(self, chosen):
         lengths = self.lengths[chosen]
@@ -221,6 +242,8 @@ class Treebank:
             bom=blocks[0].bom,
             skipped=sum(block.skipped for block in blocks),
             reasons=reasons,
+            format=" and ".join(dict.fromkeys(block.format for block in blocks)),
+            changed=frozenset[str]().union(*(block.changed for block in blocks)),
             **columns,
         )
 
@@ -289,12 +312,13 @@ def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings],
             values[name] += _column(column, name, n, number)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     heads = np.array(values["heads"], np.int32)
-    _check_heads(offsets, heads, checks)
+    check_heads(offsets, heads, checks)
     codes = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
     return {"offsets": offsets, "heads": heads, **codes}
 
 
-def _check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
+def check_heads(offsets: np.ndarray, heads: np.ndarray, checks: Checks) -> None:
+    """Raise unless heads are trees, as far as ``checks`` asks for; the message names sentence and word, from 1."""
     if formats.MODES[checks.trees] == jit.ANY_HEADS:
         return
     found = np.zeros((len(offsets) - 1, 5), np.int64)

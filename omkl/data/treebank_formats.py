@@ -81,12 +81,13 @@ def check_format(format: str | None) -> None:
 
 
 def _guess(start):
-    """The format whose HEAD is a number in the first line of a word; CoNLL-X is CoNLL-U without comments and MISC."""
+    """The format whose HEAD is a number in the first line of a word; CoNLL-X has another one, PHEAD, where CoNLL-U has
+    DEPS, and without it nothing in the last column, where CoNLL-U has MISC."""
     word = re.search(rb"^1\t.*$", start, re.MULTILINE)
     columns = word[0].rstrip(b"\r").split(b"\t") if word else []
     if len(columns) > 10 or (len(columns) == 10 and columns[8].isdigit() and not columns[6].isdigit()):
         return "conll2008"
-    return "conllu" if re.search(rb"^(#|\d+[-.]\d)", start, re.MULTILINE) else "conllx"
+    return "conllx" if len(columns) == 10 and columns[8].isdigit() else "conllu"
 
 
 def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]:

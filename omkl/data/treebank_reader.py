@@ -339,5 +339,6 @@ def _treebank(scanned, strings, keep_text, **more):
         codes[name] = strings[name].intern(scanned.data, starts, lengths)
     if keep_text:
         more |= {"text": scanned.text, "text_offsets": scanned.text_offsets, "head_starts": scanned.head_starts.copy()}
+        more["format"] = scanned.layout.title
     # copies: the rest of the scan is not kept
     return Treebank(offsets=scanned.offsets, heads=scanned.heads.copy(), strings=strings, **codes, **more)

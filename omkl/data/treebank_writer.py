@@ -3,7 +3,6 @@
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -17,6 +16,8 @@ from omkl.exceptions import InputError
 
 #: Bytes of text that get new heads at a time.
 STEP = 1 << 22
+#: Columns that are spliced in.
+TREES = ("heads", "deprels")
 #: Characters that a head can have: 31 bits.
 HEAD_SIZE = 10
 #: Relations: strings, or codes and what they stand for.
@@ -26,7 +27,7 @@ Relations: TypeAlias = Sequence[str] | tuple[np.ndarray, Sequence[str] | Strings
 def write_treebank(
     path: PathLike, treebank: Treebank | Iterable[Treebank], heads: np.ndarray | None = None, deprels: Relations = None
 ) -> None:
-    """Write a treebank, as it was read save for its heads and relations.
+    """Write a treebank, as it was read save for what has changed: what a model has found, or heads and relations given.
 
     Comments, multiword tokens, empty nodes, all other columns, line ends, byte order mark and a missing last line end
     are kept, byte for byte, and so is the format. Treebanks that have no text (made in Python, or read with
@@ -49,8 +50,8 @@ def write_treebank(
     Raises
     ------
     omkl.exceptions.InputError
-        If there is no sentence, heads or relations are not as many as words, a head is not a word of its sentence, or
-        a relation has a tab or a line break in it.
+        If there is no sentence, heads or relations are not as many as words, a head is not a word of its sentence, a
+        relation has a tab or a line break in it, or the format has no place for what has changed.
     omkl.exceptions.OutputFileError
         If the file cannot be written.
     """
@@ -100,54 +101,36 @@ class TreebankWriter:
         #: The text of the last sentence so far.
         self.last: bytes | None = None
 
-    def write(self, block: Treebank, heads: np.ndarray | None = None, deprels: Relations = None) -> None:
-        """Write a block; heads and relations are those of its words, as :func:`write_treebank` has them."""
-        if not len(block):
-            return
-        heads = _as_heads(heads, block)
-        deprels, table = _as_codes(deprels, block.n_words)
-        self._begin(block)
-        if block.text is None or block.text_offsets is None:
-            self._write_made(block, heads, deprels, table)
-            return
-        self.last = block.text[block.text_offsets[-2] :]
-        if not len(heads) and not len(deprels):
-            self.file.write(block.text)
-            return
-        for low, high in _steps(block.text_offsets):
-            self.file.write(_spliced(block, low, high, heads, deprels, *table.to_bytes()))
-
-    def write_annotated(self, block: Treebank, columns: Sequence[str], comments: Sequence[str] = ()) -> None:
-        """Write a block of which some columns are new, those named; all else is written as it was read.
+    def write(
+        self, block: Treebank, heads: np.ndarray | None = None, deprels: Relations = None, comments: Sequence[str] = ()
+    ) -> None:
+        """Write a block, as it was read save for the columns that have changed since.
 
         Parameters
         ----------
         block : Treebank
-        columns : sequence of str
+        heads, deprels
+            Those of its words, as :func:`write_treebank` has them.
         comments : sequence of str
             Lines to write before the block, each after ``#`` and a space.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If the block was read from a file in CoNLL-2008, which has other columns, and any but heads and relations
-            are new.
+            If a column has changed that the format of the block does not have.
         """
         if not len(block):
             return
-        if not comments and set(columns) <= {"heads", "deprels"}:
-            relations = (block.deprels, block.strings["deprels"]) if "deprels" in columns else None
-            self.write(block, block.heads if "heads" in columns else None, relations)
-            return
-        text = None if block.text is None else _annotated_text(block, columns)
+        if heads is not None:
+            block = block.with_column("heads", _as_heads(heads, block))
+        if deprels is not None:
+            block = block.with_column("deprels", *_as_codes(deprels, block.n_words))
+        texts = _texts(block)
         self._begin(block)
-        newline = "\r\n" if text is not None and b"\r\n" in text else "\n"
+        newline = "\r\n" if block.text is not None and b"\r\n" in block.text else "\n"
         self.file.write("".join(f"# {line}{newline}" for line in comments).encode())
-        if text is None:
-            self._write_made(block, (), (), Strings())
-            return
-        self.last = text
-        self.file.write(text)
+        for self.last in texts:
+            self.file.write(self.last)
 
     def _begin(self, block):
         """Close what was written before a block, or begin the file as that the block was read from."""
@@ -156,27 +139,30 @@ class TreebankWriter:
         elif block.bom:
             self.file.write(codecs.BOM_UTF8)
 
-    def _write_made(self, block, heads, deprels, table):
-        """Write sentences that have no text."""
-        if len(heads):
-            block = replace(block, heads=heads)
-        if len(deprels):
-            block = replace(block, deprels=deprels, strings={**block.strings, "deprels": table})
-        for self.last in conllu_text(block):
-            self.file.write(self.last)
+
+def _texts(block: Treebank) -> Iterable[bytes]:
+    """The text of a block, a part at a time, with the columns that have changed since it was read."""
+    if block.text is None or block.text_offsets is None:
+        return conllu_text(block)
+    if not block.changed:
+        return [block.text]
+    if block.changed <= set(TREES):
+        return (_spliced(block, low, high) for low, high in _steps(block.text_offsets))
+    return [_annotated_text(block)]
 
 
-def _annotated_text(block: Treebank, columns: Sequence[str]) -> bytes:
-    """The text of a block with some of its columns in place of those it was read with."""
+def _annotated_text(block: Treebank) -> bytes:
+    """The text of a block, of ten columns, with those that have changed."""
+    places = {"CoNLL-U": COLUMNS, "CoNLL-X": COLUMNS[:-1]}.get(block.format, TREES)
+    if lacking := [name for name in COLUMNS if name in block.changed and name not in places]:
+        raise InputError(f"{block.format} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U.")
     layout = ("ids", *COLUMNS[:-1], "deps", COLUMNS[-1])
-    new = [(layout.index(name), iter(_written(block, name))) for name in columns]
-    lines = block.text.decode().split("\n") if block.text else []
+    new = [(layout.index(name), iter(_written(block, name))) for name in block.changed]
+    lines = (block.text or b"").decode().split("\n")
     for number, line in enumerate(lines):
         fields = line.split("\t")
         if not fields[0].isdecimal():
             continue  # a comment, a multiword token, an empty node, or the end of a sentence
-        if len(fields) != len(layout):
-            raise InputError("Annotations are written in CoNLL-U or CoNLL-X only, of ten columns: convert the file.")
         last = fields[-1].removesuffix("\r")
         end, fields[-1] = fields[-1][len(last) :], last
         for place, values in new:
@@ -203,25 +189,24 @@ def _steps(text_offsets):
         low = high
 
 
-def _spliced(block, low, high, heads, deprels, names, name_offsets):
-    """The text of sentences ``low`` to ``high - 1``, with new heads and relations."""
+def _spliced(block, low, high):
+    """The text of sentences ``low`` to ``high - 1``, with the heads and relations that have changed."""
     bounds, offsets = block.text_offsets[low : high + 1], block.offsets[low : high + 1]
     words = slice(offsets[0], offsets[-1])
     text = np.frombuffer(block.text, np.uint8)[bounds[0] : bounds[-1]]
-    heads, deprels = heads[words], deprels[words]
+    heads, deprels = (getattr(block, name)[words if name in block.changed else slice(0)] for name in TREES)
+    names, name_offsets = block.strings["deprels"].to_bytes()
     size = len(text) + len(heads) * HEAD_SIZE + int(np.diff(name_offsets)[deprels].sum())
     out = np.empty(size, np.uint8)
     size = splice(
         text, bounds - bounds[0], offsets - offsets[0], block.head_starts[words], heads, deprels, names, name_offsets,
         out,
     )  # fmt: skip
-    return memoryview(out)[:size]
+    return out[:size].tobytes()
 
 
 def _as_heads(heads, block):
-    """New heads as an array; empty for none."""
-    if heads is None:
-        return np.empty(0, np.int32)
+    """New heads as an array."""
     heads = np.asarray(heads)
     if heads.shape != (block.n_words,) or not np.issubdtype(heads.dtype, np.integer):
         raise InputError(
@@ -235,7 +220,7 @@ def _as_heads(heads, block):
             f"The new head {heads[wrong[0]]} of word {word} of sentence {sentence + 1} is out of range: "
             f"it must be 0 (the root) to {block.lengths[sentence]}, or -1 for none."
         )
-    return np.ascontiguousarray(heads, np.int32)
+    return heads
 
 
 def _is_coded(deprels: Relations) -> TypeGuard[tuple[Any, Any]]:
@@ -247,9 +232,7 @@ def _cut(deprels, words):
 
 
 def _as_codes(deprels, n_words):
-    """New relations as codes, empty for none, and the table of their strings."""
-    if deprels is None:
-        return np.empty(0, np.int32), Strings()
+    """New relations as codes, and the table of their strings."""
     if _is_coded(deprels):
         codes, table = np.asarray(deprels[0]), deprels[1]
         if not np.issubdtype(codes.dtype, np.integer) or (
@@ -267,4 +250,4 @@ def _as_codes(deprels, n_words):
         raise InputError(f"deprels must be one for each of {n_words} words, not {codes.size}.")
     if np.isin(table.to_bytes()[0], np.frombuffer(b"\t\r\n", np.uint8)).any():
         raise InputError("A relation has a tab or a line break in it: leave it out.")
-    return np.ascontiguousarray(codes, np.int32), table
+    return codes, table

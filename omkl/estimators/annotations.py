@@ -149,7 +149,7 @@ class Annotates:
         self
         """
         check_is_fitted(self)
-        gold = Treebank.concatenate(treebanks_of(X, trees=self.parser_ is not None))
+        gold = Treebank.concatenate(treebanks_of(X, trees=self.parser_ is not None and "partial"))
         if self.tagger_ is not None:
             self.tagger_.calibrate(gold)
         if self.parser_ is not None:
@@ -180,7 +180,7 @@ class Annotates:
             and always right.
         """
         check_is_fitted(self)
-        gold = treebanks_of(X, trees=self.parser_ is not None)
+        gold = treebanks_of(X, trees=self.parser_ is not None and "given")
         return evaluate_blocks(((block, next(self.annotate_blocks([block]))) for block in gold), ignore)
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -167,7 +167,7 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         wants_trees = "partial" if "trees" in asked else False
         treebank = as_treebank(X, trees=wants_trees, single_root=parser.single_root)
         parts = self._parts_in(treebank, asked)
-        with_trees = self._with_trees(treebank, parser) if "trees" in parts else None
+        with_trees = self._with_trees(treebank) if "trees" in parts else None
         trainings.begin(treebank)
         columns = tuple(name for name in COLUMNS if name in parts)
         tagger, crossed = None, treebank
@@ -240,12 +240,12 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
             raise InputError(f"The training data has no {missing[0]} to learn: leave them out of parts.")
         return tuple(part for part in PARTS if part in asked and there[part])
 
-    def _with_trees(self, treebank: Treebank, parser: DependencyParser) -> np.ndarray:
+    def _with_trees(self, treebank: Treebank) -> np.ndarray:
         """Which sentences the parser learns from, bool (n_sentences,); raises now what it would raise at the end."""
         annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parser will warn
-            check_trees(treebank[annotated], parser.single_root, partial=True)
+            check_trees(treebank[annotated], partial=True)
         if not annotated.all():
             n, lacking = len(annotated), np.count_nonzero(~annotated)
             message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."

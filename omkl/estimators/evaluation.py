@@ -8,6 +8,8 @@ import numpy as np
 
 from omkl.data import Strings, Treebank
 from omkl.data.strings import MISSING
+from omkl.data.treebank import check_heads
+from omkl.data.treebank_formats import Checks
 from omkl.estimators.counts import f1, records
 from omkl.estimators.punctuation import is_punctuation
 from omkl.exceptions import InputError
@@ -61,7 +63,8 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: str | Callab
     Raises
     ------
     omkl.exceptions.InputError
-        If the words are not the same, or no word is left to count.
+        If the words are not the same, heads are no trees, some gold words have heads and others none, or no word is
+        left to count.
 
     >>> from omkl.data import Sentence
     >>> gold = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
@@ -80,12 +83,18 @@ def evaluate_blocks(
     counts, lacks = _Counts({}, Counter(), {"relation": {}, "length": {}}), {"heads": True, "relations": True}
     for gold, predicted in pairs:
         _check_words(gold, predicted, counts.totals["sentences"])
+        _check_trees(gold, predicted)
         words = _Words.of(gold, predicted, ~is_punctuation(gold, ignore))
         counts.add(words, gold)
         lacks["heads"] &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
+        counts.totals["unknown"] += int(np.count_nonzero((gold.heads < 0) & (predicted.heads >= 0)))
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
     if not counts.totals["words"]:
         raise InputError("No word is left to count: choose another ignore=.")
+    if counts.totals["unknown"] and not lacks["heads"]:
+        raise InputError(
+            f"{counts.totals['unknown']} gold words have no head, and others have one: leave their sentences out."
+        )
     scores: dict[str, Any] = {name: f1(*found) for name, found in counts.scores.items()}
     scores["whole"] = counts.totals["whole"] / counts.totals["sentences"]
     absent = NEED_HEADS if lacks["heads"] else NEED_RELATIONS if lacks["relations"] else ()
@@ -118,6 +127,14 @@ def _check_words(gold: Treebank, predicted: Treebank, before: int) -> None:
             f"Sentence {before + s + 1}, word {place - gold.offsets[s] + 1} is {own!r}, but {other!r} in what is "
             "compared with it: give the same sentences in the same order."
         )
+
+
+def _check_trees(gold: Treebank, predicted: Treebank) -> None:
+    for which, treebank in (("Gold trees", gold), ("Trees compared with gold ones", predicted)):
+        try:
+            check_heads(treebank.offsets, treebank.heads, Checks("partial"))
+        except InputError as error:
+            raise InputError(f"{which}: {error}") from None
 
 
 def _common_codes(

@@ -1,7 +1,6 @@
 """What a trained parser does: trees, alternatives, probabilities."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,7 +218,7 @@ class PredictsTrees(LearnedTemplates):
         right: list[np.ndarray] = []
         labeler = self.model_.codec.relations
         for gold in treebanks_of(X, trees="partial", single_root=self.single_root):
-            check_trees(gold, single_root=False, partial=True)
+            check_trees(gold, partial=True)
             heads = gold.heads.astype(np.int64)
             trees = np.split(heads, gold.offsets[1:-1])
             arcs += zip(from_potentials(self, gold, lambda potentials, i: potentials), trees)
@@ -300,8 +299,7 @@ def with_notes(block: Treebank, columns: dict[str, list[float]]) -> Treebank:
         _noted(misc[code], {name: values[word] for name, values in columns.items()})
         for word, code in enumerate(block.misc.tolist())
     ]
-    codes = strings.codes(written, grow=True)
-    return replace(block, misc=codes.astype(np.int32), strings={**block.strings, "misc": strings})
+    return block.with_column("misc", strings.codes(written, grow=True), strings)
 
 
 def _check_marginals(parser: Any) -> None:

@@ -329,7 +329,7 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
     def _compared(self, X: Any) -> Iterator[tuple[Treebank, Treebank]]:
         """Gold trees, and what the parser makes of their sentences, block by block."""
         for gold in treebanks_of(X, trees=True, single_root=self.single_root):
-            check_trees(gold, single_root=False)
+            check_trees(gold)
             yield gold, self.parse(gold)
 
     def score(self, X: Any, y: Any = None, ignore: Any = None) -> float:

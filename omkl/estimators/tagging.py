@@ -1,7 +1,6 @@
 """Tags, morphology and lemmas of words: from words to the columns of a treebank."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -242,8 +241,7 @@ def strings_of(treebank: Treebank, name: str) -> list[str]:
 def with_column(treebank: Treebank, name: str, values: list[str]) -> Treebank:
     """A treebank with other strings in a column."""
     strings = Strings()
-    changed: dict[str, Any] = {name: strings.codes(values, grow=True)}
-    return replace(treebank, strings={**treebank.strings, name: strings}, **changed)
+    return treebank.with_column(name, strings.codes(values, grow=True), strings)
 
 
 def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:

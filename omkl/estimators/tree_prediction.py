@@ -1,7 +1,6 @@
 """What a fitted parser says of sentences: potentials of arcs, and trees with relations."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -57,5 +56,4 @@ def labeled(parser: Any, treebank: Treebank, trees: list[np.ndarray], strings: S
 
 def with_trees(treebank: Treebank, heads: np.ndarray, relations: np.ndarray, strings: Strings) -> Treebank:
     """A treebank with these heads and relations in the place of its own."""
-    strings = {**treebank.strings, "deprels": strings}
-    return replace(treebank, heads=heads.astype(np.int32), deprels=relations.astype(np.int32), strings=strings)
+    return treebank.with_column("heads", heads).with_column("deprels", relations, strings)

@@ -54,7 +54,7 @@ def read_trees(parser: Any, block: TrainingBlock, first: bool, whole: bool = Fal
     """The sentences to train on, which the structure of a parser can produce, where these are all that there are
     (``whole``) without those of weight 0."""
     treebank = as_treebank(block.X, trees="partial", single_root=parser.single_root)
-    check_trees(treebank, parser.single_root, partial=True)
+    check_trees(treebank, partial=True)
     weights = check_sample_weight(block.sample_weight, len(treebank))
     kept = only_projective(treebank, parser.single_root) if parser.projective else np.ones(len(treebank), dtype=bool)
     if whole and weights is not None:

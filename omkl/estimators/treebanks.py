@@ -11,6 +11,8 @@ import numpy as np
 
 from omkl.data import Stream, Treebank, read_treebank
 from omkl.data.files import find_files
+from omkl.data.treebank import check_heads
+from omkl.data.treebank_formats import Checks
 from omkl.estimators.punctuation import is_punctuation
 from omkl.estimators.sentences import as_sentences
 from omkl.estimators.sources import WeightedExamples
@@ -41,11 +43,13 @@ def treebanks_of(X: Any, trees: bool | str, single_root: bool = False) -> Iterat
 
 
 def as_treebank(X: Any, trees: bool | str, single_root: bool = False) -> Treebank:
-    """A treebank from a path, paths, or itself, or of what :func:`~omkl.estimators.sentences.as_sentences` takes; files
-    and sentences are checked as they are read, and what is not for parsing is held without its text."""
-    if isinstance(X, Treebank):
-        return X
+    """A treebank from a path, paths, or itself, or of what :func:`~omkl.estimators.sentences.as_sentences` takes; what
+    is not for parsing is held without its text. Treebanks are checked as all else: whoever read them may have asked
+    for less."""
     single_root = single_root and bool(trees)
+    if isinstance(X, Treebank):
+        check_heads(X.offsets, X.heads, Checks(trees, single_root))
+        return X
     X = list(X) if isinstance(X, Iterator) else X
     paths = [X] if isinstance(X, (str, os.PathLike)) else X
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
@@ -65,9 +69,9 @@ def _found(paths):
     return paths
 
 
-def check_trees(treebank: Treebank, single_root: bool, partial: bool = False) -> None:
+def check_trees(treebank: Treebank, partial: bool = False) -> None:
     """Raise unless there are sentences and every word has a head, or some word of each sentence where they may be
-    ``partial``; and every sentence has one root where asked for."""
+    ``partial``."""
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
     n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
@@ -79,13 +83,6 @@ def check_trees(treebank: Treebank, single_root: bool, partial: bool = False) ->
     if n_unknown.any():
         message = f"{n_unknown.sum()} of {treebank.n_words} words have no head: what it would be is left open."
         warnings.warn(message, DataWarning, stacklevel=4)
-    n_roots = np.add.reduceat(treebank.heads == 0, treebank.offsets[:-1], dtype=np.int64)
-    wrong = (n_roots > 1) | ((n_roots == 0) & (n_unknown == 0))
-    if single_root and wrong.any():
-        sentence = int(np.argmax(wrong))
-        raise InputError(
-            f"Sentence {sentence + 1} has {n_roots[sentence]} roots: set single_root=False, or leave it out."
-        )
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:

@@ -33,6 +33,17 @@ CHUNK = 1024
 FEW = 256
 
 
+class _Numbers:
+    """Gives one number after the other. It knows nothing of the vocabulary, which would keep itself alive with it."""
+
+    def __init__(self, first: int) -> None:
+        self.next = first
+
+    def __call__(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
 class Vocabulary:
     """Feature ids by key and value, given in the order of first appearance.
 
@@ -59,14 +70,14 @@ class Vocabulary:
         self.groups = array("i")
         self.units: dict[str, float] = {}
         self.first_id = first_id
-        self._ids_given = 0
+        self._next_id = _Numbers(first_id)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Vocabulary":
         # strings do not change: a hundred times as fast as value by value
         twin = Vocabulary(self.first_id)
         twin.keys, twin.groups, twin.units = list(self.keys), self.groups[:], dict(self.units)
         twin.ids = {key: defaultdict(twin._next_id, own) for key, own in self.ids.items()}
-        twin._ids_given = self._ids_given
+        twin._next_id.next = self._next_id.next
         return twin
 
     @property
@@ -143,10 +154,6 @@ class Vocabulary:
         self.ids[key] = defaultdict(self._next_id)
         return self.ids[key]
 
-    def _next_id(self):
-        self._ids_given += 1
-        return self.first_id + self._ids_given - 1
-
     def names(self) -> list[tuple[str, str | None]]:
         """``(key, value)`` of every feature, by id; a number's value is None."""
         names: list[Any] = [None] * len(self.groups)
@@ -194,7 +201,7 @@ class Vocabulary:
         ids, values = (first_id + order).tolist(), [values[i] for i in order.tolist()]
         for key, low, high in zip(keys, bounds, bounds[1:]):
             vocabulary.ids[key] = defaultdict(vocabulary._next_id, zip(values[low:high], ids[low:high]))
-        vocabulary._ids_given = len(values)
+        vocabulary._next_id.next += len(values)
         return vocabulary
 
 

@@ -5,7 +5,7 @@ Both are short for dicts, and go to the same :class:`~omkl.estimators.vocabulary
 is the same for every occurrence of a word or an attribute is found out once and kept.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -56,13 +56,13 @@ def split_attribute(attribute: str) -> tuple[str, str]:
 class _KnownWords:
     """What is remembered of each word by its code, the order in which they came; 0 and 1 are before and after all."""
 
-    def __init__(self, look_up: Callable[[str], list[int]]) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self.codes: dict[str, int] = {}
         self.words: list[str] = []
         self.ids = np.zeros((0, len(SINGLE)), np.int32)
         self.hashes = self.powers = np.zeros(0, np.uint64)
         self.has_unknown = False  # whether values were looked up that the vocabulary did not have
-        self._look_up = look_up
+        self._vocabulary = vocabulary
         self.of([BEGIN, END], True)
 
     def of(self, words: Sequence[str], grow: bool) -> np.ndarray:
@@ -79,10 +79,19 @@ class _KnownWords:
                 self.hashes, self.powers = np.pad(self.hashes, room[0]), np.pad(self.powers, room[0])
             self.hashes[own], self.powers[own] = _hashed([word.lower() for word in new])
             if not grow:
-                self.ids[own] = list(map(self._look_up, new))
+                self.ids[own] = list(map(self._ids_of, new))
             self.codes.update(zip(new, range(own.start, own.stop)))
             found = list(map(self.codes.get, words))
         return np.array(found, dtype=np.int64)
+
+    def _ids_of(self, word: str) -> list[int]:
+        """Ids of the features of a word by itself, -1 where the vocabulary does not have them."""
+        ids = []
+        for name, of, _ in SINGLE:
+            value: Any = of(word)
+            known = self._vocabulary.ids.get(name, {})
+            ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
+        return ids
 
 
 class _Pairs:
@@ -127,7 +136,7 @@ class WordEncoder:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._remembered = _KnownWords(self._known_ids)
+        self._remembered = _KnownWords(vocabulary)
         self._n_known = len(vocabulary.groups)
         self._pairs = _Pairs()
 
@@ -151,18 +160,9 @@ class WordEncoder:
         known = self._remembered
         grown = len(self.vocabulary.groups) != self._n_known
         if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
-            known = self._remembered = _KnownWords(self._known_ids)
+            known = self._remembered = _KnownWords(self.vocabulary)
         known.has_unknown |= not grow
         return known
-
-    def _known_ids(self, word):
-        """Ids of the features of a word by itself, -1 where the vocabulary does not have them."""
-        ids = []
-        for name, of, _ in SINGLE:
-            value: Any = of(word)
-            known = self.vocabulary.ids.get(name, {})
-            ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
-        return ids
 
     def _fill(self, around, ids, known, grow):
         """Ids of all features of the words of these windows, (n, templates); -1 where there is none."""

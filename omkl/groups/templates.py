@@ -21,6 +21,7 @@ A template is a conjunction of atoms, separated by spaces:
 In a file there is one template a line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
 """
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -231,10 +232,10 @@ class TemplateSet(Sequence):
                 seen.add(value)
 
     @classmethod
-    def read(cls, path: str | Path, lexicons: Mapping[str, Any] | None = None) -> "TemplateSet":
+    def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Any] | None = None) -> "TemplateSet":
         """The templates in a text file, one a line; errors name file and line."""
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"The template file {path} cannot be read: {error}.") from None
         stripped = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
@@ -247,18 +248,23 @@ class TemplateSet(Sequence):
 
     @classmethod
     def resolve(
-        cls, templates: "str | Path | Iterable[Template | str]", lexicons: Mapping[str, Any] | None = None
+        cls, templates: "str | os.PathLike | Iterable[Template | str]", lexicons: Mapping[str, Any] | None = None
     ) -> "TemplateSet":
         """A set from its name, the path of a file, or an iterable of templates; "auto" has some for each lexicon."""
         if isinstance(templates, TemplateSet) and not lexicons:
             return templates
-        if isinstance(templates, (str, Path)):
+        if isinstance(templates, (str, os.PathLike)):
             if templates in NAMED_SETS:
                 own = [line for name in lexicons or () for line in of_lexicon(name)] if templates == "auto" else []
                 return cls([*NAMED_SETS[templates](), *own], lexicons)
-            if Path(templates).exists():
+            if os.path.exists(templates) and not os.path.isdir(templates):
                 return cls.read(templates, lexicons)
-            raise InputError(f"templates={templates!r} is neither a file nor one of {', '.join(NAMED_SETS)}.")
+            raise InputError(
+                f"templates={str(templates)!r:.80} is neither a file nor one of {', '.join(NAMED_SETS)}: templates of "
+                "your own are a list of strings, one for each."
+            )
+        if not isinstance(templates, Iterable):
+            raise InputError(f"templates must be a name, a file or a list of templates, not {templates!r}.")
         return cls(templates, lexicons)
 
     def __len__(self) -> int:

@@ -152,6 +152,32 @@ def test_real_treebanks_agree_with_a_naive_reader(real_data, tmp_path, name):
     assert (tmp_path / "copy.conllu").read_bytes() == naive_splice(data, heads, deprels)
 
 
+def test_columns_that_have_changed_are_written(tmp_path):
+    treebank = read_treebank(written(tmp_path / "a.conllu", CONLLU.encode()))
+    strings, heads = Strings(), np.zeros(treebank.n_words, int)
+    xpos = strings.codes([f"tag{i}" for i in range(treebank.n_words)], grow=True)
+    changed = treebank.with_column("heads", heads).with_column("xpos", xpos, strings)
+    for blocks in (changed, [changed[:1], changed[1:]], Treebank.concatenate([changed[:1], changed[1:]])):
+        write_treebank(tmp_path / "b.conllu", blocks)
+        again = read_treebank(tmp_path / "b.conllu")
+        assert list(again) == list(changed) != list(treebank)
+        assert [line for line in again.text.splitlines() if not line[:1].isdigit()] == [
+            line for line in treebank.text.splitlines() if not line[:1].isdigit()
+        ]
+    assert not treebank.changed
+    write_treebank(tmp_path / "b.conllu", treebank)
+    assert (tmp_path / "b.conllu").read_bytes() == CONLLU.encode()
+
+
+def test_a_column_that_the_format_does_not_have_is_not_written(tmp_path):
+    for name, data, field in (("a.conllx", CONLLX, "misc"), ("a.conll08", CONLL2008, "xpos")):
+        treebank = read_treebank(written(tmp_path / name, data.encode()))
+        changed = treebank.with_column(field, treebank.misc).with_column("heads", treebank.heads)
+        with pytest.raises(InputError, match=f"{treebank.format} has no place for new {field}: convert"):
+            write_treebank(tmp_path / name, changed)
+        assert (tmp_path / name).read_text() == data
+
+
 def test_compressed_files_are_read_and_written_by_their_suffix(tmp_path):
     plain = written(tmp_path / "a.conllu", CONLLU.encode())
     treebank = read_treebank(plain)
@@ -201,6 +227,12 @@ def test_conllx(tmp_path, name, format):
     empty = ["_", "_"]
     columns = ["A", "b"], ["a", "_"], ["C", "C2"], ["F", "F2"], ["x=y", "_"], [2, 0], ["det", "root"], empty
     assert sentence == Sentence(*columns)
+
+
+def test_without_a_second_head_the_last_column_is_misc(tmp_path):
+    data = CONLLX.replace("2\tdet\n", "_\tSpaceAfter=No\n")
+    (sentence,) = read_treebank(written(tmp_path / "a.txt", data.encode()))
+    assert sentence.misc == ["SpaceAfter=No", "_"]
 
 
 @pytest.mark.parametrize("name", ["a.conll08", "a.txt"])

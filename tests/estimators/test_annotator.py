@@ -1,5 +1,6 @@
 """From words to trees: what an annotator learns from a treebank whose rules are known, and what it writes."""
 
+import copy
 import json
 import pickle
 from dataclasses import replace
@@ -281,6 +282,24 @@ def test_trees_are_learned_where_there_are_heads(train, test):
     assert model.score(test) > 0.95
 
 
+def test_gold_sentences_are_the_same_in_a_file_and_a_treebank(annotator, test, tmp_path):
+    heads = test.heads.copy()
+    heads[test.offsets[1] - 1] = -1
+    partial, unparsed = replace(test, heads=heads), replace(test, heads=np.full_like(heads, -1))
+    path = tmp_path / "gold.conllu"
+    write_treebank(path, unparsed)
+    assert annotator.evaluate(path) == annotator.evaluate(unparsed)
+    assert annotator.evaluate(path)["uas"] is None
+    write_treebank(path, partial)
+    temperatures = []
+    for gold in (path, partial):
+        with pytest.raises(InputError, match=r"Sentence 1, word|line"):
+            annotator.evaluate(gold)
+        with pytest.warns(DataWarning, match="1 of .* words have no head"):
+            temperatures.append(copy.deepcopy(annotator).calibrate(gold).parser_.temperature_)
+    assert temperatures[0] == temperatures[1]
+
+
 def test_one_tag_for_all_words_is_no_obstacle():
     made = [
         Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b]) for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
@@ -349,7 +368,7 @@ def test_all_that_is_no_annotation_is_written_as_it_was_read(annotator, tmp_path
     (tmp_path / "in.conllu").write_bytes(TEXT.replace("\n", end).encode())
     with treebank_writer(tmp_path / "out.conllu") as writer:
         for block in annotator.annotate_blocks(omkl.data.iter_treebank(tmp_path / "in.conllu", trees=False)):
-            writer.write_annotated(block, annotator.columns_)
+            writer.write(block)
     written, read = (tmp_path / "out.conllu").read_bytes().decode(), TEXT.replace("\n", end)
     assert written.count(end) == read.count(end)
     for new, old in zip(written.split(end), read.split(end), strict=True):
@@ -359,14 +378,16 @@ def test_all_that_is_no_annotation_is_written_as_it_was_read(annotator, tmp_path
             assert new == old
     parsed = read_treebank(tmp_path / "out.conllu")
     assert columns_of(parsed) == columns_of(annotator.annotate([["the", "bobas"], ["the"]]))
+    write_treebank(tmp_path / "again.conllu", annotator.annotate(tmp_path / "in.conllu"))
+    assert (tmp_path / "again.conllu").read_bytes() == (tmp_path / "out.conllu").read_bytes()
 
 
 def test_annotations_are_not_written_into_a_format_without_their_columns(annotator, tmp_path):
     line = "1\tthe\t_\t_\t_\tthe\t_\t_\t0\troot\tx\ty\n\n"
     (tmp_path / "in.conll08").write_text(line)
     block = annotator.annotate(tmp_path / "in.conll08")
-    with pytest.raises(InputError, match="CoNLL-U"), treebank_writer(tmp_path / "out.conllu") as writer:
-        writer.write_annotated(block, annotator.columns_)
+    with pytest.raises(InputError, match=r"CoNLL-2008 has no place for new lemmas, upos, xpos, .* to CoNLL-U"):
+        write_treebank(tmp_path / "out.conllu", block)
     assert not (tmp_path / "out.conllu").exists()
 
 

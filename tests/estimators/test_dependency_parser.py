@@ -328,8 +328,19 @@ def test_bad_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="Sentence 2 has no word with a head: annotate some"):
         parser(["m.form"]).fit(unparsed)
     two_roots = Treebank.from_sentences([Sentence(forms=["a", "b"], heads=[0, 0])])
-    with pytest.raises(InputError, match="Sentence 1 has 2 roots"):
+    with pytest.raises(InputError, match="Sentence 1, word 2: 2 words have head 0, and single_root=True"):
         parser(["m.form"]).fit(two_roots)
+
+
+@pytest.mark.parametrize(("heads", "message"), [([2, 1, 0], "a cycle, 1 -> 2 -> 1"), ([4, 0, 2], "4 of word 1 is out")])
+def test_treebanks_that_nobody_checked_are_checked(grammar, heads, message):
+    sentence = Sentence(forms=["a", "b", "c"], lemmas=["a"] * 3, upos=["X"] * 3, heads=heads, deprels=["dep"] * 3)
+    treebank = Treebank.from_sentences([*grammar[0][:3], sentence], trees=False)
+    model = parser(["m.form"], epochs=1).fit(grammar[0][:20])
+    for method in (model.fit, model.partial_fit, model.evaluate, model.score, model.calibrate, model.group_report):
+        with pytest.raises(InputError, match=f"Sentence 4, word 1: .*{message}"):
+            method(treebank)
+    assert len(model.parse(treebank)) == 4  # heads are not looked at
 
 
 def test_real_english_reaches_what_two_thousand_sentences_give(real_data):

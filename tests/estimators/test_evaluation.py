@@ -173,6 +173,21 @@ def test_other_words_are_refused():
         evaluate_treebanks(gold, gold, ignore=lambda *_: True)
 
 
+def test_heads_that_are_no_trees_have_no_score():
+    def treebank(*heads):
+        sentences = [Sentence(["a", "b"], heads=own, deprels=["nsubj", "case"]) for own in heads]
+        return Treebank.from_sentences(sentences, trees=False)
+
+    gold = treebank([0, 1], [2, 0])
+    with pytest.raises(InputError, match=r"compared with gold ones: Sentence 1, word 2: the head 3 .* out of range"):
+        evaluate_treebanks(gold, treebank([0, 3], [2, 0]))
+    with pytest.raises(InputError, match=r"Gold trees: Sentence 2, word 1: .* a cycle, 1 -> 2 -> 1"):
+        evaluate_treebanks(treebank([0, 1], [2, 1]), gold)
+    with pytest.raises(InputError, match="2 gold words have no head, and others have one"):
+        evaluate_treebanks(treebank([0, 1], [None, None]), gold)
+    assert evaluate_treebanks(gold, treebank([0, 1], [None, None]))["uas"] == 0.5
+
+
 def test_forms_are_compared_as_strings_not_as_codes(tmp_path):
     treebank = synthetic_treebank(20, random_state=0)
     omkl.data.write_treebank(tmp_path / "gold.conllu", treebank)

@@ -59,6 +59,12 @@ def test_a_bad_line_is_named(tmp_path, line, message):
         TemplateSet.resolve(path)
 
 
+def test_a_file_may_begin_with_a_mark_and_have_lines_of_windows(tmp_path):
+    path = tmp_path / "own.txt"
+    path.write_bytes(b"\xef\xbb\xbfh.upos\r\nm.upos\r\n")
+    assert TemplateSet.resolve(path).names == ["h.upos", "m.upos"]
+
+
 def test_bad_sets_are_refused(tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("# nothing\n", encoding="utf-8")
@@ -66,6 +72,11 @@ def test_bad_sets_are_refused(tmp_path):
         TemplateSet.resolve(empty)
     with pytest.raises(InputError, match="neither a file nor one of martins507"):
         TemplateSet.resolve("martins508")
+    for name in ("", ".", "h.form\n" * 100):  # a folder, and what is too long for a name
+        with pytest.raises(InputError, match=r"neither a file nor one of .* a list of strings"):
+            TemplateSet.resolve(name)
+    with pytest.raises(InputError, match="a name, a file or a list of templates, not None"):
+        TemplateSet.resolve(None)
     with pytest.raises(InputError, match="twice"):
         TemplateSet(["h.form", "h.form"])
     with pytest.raises(InputError, match=r"no template 'm\.form'"):
