@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin, OutlierMixin
 
 from omkl._components import check_number
-from omkl.batch.design.blocks import by_position, column_labels, group_names
+from omkl.batch.design.blocks import by_position, called, column_labels
 from omkl.estimators.explaining import one_row, other_class
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError
@@ -302,10 +302,8 @@ class ExplainsColumns:
         labels = column_labels(by_position(self.groups, names), n_columns)
         if labels is None:
             return [name_of_column(self, j) for j in columns.tolist()]
-        known = group_names(self.groups, names)
-        of_columns = [k if known is None else known[k] for k in labels[columns].tolist()]
-        called = isinstance(self.groups, dict)
-        return [str(name) if called or isinstance(name, str) else f"group {name}" for name in of_columns]
+        known = called(self.groups, names, int(labels.max()) + 1)
+        return [known[k] for k in labels[columns].tolist()]
 
 
 def _row_of(X: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from omkl.batch import (
     stacked_problem,
 )
 from omkl.batch.core.solver import is_number_of_values, ordered
-from omkl.batch.design.blocks import by_index, by_position, group_names
+from omkl.batch.design.blocks import by_index, by_position, called, group_names
 from omkl.data.rows import plain_targets
 from omkl.estimators.arrays import as_numbers, check_magnitude
 from omkl.estimators.certified import CertifiedEstimator
@@ -147,6 +147,8 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
             weights = np.sqrt(groups.blocks.sizes)
         if weights is not None:
             groups = ColumnGroups(members, n_columns, weights)
+        if isinstance(self.regularizer, Regularizer):  # which may call groups by name, unlike a string
+            regularizer = regularizer.bind(called(self.groups, names, groups.n_groups))
         alpha, rest = float(getattr(self, self._tradeoff)), (bool(self.fit_intercept), samples.weights)
         if samples.targets[0].ndim == 2:
             return [self._stacked_problem(samples, loss, regularizer, alpha, groups, *rest)]

@@ -235,6 +235,15 @@ def group_names(groups: Any, names: Sequence[str] | None) -> list | None:
     return np.unique(np.asarray(groups)).tolist()
 
 
+def called(groups: Any, names: Sequence[str] | None, n_groups: int) -> list[str]:
+    """What explanations and regularizers call groups, in their order; parameters are those of :func:`by_position`."""
+    if groups is None:
+        return [f"column {j}" for j in range(n_groups)] if names is None else list(map(str, names))
+    known = group_names(groups, names)
+    known = list(range(n_groups)) if known is None else known
+    return [str(name) if isinstance(name, str) or isinstance(groups, dict) else f"group {name}" for name in known]
+
+
 def _has_members(group: Any) -> bool:
     """Whether this is a list of columns, of any kind, and no label."""
     return isinstance(group, Iterable) and not isinstance(group, (str, bytes, dict))
