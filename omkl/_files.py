@@ -31,7 +31,7 @@ from omkl.exceptions import ModelFileError, OutputFileError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 #: How the zip's comment begins, and how many characters of digest follow.
 MARK, DIGITS = b"sha256:", 64

@@ -134,15 +134,17 @@ def _convert_sequences(arguments: Namespace, to: str) -> dict[str, int]:
     stream = data.stream_sequences(arguments.input, arguments.format, on_error=arguments.on_error)
     pairs = ((x, y) for X, Y in stream.blocks() for x, y in zip(X, [None] * len(X) if Y is None else Y))
     if arguments.template:
-        templates = data.read_attribute_templates(arguments.template)
-        pairs = ((data.templated(templates, [list(_cells(token, arguments)) for token in x]), y) for x, y in pairs)
+        from omkl.estimators.token_templates import TokenTemplates
+
+        templates = TokenTemplates(arguments.template)
+        pairs = ((templates.features(_with_columns(x, arguments), [0, len(x)]), y) for x, y in pairs)
     return _write_sequences(pairs, arguments, to)
 
 
-def _cells(token, arguments):
-    if not isinstance(token, dict) or not all(isinstance(value, str) for value in token.values()):
+def _with_columns(x, arguments):
+    if not all(isinstance(token, dict) and all(isinstance(cell, str) for cell in token.values()) for token in x):
         raise InputError(f"--template looks at columns, and {arguments.input} has none: read it with --format columns.")
-    return token.values()
+    return x
 
 
 def _write_sequences(pairs: Any, arguments: Namespace, to: str) -> dict[str, int]:
@@ -163,7 +165,9 @@ def _convert_trees(arguments: Namespace, to: str) -> dict[str, int]:
     # without its text a treebank is written as CoNLL-U, whatever it was
     blocks = data.iter_treebank(arguments.input, **reading, keep_text=arguments.format == "conllu")
     if to != "conllu":
-        pairs = ((sentence.forms, sentence.upos) for block in blocks for sentence in block)
+        from omkl.data.sequences import tagged
+
+        pairs = (tagged(sentence) for block in blocks for sentence in block)
         return _write_sequences(pairs, arguments, to)
     n_sentences = n_words = 0
     with data.treebank_writer(arguments.output) as writer:

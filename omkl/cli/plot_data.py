@@ -38,7 +38,7 @@ def _labels(model: Any, kind: str, arguments: Namespace) -> tuple[Any, Any]:
     """Gold and predicted labels: of tokens or rows, tags of an annotator, relations of a parser."""
     if kind == "sequences":
         X, y = labelled_sequences(arguments.data, arguments)
-        return y, model.predict(X)
+        return _known(y, model.predict(X))
     if kind == "rows":
         _needs_classes(model)
         return rows.outputs_of(model, arguments.data, arguments)
@@ -47,6 +47,13 @@ def _labels(model: Any, kind: str, arguments: Namespace) -> tuple[Any, Any]:
     column = COLUMNS["trees" if kind == "trees" else _part(model, arguments)]
     found = [[getattr(own, column) or ["_"] * len(own) for own in side] for side in (gold, predicted)]
     return found[0], found[1]
+
+
+def _known(y: list, found: list[np.ndarray]) -> tuple[list[list], list[np.ndarray]]:
+    """Labels of tokens that have one, and what was found of these."""
+    kept = [[t for t, label in enumerate(labels) if label is not None] for labels in y]
+    gold = [[labels[t] for t in own] for labels, own in zip(y, kept)]
+    return gold, [side[np.array(own, np.int64)] for side, own in zip(found, kept)]
 
 
 def _part(annotator: Any, arguments: Namespace) -> str:
@@ -74,7 +81,7 @@ def _probabilities(model: Any, kind: str, arguments: Namespace) -> tuple:
         )
     if kind == "sequences":
         X, y = labelled_sequences(arguments.data, arguments)
-        return y, model.predict_marginals(X), model.classes_
+        return *_known(y, model.predict_marginals(X)), model.classes_
     if kind == "trees":
         gold = _treebank(model, kind, arguments)
         return _arcs(model, gold, model.parse(gold))

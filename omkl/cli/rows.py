@@ -42,8 +42,8 @@ def _text_columns(model):
     if hasattr(model, "text_columns"):
         return model.text_columns
     encoder = getattr(model.model_.codec, "encoder", None) if hasattr(model, "model_") else None
-    kinds = {} if encoder is None or encoder.vocabulary is None else encoder.vocabulary.kinds
-    return [key for key, own in kinds.items() if own == {"text"}]
+    vocabulary = None if encoder is None else encoder.vocabulary
+    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.kinds_of(key) == {"text"}]
 
 
 def _column(target):

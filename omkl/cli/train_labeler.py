@@ -58,6 +58,8 @@ def add_parser(kinds: Any) -> None:
 def run(arguments: Namespace) -> None:
     """Train and save a sequence labeler."""
     dev = labelled_sequences(arguments.dev, arguments) if arguments.dev else None
+    if dev is not None and any(label is None for labels in dev[1] for label in labels):
+        raise DataFileError(f"{arguments.dev} has tokens without a label: what is measured there needs all of them.")
     interruption = Interruption()
     labeler = estimators.SequenceLabeler(
         arguments.kernels, templates=arguments.template,

@@ -110,7 +110,7 @@ def parse_attribute_templates(lines: Iterable[tuple[int, str]], source: str) -> 
 
 def templated(
     templates: Sequence[AttributeTemplate], rows: Sequence[Sequence[str]]
-) -> list[dict[str, dict[str, float]]]:
+) -> list[dict[str, dict[str | None, float]]]:
     """The attributes of every token of a sequence.
 
     Parameters
@@ -122,16 +122,17 @@ def templated(
     Returns
     -------
     list of dict
-        For each token, by the name of a template, what it says and how often, as readers of CRFsuite's format have it.
+        For each token, by the name of a template, what it says and how often, as readers of CRFsuite's format have it;
+        None of a template that is only a name, the same for all tokens.
 
     Examples
     --------
     >>> templated([AttributeTemplate("U0", "%x[-1,0]/%x[0,1]")], [["the", "D"], ["dog", "N"]])
     [{'U0': {'_B-1/D': 1.0}}, {'U0': {'the/N': 1.0}}]
     """
-    tokens: list[dict[str, dict[str, float]]] = [{} for _ in rows]
+    tokens: list[dict[str, dict[str | None, float]]] = [{} for _ in rows]
     for template in templates if rows else ():
         for token, value in zip(tokens, template.values(rows)):
-            values = token.setdefault(template.name, {})
-            values[value] = values.get(value, 0.0) + 1.0
+            values, own = token.setdefault(template.name, {}), value if template.text else None
+            values[own] = values.get(own, 0.0) + 1.0
     return tokens

@@ -77,7 +77,7 @@ def _weighted(key: str, value: Any) -> Iterator[tuple[str, float]]:
         yield key, float(value)
     elif isinstance(value, Mapping):
         for name, weight in value.items():
-            yield (f"{key}={name}" if name else key), float(weight)
+            yield (key if name is None else f"{key}={name}"), float(weight)
     elif all(isinstance(part, str) for part in value):
         for part in value:
             yield f"{key}={part}", 1.0
@@ -149,16 +149,16 @@ def _listed(value: Any) -> Any:
 
 def _simple(token: Mapping[str, Any]) -> dict[str, Any]:
     """A token whose entries are no dicts where a string, a number or True says the same."""
-    return {key: _simplest(value) if isinstance(value, Mapping) else value for key, value in token.items()}
+    return {key: _simplest(key, value) if isinstance(value, Mapping) else value for key, value in token.items()}
 
 
-def _simplest(value: Mapping[str, float]) -> Any:
+def _simplest(key: str, value: Mapping[str | None, float]) -> Any:
     if len(value) == 1:
         [(name, weight)] = value.items()
-        if not name:
-            return True if weight == 1 else weight
-        if weight == 1:
-            return name
+        if name is None or weight == 1:
+            return weight if name is None else name
+    if None in value:
+        raise InputError(f"the entry {key!r:.80} of a token is a number beside strings: CRFsuite's format holds it.")
     return dict(value)
 
 

@@ -14,6 +14,8 @@ from omkl.data.files import PathLike, find_files, lines, stem
 from omkl.data.json_sequences import record_of
 from omkl.data.rows import Block
 from omkl.data.streams import Stream
+from omkl.data.strings import MISSING
+from omkl.data.treebank import Sentence
 from omkl.data.treebank_formats import Checks, new_strings
 from omkl.data.treebank_reader import treebank_blocks
 from omkl.exceptions import DamagedFileError, DataFileError, InputError
@@ -75,7 +77,7 @@ def read_sequences(
           line between sequences, as CRF++ and CoNLL 2000 to 2003 have it. Tokens are dicts of ``c0``, ``c1``, ...
         * ``jsonl``: a line a sequence, ``{"x": [...], "y": [...]}``; tokens are words, dicts, or lists of numbers.
           ``y`` may be left out where labels are not needed.
-        * ``conllu``: words, labels are their UPOS.
+        * ``conllu``: words, labels are their UPOS, None for ``_``.
         * ``ocr``: see :func:`~omkl.data.read_ocr`.
 
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
@@ -165,8 +167,12 @@ def _reader(format, labelled=True):
 def _read_tagged(path, skipped):
     checks = Checks(trees=False, skip=skipped.on_error == "skip")  # a tagger needs no trees
     for block in treebank_blocks("conllu", checks, new_strings())(path, skipped):
-        for sentence in block.X:
-            yield sentence.forms, sentence.upos
+        yield from map(tagged, block.X)
+
+
+def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
+    """Words and their UPOS, None where there is none."""
+    return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
 
 
 def _read_crfsuite(path, skipped):
@@ -244,8 +250,12 @@ def _rows(paragraph, path, first_line, n_cells, labelled):
 
 
 def _attributes(attributes, where):
-    """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon."""
-    token: dict[str, Any] = {}
+    """``template=value`` and ``name:number`` attributes as a token dict; ``\\:`` stands for a colon.
+
+    Several values of one template become one entry, and one that is there several times counts as often; None stands
+    for the template without a value, beside others.
+    """
+    token: dict[str, dict[str | None, float]] = {}
     for attribute in filter(None, attributes):
         name, colon, number = attribute.replace("\\\\", "\1").replace("\\:", "\0").rpartition(":")
         if not colon:
@@ -257,9 +267,10 @@ def _attributes(attributes, where):
         if not isfinite(amount) or "_" in number:
             raise DataFileError(f"{where}: {number!r:.80} is not a number; write a colon in a name as '\\:'.")
         template, equals, value = name.replace("\0", ":").replace("\1", "\\").partition("=")
-        # several values of one template become one entry
-        token.setdefault(template, {})[value if equals else ""] = amount
-    return token
+        values = token.setdefault(template, {})
+        own = value if equals else None
+        values[own] = values.get(own, 0.0) + amount
+    return {template: values[None] if values.keys() == {None} else values for template, values in token.items()}
 
 
 def _read_jsonl(path, skipped):

@@ -1,21 +1,21 @@
 """What the online estimators share: they are faces of one OnlineModel, which they train, show and save."""
 
 import json
+import reprlib
 import time
 from collections.abc import Callable, Sequence
-from copy import copy
 from importlib.metadata import version
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from omkl._components import check_flags, check_n_jobs, check_number
+from omkl._components import check_flags, check_n_jobs, check_number, parameters_of
 from omkl.data import Stream
 from omkl.estimators.held_out import check_validation, held_out_part, joined, label_accuracy, parted, stopping_by
 from omkl.estimators.inputs import names_kept
 from omkl.estimators.learned import LearnedGroups
-from omkl.estimators.learning_more import LearnsMore, given_parameters, made_of
+from omkl.estimators.learning_more import LearnsMore
 from omkl.estimators.saving import SavedEstimator, users_own
 from omkl.estimators.sources import StreamSource, TrainingBlock, as_stream, fingerprint, no_companions
 from omkl.exceptions import InputError, NotFittedError
@@ -41,6 +41,13 @@ from omkl.persistence import Packer, Unpacker
 
 #: Parameters that a resumed run may have otherwise: they do not change what is learned.
 FREE = ("verbose", "callbacks", "n_jobs")
+#: Parameters that a model is made of: one that has started goes on with those that it has.
+SETTLED = (
+    "kernels", "templates", "loss", "regularizer", "weighting", "method", "eta0", "schedule", "average", "radius",
+    "transitions", "allowed_transitions", "transitions_by_position", "order", "cost", "fit_intercept", "batch_size",
+    "l2", "budget", "budget_maintenance", "dtype", "structure", "groups", "projective", "single_root", "labeled",
+    "exact",
+)  # fmt: skip
 
 
 class Run:
@@ -313,20 +320,30 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
 
     def _adopt(self, model: OnlineModel) -> None:
         """Make a trained model the estimator's own; nothing changes where training failed."""
-        self.model_ = model
-        model.given = model.given or given_parameters(self)
+        self.model_, model.given = model, list(map(vars(self).get, parameters_of(type(self))))
         self.__dict__.update(model.codec.learned())
+
+    def _check_settled(self) -> None:
+        """Raise where a parameter that the model is made of was set after it had started, which nothing looks at."""
+        for name, learned in zip(parameters_of(type(self)), self.model_.given):
+            if name in SETTLED and not _is_same(now := vars(self)[name], learned):
+                raise InputError(
+                    f"{name}={reprlib.repr(now)} was set after the model had started with {reprlib.repr(learned)}: "
+                    "call fit to learn with it, or set it back."
+                )
 
     # ---- model files --------------------------------------------------------------------------------------------
 
     _plain_attributes: tuple[str, ...] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
 
+    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
+        self._settings()  # what is refused here would be refused when the file is loaded
+        self._check_settled()
+        return super()._manifest(packer, training, history)
+
     def _saved_parameters(self) -> dict[str, Any]:
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
-
-    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> dict[str, Any]:
-        return super(OnlineEstimator, as_made(self))._manifest(packer, training, history)
 
     def _describe(self, packer: Packer) -> dict[str, Any]:
         values, arrays = self.model_.describe(packer)
@@ -348,23 +365,23 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
         self._adopt(OnlineModel(self._codec(), self._settings()).unpack(manifest, unpacker.arrays, unpacker))
 
 
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values of a parameter are the same."""
+    if a is b:
+        return True
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else type(a) is type(b) and repr(a) == repr(b)
+
+
+def is_probabilistic(estimator: OnlineEstimator) -> bool:
+    """Whether potentials are log-probabilities: those of the model, where it has learned."""
+    model = vars(estimator).get("model_")
+    return (estimator._settings() if model is None else model.settings).probabilistic
+
+
 def needs_probabilities(estimator: OnlineEstimator) -> bool:
     """Whether potentials are log-probabilities; raises an AttributeError that says which loss makes them so."""
-    if settings_of(estimator).probabilistic:
+    if is_probabilistic(estimator):
         return True
     raise AttributeError(
-        f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={as_made(estimator).loss!r}.'
+        f'{type(estimator).__name__} has probabilities with loss="crf" only, not with loss={estimator.loss!r}.'
     )
-
-
-def settings_of(estimator: OnlineEstimator) -> OnlineSettings:
-    """How an estimator's model is trained, whatever has been set since; of one without a model, how it would be."""
-    return estimator.model_.settings if hasattr(estimator, "model_") else estimator._settings()
-
-
-def as_made(estimator: Any) -> Any:
-    """An estimator with the parameters that its model was made of, whatever has been set since."""
-    twin = copy(estimator)
-    if hasattr(estimator, "model_"):
-        vars(twin).update(made_of(estimator, estimator.model_))
-    return twin

@@ -15,7 +15,7 @@ from scipy import sparse
 from omkl.estimators.token_templates import TokenTemplates
 from omkl.estimators.units import warn_of_units
 from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
-from omkl.estimators.vocabulary import Vocabulary
+from omkl.estimators.vocabulary import NUMBERS, Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
@@ -52,6 +52,8 @@ class Encoder:
         Hold no kernel by explicit, sparse features, whose groups share a table, but every one by itself.
     templates : TokenTemplates, optional
         Tokens are columns of text, of which these make the features.
+    in_sequences : bool
+        Whether tokens come in sequences, of which some entry is known; a row may be of words that all are new.
 
     Attributes
     ----------
@@ -72,9 +74,10 @@ class Encoder:
     """
 
     def __init__(
-        self, kernels: KernelSpecs | None = None, separate: bool = False, templates: TokenTemplates | None = None
-    ) -> None:
-        self._specs, self._separate, self.templates = kernels, separate, templates
+        self, kernels: KernelSpecs | None = None, separate: bool = False, templates: TokenTemplates | None = None,
+        in_sequences: bool = False,
+    ) -> None:  # fmt: skip
+        self._specs, self._separate, self.templates, self.in_sequences = kernels, separate, templates, in_sequences
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, str] = {}
         self.sources: dict[str, View] = {}
@@ -163,15 +166,19 @@ class Encoder:
 
     def warn_of_other_kinds(self, rows: list[dict[str, Any]]) -> None:
         """Say where a column of a table was text when it was learned and holds numbers here, or the other way round."""
-        kinds = {} if self.vocabulary is None else self.vocabulary.kinds
+        if self.vocabulary is None:
+            return
         met: dict[str, set[str]] = {}
         for row in rows[:MOST_LOOKED_AT]:
             for key, value in row.items():
-                met.setdefault(key, set()).add("text" if isinstance(value, str) else "numbers")
+                if isinstance(value, (str, *NUMBERS)) and value is not False:  # which says nothing
+                    met.setdefault(key, set()).add("text" if isinstance(value, str) else "numbers")
+        noun = "entry" if self.names is None else "column"
         for key, here in met.items():
-            if len(kinds.get(key, ())) == 1 and kinds[key].isdisjoint(here):
+            learned = self.vocabulary.kinds_of(key)
+            if len(learned) == 1 and learned.isdisjoint(here):
                 warnings.warn(
-                    f"The column {key!r:.80} holds {min(here)}, and was learned from {min(kinds[key])}: what is in it "
+                    f"The {noun} {key!r:.80} holds {min(here)}, and was learned from {min(learned)}: what is in it "
                     "is unknown to the model. Convert it.", DataWarning, stacklevel=_level_outside(),
                 )  # fmt: skip
 
@@ -179,15 +186,25 @@ class Encoder:
         """Features of dicts, or of what is short for them."""
         kind = type(tokens)
         if kind not in SHORTHANDS:
-            return self.vocabulary.encode(_without(tokens, self.shapes), grow)
-        if not grow and self.vocabulary.ids.keys().isdisjoint(keys := tokens.keys()):
+            if self.in_sequences and not grow and self.templates is None:
+                self.warn_of_other_kinds(tokens[:1])
+            found = self.vocabulary.encode(_without(tokens, self.shapes), grow)
+            if self.in_sequences and not grow and not len(found.ids):
+                self._check_known(list(dict.fromkeys(chain.from_iterable(tokens))))
+            return found
+        if not grow:
+            self._check_known(tokens.keys())
+        if kind not in self._shorthands:
+            self._shorthands[kind] = SHORTHANDS[kind](self.vocabulary)
+        return self._shorthands[kind].encode(tokens, offsets, grow)
+
+    def _check_known(self, keys: Sequence[str]) -> None:
+        """Raise if there are keys, and none is known."""
+        if keys and all(known.keys().isdisjoint(keys) for known in (self.vocabulary.ids, self.shapes)):
             raise InputError(
                 f"The model knows no feature of these tokens, such as {keys[0]!r}: it was trained on dicts with "
                 f"{', '.join(map(repr, self.vocabulary.keys[:3]))}, so give such dicts."
             )
-        if kind not in self._shorthands:
-            self._shorthands[kind] = SHORTHANDS[kind](self.vocabulary)
-        return self._shorthands[kind].encode(tokens, offsets, grow)
 
     def _read_views(self, tokens):
         """The arrays that kernels read, by name: the whole input, or entries of dicts."""
@@ -223,13 +240,15 @@ class Encoder:
             "names": self.names,
             "keys": None if self.vocabulary is None else self.vocabulary.keys,
             "templates": None if self.templates is None else self.templates.pairs,
+            "template_columns": None if self.templates is None else self.templates.columns,
         }
 
     @classmethod
-    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> "Encoder":
+    def unpack(cls, packed: dict[str, Any], unpacker: Unpacker, in_sequences: bool) -> "Encoder":
         """The inverse of :meth:`pack`."""
         pairs = packed["templates"]
-        encoder = cls(separate=packed["separate"], templates=None if pairs is None else TokenTemplates(pairs))
+        templates = None if pairs is None else TokenTemplates(pairs, packed["template_columns"])
+        encoder = cls(separate=packed["separate"], templates=templates, in_sequences=in_sequences)
         encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
         encoder.views, encoder.explicit, encoder.shapes = packed["views"], packed["explicit"], packed["shapes"]
         encoder.names = packed["names"]

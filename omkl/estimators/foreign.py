@@ -8,7 +8,7 @@ import numpy as np
 
 from omkl.data.crfsuite_models import CRFsuiteModel
 from omkl.estimators.outputs import PartialLabels
-from omkl.estimators.vocabulary import Vocabulary
+from omkl.estimators.vocabulary import NUMBER, Vocabulary
 from omkl.estimators.words import split_attribute
 from omkl.exceptions import DataWarning
 from omkl.online import OnlineModel
@@ -38,9 +38,7 @@ def adopted_crfsuite(labeler: Any, model: CRFsuiteModel, keys: Sequence[str] | N
     trainer = online.start()
     state = trainer.state()
     table = state["bank0/table"] = np.zeros_like(state["bank0/table"])
-    for own in ids.T:
-        known = own[model.of] >= 0
-        table[own[model.of[known]], columns[model.to[known]]] = model.weights[known]
+    table[ids[model.of], columns[model.to]] = model.weights
     transitions = state["bank1/table"] = np.zeros_like(state["bank1/table"])
     transitions[0][np.ix_(columns, columns)] = model.transitions
     state["groups/scales"] = np.ones_like(state["groups/scales"])
@@ -51,22 +49,16 @@ def adopted_crfsuite(labeler: Any, model: CRFsuiteModel, keys: Sequence[str] | N
 
 
 def _ids(vocabulary: Vocabulary, attributes: Sequence[str], keys: Sequence[str] | None) -> np.ndarray:
-    """Ids of the one or two features that each attribute stands for, (n, 2), -1 where there is no second.
-
-    An attribute without a value is one in lists, and a number in dicts.
-    """
-    of_key: dict[str, list[tuple[int, str]]] = {}
+    """Ids of the features that attributes stand for, (n,)."""
+    of_key: dict[str, list[tuple[int, str | None]]] = {}
     for i, attribute in enumerate(attributes):
         key, value = _split(attribute, keys or ())
         of_key.setdefault(key, []).append((i, value))
-    n_bare, ids = 0, np.full((len(attributes), 2), -1)
+    n_bare, ids = 0, np.zeros(len(attributes), np.int64)
     for key, entries in of_key.items():
         where, values = map(list, zip(*entries))
-        [(_, ids[where, 0], _)] = vocabulary.look_up(key, values, True)
-        for i, value in entries:
-            if not value:
-                n_bare += 1
-                [(_, [ids[i, 1]], _)] = vocabulary.look_up(key, [1.0], True)
+        [(_, ids[where], _)] = vocabulary.look_up(key, [1.0 if value is NUMBER else value for value in values], True)
+        n_bare += values.count(NUMBER)
     if keys is None and n_bare > FEW and 2 * n_bare > len(attributes):
         warnings.warn(
             f"{n_bare} of {len(attributes)} attributes have no '=', such as {attributes[-1]!r}, and each is a group of "
@@ -77,10 +69,10 @@ def _ids(vocabulary: Vocabulary, attributes: Sequence[str], keys: Sequence[str] 
     return ids
 
 
-def _split(attribute: str, keys: Sequence[str]) -> tuple[str, str]:
-    """``(name, value)`` of an attribute, as it is in dicts with these keys or else in lists."""
+def _split(attribute: str, keys: Sequence[str]) -> tuple[str, str | None]:
+    """``(name, value)`` of an attribute, as it is in dicts with these keys or else in lists; a number has no value."""
     found = [key for key in keys if attribute == key or attribute.startswith(f"{key}:")]
     if not found:
         return split_attribute(attribute)
     key = max(found, key=len)
-    return key, attribute[len(key) + 1 :]
+    return key, NUMBER if attribute == key else attribute[len(key) + 1 :]

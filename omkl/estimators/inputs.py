@@ -5,7 +5,7 @@ Names of columns are kept by the first fit, and compared by every later call.
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple
@@ -337,6 +337,11 @@ def flatten(X: Any, what: str = "X", names: Sequence[str] | None = None) -> tupl
         kinds = set(map(type, found))
         if kinds in ({dict}, {str}):
             return found if kinds == {dict} else Words(found), np.array([0, *accumulate(map(len, X))], dtype=np.int64)
+    for i, sequence in enumerate(X):
+        if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(sequence, Iterable):
+            raise InputError(
+                f"Sequence {i} of {what} is {sequence!r:.40}: give its tokens as a list, in order, or an array."
+            )
     names = names_in(X) if names is None else names
     X = [
         sequence

@@ -43,7 +43,8 @@ def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = 
     Raises
     ------
     omkl.exceptions.InputError
-        If sequences are not equally long, there is no label, or a scheme is asked for that the labels do not follow.
+        If sequences are not equally long, there is no label, or one is None, or a scheme is asked for that the labels
+        do not follow.
 
     References
     ----------
@@ -61,6 +62,8 @@ def evaluate_labels(y_true: Iterable, y_pred: Iterable, *, scheme: str | None = 
         s = int(np.argmax(lengths[0] != lengths[1]))
         raise InputError(f"Sequence {s + 1} has {lengths[0][s]} gold labels, but {lengths[1][s]} predicted ones.")
     flat = [[label for labels in side for label in labels] for side in sides]
+    if any(label is None for labels in flat for label in labels):
+        raise InputError("There is a label None: only sequences whose labels are all known can be compared.")
     members = list(dict.fromkeys(chain(*flat)))
     index = {label: k for k, label in enumerate(members)}
     gold, predicted = (np.array([index[label] for label in side], dtype=np.int64) for side in flat)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import check_number
-from omkl.estimators.base import OnlineEstimator, as_made, settings_of
+from omkl.estimators.base import OnlineEstimator, is_probabilistic
 from omkl.estimators.calibration import at_temperature, chain_temperature
 from omkl.estimators.constraints import check_feasible
 from omkl.estimators.fitted import check_is_fitted
@@ -36,11 +36,11 @@ class Labeling(NamedTuple):
 
 def has_marginals(estimator: Any) -> bool:
     """Whether there are probabilities: the loss has them, or the model is calibrated; else raises an AttributeError."""
-    if getattr(estimator, "temperature_", None) is not None or settings_of(estimator).probabilistic:
+    if getattr(estimator, "temperature_", None) is not None or is_probabilistic(estimator):
         return True
     raise AttributeError(
-        f"{type(estimator).__name__} with loss={as_made(estimator).loss!r} has probabilities once it is calibrated: "
-        'call calibrate(X, y) with data that it has not learned from, or train with early_stopping=True or loss="crf".'
+        f"{type(estimator).__name__} with loss={estimator.loss!r} has probabilities once it is calibrated: call "
+        'calibrate(X, y) with data that it has not learned from, or train with early_stopping=True or loss="crf".'
     )
 
 

@@ -20,6 +20,7 @@ from omkl.structures import Binary, Chain, Multiclass, Scalar, allowed_transitio
 
 #: What ``classes`` is where labels are taken in as they come.
 GROWING = "growing"
+PLAIN_SCALARS = (np.integer, np.floating, np.bool_, np.str_)
 
 
 def label_array(labels: Sequence) -> np.ndarray:
@@ -48,6 +49,8 @@ class Labels:
             distinct = list(dict.fromkeys(seen))
         except TypeError:
             raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
+        # as Python's, scalars of numpy make arrays of their kind, and can be saved
+        distinct = [label.item() if isinstance(label, PLAIN_SCALARS) else label for label in distinct]
         for label in distinct:
             if is_missing(label):
                 raise InputError(f"A label is {label!r}: give every example a label, or leave it out.")
@@ -202,7 +205,11 @@ def flat_labels(y: Any, lengths: np.ndarray, what: str = "y") -> list:
             )
         if len(labels) != length:
             raise InputError(f"Sequence {i} has {length} tokens in X but {len(labels)} labels in {what}.")
-        flat += labels.tolist() if isinstance(labels, np.ndarray) else labels
+        if isinstance(labels, (dict, set, frozenset)):
+            raise InputError(
+                f"Sequence {i} of {what} is a {type(labels).__name__}: give the labels as a list, in order."
+            )
+        flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return flat
 
 
@@ -239,7 +246,7 @@ def class_weights(
         total, present = sum(counts.values()), sum(n > 0 for n in counts.values())
         weight_of = {label: total / (present * n) for label, n in counts.items() if n > 0}
     elif isinstance(class_weight, dict):
-        weight_of, classes = class_weight, set(labels)
+        weight_of, classes = class_weight, set(labels) - {None}
         if whole and not classes <= weight_of.keys() and not weight_of.keys() <= classes:
             unknown = next(label for label in weight_of if label not in classes)
             raise InputError(f"class_weight has a weight for {unknown!r}, which is no label of y.")
@@ -250,7 +257,10 @@ def class_weights(
         raise InputError("class_weight must hold finite numbers >= 0.")
     given = np.array([label is not None for label in labels])
     means = np.add.reduceat(each * given, offsets[:-1]) / np.maximum(np.add.reduceat(given, offsets[:-1], dtype=int), 1)
-    return means if sample_weight is None else means * sample_weight
+    weights = means if sample_weight is None else means * sample_weight
+    if whole and not weights.any():
+        raise InputError("class_weight leaves no example a weight: nothing is left to train on.")
+    return weights
 
 
 @overload

@@ -10,7 +10,6 @@ from sklearn.base import clone
 from omkl.data import Stream, Treebank
 from omkl.estimators.evaluation import evaluate_blocks
 from omkl.estimators.explaining_trees import ExplainsTrees
-from omkl.estimators.learning_more import given_parameters
 from omkl.estimators.parses import PredictsTrees
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.template_pruning import check_keep, kept_templates
@@ -366,4 +365,3 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.first = None if self.model_.codec.first is None else clone(self.first_)
-        self.model_.given = given_parameters(self)

@@ -27,8 +27,8 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
 
     * a list of n words, strings: they have the features of :func:`omkl.features.token_features`, each a group;
     * a list of n dicts. A string gives the feature ``key=value``, a number the feature ``key`` with that value, a
-      boolean 1 or 0, a list or set of strings one feature each, and every such key is a group; an array is a view for
-      kernels to act on;
+      boolean 1 or 0, a list or set of strings one feature each, and every such key is a group; an array, or a list of
+      numbers, is a view for kernels to act on;
     * a list of n lists or dicts of columns, strings that ``templates`` make features of;
     * a list of n lists of attributes as CRFsuite has them, strings such as ``"w=the"``, each a feature of value 1. What
       stands before ``=`` is the group;
@@ -355,7 +355,7 @@ class SequenceLabeler(ExplainsSequences, PredictsLabels):
         table = self._averaged_table(TransitionBank)
         if table is None:
             return np.zeros((len(self.classes_), len(self.classes_)))
-        return table if self.transitions_by_position else table[0]
+        return table if self.structure_.by_position else table[0]
 
     @property
     def trigrams_(self) -> np.ndarray:

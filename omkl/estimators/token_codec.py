@@ -110,7 +110,7 @@ class TokenCodec:
             raise InputError("templates= make features of columns of text, which kernels do not see: leave one out.")
         self.encoder = Encoder(
             estimator.kernels, separate=estimator.method not in list(METHODS),
-            templates=None if templates is None else TokenTemplates(templates),
+            templates=None if templates is None else TokenTemplates(templates), in_sequences=not outputs.single,
         )  # fmt: skip
 
     # ---- encoding -----------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class TokenCodec:
                     "not from others by partial_fit."
                 )
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
-        if data.names is not None and isinstance(data.inputs, list):
+        if type(data.inputs) is list and (data.names is not None or self.encoder.in_sequences):
             self.encoder.warn_of_other_kinds(data.inputs)
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
@@ -313,7 +313,7 @@ class TokenCodec:
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         self.known = self._outputs.codes.unpack(values, unpacker)
-        self.encoder = Encoder.unpack(values["encoder"], unpacker)
+        self.encoder = Encoder.unpack(values["encoder"], unpacker, in_sequences=not self._outputs.single)
         self.structure, self.longest = self._outputs.structure(self.known), values["positions"]
 
 

@@ -97,11 +97,17 @@ class View(NamedTuple):
 
 
 def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
-    """Number of columns of every view: of the whole array, or of each array in the first of the dicts."""
+    """Number of columns of every view: of the whole array, or of each vector in the first of the dicts."""
     if not isinstance(tokens, list):
         return {PLAIN: tokens.shape[1]}
     first = tokens[0] if isinstance(tokens[0], dict) else {}
-    return {key: value.size for key, value in first.items() if isinstance(value, np.ndarray)}
+    return {key: np.size(value) for key, value in first.items() if _is_vector(value)}
+
+
+def _is_vector(value: Any) -> bool:
+    """Whether this is an array, or what JSON has for one: a list of numbers."""
+    is_list = isinstance(value, (list, tuple)) and len(value) > 0
+    return isinstance(value, np.ndarray) or (is_list and all(isinstance(part, NUMBERS) for part in value))
 
 
 def is_number_in(tokens: Any, key: str) -> bool:

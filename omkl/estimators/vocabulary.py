@@ -1,13 +1,14 @@
 """String features of tokens, CRFsuite style: from dicts to sparse rows, column by column.
 
 A token is a dict. A string gives the feature ``key=value``; a number gives the feature ``key`` with that value; True
-is 1 and False is 0; a list or set of strings gives one feature each; a dict gives ``key:subkey`` with its number;
-None is nothing. Each key is a group.
+is 1 and False is 0; a list or set of strings gives one feature each; a dict gives ``key=subkey`` with its number;
+None is nothing. Each key is a group. Arrays and lists of numbers are vectors, which kernels read.
 
 The numbers of a key are divided by their size, a power of two that is learned where the key is first met: incomes and
 ages then count alike, in whatever units they are.
 """
 
+import reprlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -80,14 +81,11 @@ class Vocabulary:
         twin._next_id.next = self._next_id.next
         return twin
 
-    @property
-    def kinds(self) -> dict[str, set[str]]:
-        """What the values of each key were: text, numbers or both."""
-        n_numbers = {key: int(NUMBER in own) for key, own in self.ids.items()}
-        return {
-            key: {kind for kind, n in (("numbers", n_numbers[key]), ("text", len(own) - n_numbers[key])) if n}
-            for key, own in self.ids.items()
-        }
+    def kinds_of(self, key: str) -> set[str]:
+        """What the values of a key were: text, numbers or both."""
+        own = self.ids.get(key, {})
+        n_numbers = int(NUMBER in own)
+        return {kind for kind, n in (("numbers", n_numbers), ("text", len(own) - n_numbers)) if n}
 
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
@@ -279,10 +277,16 @@ def _named_values(key, value):
     if isinstance(value, NUMBERS):
         return ((NUMBER, float(value)),)
     if isinstance(value, dict):
-        return tuple((str(name), float(amount)) for name, amount in value.items())
+        return tuple((name if name is NUMBER else str(name), float(amount)) for name, amount in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        names = sorted(value) if isinstance(value, (set, frozenset)) else value
-        return tuple((str(name), 1.0) for name in names)
+        if isinstance(value, (set, frozenset)):
+            return tuple((str(name), 1.0) for name in sorted(value))
+        if not all(isinstance(name, str) for name in value):
+            raise InputError(
+                f"The feature {key!r} is {reprlib.repr(value)} in a token: a list is of strings, or of numbers in all "
+                "tokens, a vector for kernels."
+            )
+        return tuple((str(name), 1.0) for name in value)
     raise InputError(
         f"The feature {key!r} has a value of type {type(value).__name__}: use strings, numbers, booleans or lists."
     )

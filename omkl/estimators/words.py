@@ -1,8 +1,9 @@
 """Tokens that are words, whose features are found by themselves, and tokens that are lists of attributes.
 
 Both are short for dicts, and go to the same :class:`~omkl.estimators.vocabulary.Vocabulary`: a word for what
-:func:`omkl.features.token_features` makes of it, the attribute ``name=value`` for the entry ``value`` of ``name``. What
-is the same for every occurrence of a word or an attribute is found out once and kept.
+:func:`omkl.features.token_features` makes of it, the attribute ``name=value`` for the entry ``value`` of ``name``, and
+``name`` alone for the number 1. What is the same for every occurrence of a word or an attribute is found out once and
+kept.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,10 +48,10 @@ class AttributeLists(list):
         return list(dict.fromkeys(split_attribute(attribute)[0] for attribute in chain.from_iterable(self)))
 
 
-def split_attribute(attribute: str) -> tuple[str, str]:
-    """``(name, value)`` of ``name=value``; the value of an attribute without ``=`` is empty."""
-    name, _, value = attribute.partition("=")
-    return name, value
+def split_attribute(attribute: str) -> tuple[str, str | None]:
+    """``(name, value)`` of ``name=value``; an attribute without ``=`` has no value, as a number has none."""
+    name, equals, value = attribute.partition("=")
+    return name, value if equals else NUMBER
 
 
 class _KnownWords:
@@ -204,38 +205,48 @@ class AttributeEncoder:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._remembered: dict[str, int] = {}
-        self._n_known, self._has_unknown = len(vocabulary.groups), False
+        #: Values of the features that are not 1: of numbers, in units that were learned from others.
+        self._amounts: dict[str, float] = {}
+        self._n_known, self._has_unknown = self._n_features_and_units(), False
 
     def encode(self, tokens: AttributeLists, offsets: np.ndarray, grow: bool) -> Features:
         """Features of tokens, of an attribute as often as it is there; new ones are learned if ``grow``."""
         lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
         attributes = list(chain.from_iterable(tokens))
         with _LOCK:
-            grown = len(self.vocabulary.groups) != self._n_known
+            grown = self._n_features_and_units() != self._n_known
             if (self._has_unknown and (grow or grown)) or len(self._remembered) > MOST_REMEMBERED:
-                self._remembered, self._has_unknown = {}, False
+                self._remembered, self._amounts, self._has_unknown = {}, {}, False
             try:
                 self._remember(attributes, grow)
             except (TypeError, AttributeError):
                 raise InputError("The attributes of a token must be strings, as in ['w=the', 'suffix=he'].") from None
             self._has_unknown |= not grow
-            self._n_known = len(self.vocabulary.groups)
+            self._n_known = self._n_features_and_units()
             ids = np.fromiter(map(self._remembered.__getitem__, attributes), np.int32, len(attributes))
+            values = np.ones(len(attributes))
+            if self._amounts:
+                values = np.array([self._amounts.get(attribute, 1.0) for attribute in attributes])
         known, where = ids >= 0, np.repeat(np.arange(len(tokens)), lengths)
         starts = np.zeros(len(tokens) + 1, np.int64)
         np.cumsum(np.bincount(where[known], minlength=len(tokens)), out=starts[1:])
-        return Features(starts, ids[known], np.ones(starts[-1]))
+        return Features(starts, ids[known], values[known])
+
+    def _n_features_and_units(self) -> tuple[int, int]:
+        return len(self.vocabulary.groups), len(self.vocabulary.units)
 
     def _remember(self, attributes: Iterable[str], grow: bool) -> None:
         new = [attribute for attribute in dict.fromkeys(attributes) if attribute not in self._remembered]
-        of_name: dict[str, list[tuple[str, str]]] = {}
+        of_name: dict[str, list[tuple[str, str | float]]] = {}
         for attribute in new:
             name, value = split_attribute(attribute)
-            of_name.setdefault(name, []).append((attribute, value))
+            of_name.setdefault(name, []).append((attribute, 1.0 if value is NUMBER else value))
         for name, pairs in of_name.items():
             names, values = zip(*pairs)
             ids = [-1] * len(values)
             if grow or name in self.vocabulary.ids:
-                [(_, found, _)] = self.vocabulary.look_up(name, list(values), grow)
+                [(_, found, amounts)] = self.vocabulary.look_up(name, list(values), grow)
                 ids = found.tolist()
+                if amounts is not None:
+                    self._amounts |= {own: amount for own, amount in zip(names, amounts.tolist()) if amount != 1.0}
             self._remembered.update(zip(names, ids))

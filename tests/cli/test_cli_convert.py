@@ -78,6 +78,28 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
     assert ([whole], [y]) == (X, Y)
 
 
+def test_words_without_a_tag_have_no_label(tmp_path, capsys):
+    """The underscore of CoNLL-U was learned as a tag."""
+    tags = ["DET", "NOUN", "_", "VERB"] * 5
+    lines = [f"1\tthe\t_\t{tags[i]}\t_\t_\t0\t_\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t1\t_\t_\t_\n\n" for i in range(20)]
+    path, model, whole = (str(tmp_path / name) for name in ("t.conllu", "m.npz", "whole.conllu"))
+    (tmp_path / "t.conllu").write_text("".join(lines))
+    (tmp_path / "whole.conllu").write_text("".join(line for line in lines if "the\t_\t_" not in line))
+    assert read_sequences(path)[1][1:3] == [["NOUN", "NOUN"], [None, "NOUN"]]
+    for stream in ([], ["--stream"]):
+        assert main(["train", "labeler", path, "-o", model, "--epochs", "2", "--quiet", *stream, "--dev", whole]) == 0
+        assert omkl.load(model).classes_.tolist() == ["DET", "NOUN", "VERB"]
+    assert convert(path, "-o", tmp_path / "t.jsonl") == 0
+    assert read_sequences(tmp_path / "t.jsonl") == read_sequences(path)
+    assert main(["train", "labeler", path, "-o", model, "--dev", path]) == 2
+    assert "t.conllu has tokens without a label: what is measured" in capsys.readouterr().err
+    for kind in ("confusion", "calibration"):
+        assert main(["plot", model, path, "--kind", kind, "-o", str(tmp_path / f"{kind}.svg")]) == 0
+    assert "None" not in (tmp_path / "confusion.svg").read_text()
+    with pytest.raises(InputError, match="There is a label None"):
+        omkl.estimators.evaluate_labels([["A", None]], [["A", "B"]])
+
+
 def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     treebank = synthetic_treebank(20, vocabulary=10, random_state=0)
     path, plain = tmp_path / "t.conllu", tmp_path / "t.conllx"

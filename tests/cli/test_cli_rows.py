@@ -152,7 +152,7 @@ def test_what_was_learned_as_text_is_read_as_text(tmp_path):
     train = ["train", "classifier", str(data), "-o", str(model), "--quiet", "--dev", str(data)]
     for early in ([], ["--early-stopping"]):
         assert main([*train, "--categorical", "zip", *early]) == 0
-        assert omkl.load(model).model_.codec.encoder.vocabulary.kinds["zip"] == {"text"}
+        assert omkl.load(model).model_.codec.encoder.vocabulary.kinds_of("zip") == {"text"}
         assert main(["predict", str(model), str(new), "-o", str(out), "--quiet"]) == 0
         assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
 

@@ -119,7 +119,7 @@ def test_crfsuite_attribute_lists(tmp_path):
     path.write_text("B\tw=dog\tlen:3\tflag\nO\tw=a\\:b\tt=x\tt=y:0.5\n\n\nB\tw=cat\n")
     X, y = read_sequences(path)
     assert y == [["B", "O"], ["B"]]
-    assert X[0][0] == {"w": {"dog": 1.0}, "len": {"": 3.0}, "flag": {"": 1.0}}
+    assert X[0][0] == {"w": {"dog": 1.0}, "len": 3.0, "flag": 1.0}
     assert X[0][1] == {"w": {"a:b": 1.0}, "t": {"x": 1.0, "y": 0.5}}
     path.write_text("B\tw=dog:cat\n")
     with pytest.raises(DataFileError, match="line 1: 'cat' is not a number"):

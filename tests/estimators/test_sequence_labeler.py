@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import omkl
+from omkl.data import read_sequences, write_sequences
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Average, Gaussian, Polynomial
 from omkl.online import Constant, RegretMonitor, values_of
@@ -114,6 +115,25 @@ def test_arrays_that_no_kernel_reads_are_left_alone(data):
     views = [[{"used": row, "unused": np.full(3, np.nan)} for row in x] for x in X]
     labeler = omkl.SequenceLabeler("linear:on=used", random_state=0).fit(views, y)
     assert labeler.predict([[{"used": X[0][0]}]])[0].shape == (1,)
+
+
+@pytest.mark.parametrize("kernels", [None, ["gaussian:on=image"]])
+def test_lists_of_numbers_are_vectors_as_arrays_are(data, kernels, tmp_path):
+    """JSON has no arrays: each number was a string, and a feature of its own."""
+    X, y = data
+    views = [[{"image": row, "n": i} for i, row in enumerate(x)] for x in X]
+    scores = omkl.SequenceLabeler(kernels, random_state=0).fit(views, y).decision_function(views)
+    write_sequences(tmp_path / "views.jsonl", zip(views, y), "jsonl")
+    tuples = [[{**token, "image": tuple(token["image"])} for token in x] for x in views]
+    for held in (read_sequences(tmp_path / "views.jsonl")[0], tuples):
+        found = omkl.SequenceLabeler(kernels, random_state=0).fit(held, y).decision_function(held)
+        for own, expected in zip(found, scores):
+            assert_array_equal(own, expected)
+    for late in ([1, 2], ["a", 2], [["a"]]):
+        with pytest.raises(
+            InputError, match=r"'image' is \[.*\] in a token: a list is of strings, or of numbers in all"
+        ):
+            omkl.SequenceLabeler().fit([[{"w": "a"}, {"w": "b", "image": late}]], [["a", "b"]])
 
 
 def test_columns_of_an_array_can_be_chosen(data):

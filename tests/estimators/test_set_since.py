@@ -36,7 +36,6 @@ def online(**parameters):
         (omkl.SparseLogisticRegressionCV(2, cv=2), {"loss": "hinge"}, CLASSES, "predict_proba"),
         (omkl.MKLClassifier(["linear"]), {"loss": "hinge"}, CLASSES, "predict_proba"),
         (omkl.MKLClassifier(["linear"]), {"multiclass": "ovo"}, CLASSES, "predict_proba"),
-        (online(loss="crf"), {"loss": "hinge", "regularizer": "l2"}, CLASSES, "predict_proba"),
     ],
 )
 def test_predictions_are_those_of_what_was_learned(learned, since, y, method, saved, tmp_path):
@@ -59,39 +58,6 @@ def test_scores_of_a_hinge_do_not_become_probabilities(model):
     model = clone(model).fit(X, CLASSES)
     assert not hasattr(model.set_params(loss="crf" if isinstance(model, omkl.OnlineMKLClassifier) else "logistic"),
                        "predict_proba")  # fmt: skip
-
-
-MADE_OF = {"loss": "crf", "regularizer": "l2", "method": "rda", "fit_intercept": False, "budget": 3, "eta0": 0.1}
-
-
-@pytest.mark.parametrize("name", MADE_OF)
-def test_a_model_that_learns_more_is_what_it_was_made_of(name):
-    model, twin = online().fit(X, CLASSES), online().fit(X, CLASSES)
-    model.set_params(**{name: MADE_OF[name]})
-    with pytest.raises(InputError, match=f"{name}=.* this one started with {name}="):
-        model.partial_fit(X, CLASSES)
-    assert_array_equal(model.decision_function(X), twin.decision_function(X))
-    model.set_params(**{name: getattr(twin, name)}, C=3.0, n_jobs=2, kernels=["linear", "gaussian"])
-    assert_array_equal(
-        model.partial_fit(X, CLASSES).decision_function(X),
-        twin.set_params(C=3.0).partial_fit(X, CLASSES).decision_function(X),
-    )
-
-
-@pytest.mark.parametrize("name", MADE_OF)
-def test_a_file_holds_the_parameters_that_the_model_was_made_of(name, tmp_path):
-    model, twin = online().fit(X, CLASSES), online().fit(X, CLASSES)
-    model.set_params(**{name: MADE_OF[name]}, C=3.0).save(tmp_path / "model.npz")
-    loaded = omkl.load(tmp_path / "model.npz")
-    assert getattr(loaded, name) == getattr(twin, name)
-    assert loaded.C == 3.0
-    assert loaded.kernel_weights_ == twin.kernel_weights_
-    assert_array_equal(
-        loaded.partial_fit(X, CLASSES).decision_function(X),
-        twin.set_params(C=3.0).partial_fit(X, CLASSES).decision_function(X),
-    )
-    with pytest.raises(InputError, match="this one started with"):
-        loaded.set_params(**{name: MADE_OF[name]}).partial_fit(X, CLASSES)
 
 
 def test_columns_of_an_earlier_fit_are_forgotten():

@@ -109,6 +109,26 @@ def test_what_templates_cannot_look_at_is_said_in_a_sentence(settings, token, me
         untrained(**settings).fit([x], [["A", "B"]])
 
 
+def test_columns_of_dicts_are_in_one_order(tmp_path):
+    """Templates look at places, and took one column for another."""
+    X, y = chunks(40, 0)
+    turned = [[{"c1": token["c1"], "c0": token["c0"]} for token in x] for x in X]
+    message = r"columns \['c1', 'c0'\], and others \['c0', 'c1'\]: templates look at them by their places"
+    with pytest.raises(InputError, match=message):
+        untrained().fit([*X, *turned], [*y, *y])
+    model = untrained().fit(X, y)
+    model.save(tmp_path / "model.npz")
+    for own in (model, omkl.load(tmp_path / "model.npz")):
+        with pytest.raises(InputError, match=message):
+            own.predict(turned)
+        with pytest.raises(InputError, match="templates look at them by their places"):
+            own.predict([[{"c1": "a"}]])
+        for others in ("word", "tag"), ("c0", "c1", "more"):  # of other names, and more of them
+            renamed = [[dict(zip(others, [*token.values(), "x"])) for token in x] for x in X]
+            assert own.score(renamed, y) == model.score(X, y)
+    assert untrained().fit(turned, y).templates == model.templates  # any order, if it is one
+
+
 @pytest.fixture
 def files(tmp_path):
     for name, n in (("train", 60), ("dev", 20)):

@@ -258,3 +258,80 @@ def test_numbers_of_single_precision_are_numbers(make):
         make().set_params(C=np.float32(0.5)).fit(X, Y).decision_function(X),
         make().set_params(C=0.5).fit(X, Y).decision_function(X),
     )
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"order": 2},
+        {"transitions": None},
+        {"transitions_by_position": True},
+        {"loss": "crf"},
+        {"allowed_transitions": {0: [1]}},
+        {"kernels": ["gaussian"]},
+        {"cost": np.ones((2, 2)) - np.eye(2)},
+        {"eta0": 0.1},
+    ],
+)
+def test_what_a_model_is_made_of_cannot_be_set_after_it_has_started(later, tmp_path):
+    """Such a file could not be loaded, and partial_fit went on with what there was."""
+    model = labeler().fit(SEQUENCES, LABELS)
+    given, transitions = model.get_params(), model.transitions_
+    (name,) = later
+    model.set_params(**later)
+    for call in (lambda: model.save(tmp_path / "model.npz"), lambda: model.partial_fit(SEQUENCES, LABELS)):
+        with pytest.raises(InputError, match=rf"^{name}=.* was set after the model had started with .*: call fit"):
+            call()
+    assert_array_equal(model.transitions_, transitions)
+    assert not hasattr(model, "predict_marginals")
+    model.set_params(**given).save(tmp_path / "model.npz")
+    model.set_params(C=2.0, n_jobs=2).partial_fit(SEQUENCES, LABELS)
+
+
+def test_a_parameter_that_no_file_could_be_loaded_with_is_refused_where_it_is_saved(tmp_path):
+    model = labeler().fit(SEQUENCES, LABELS)
+    for wrong in ({"epochs": "x"}, {"n_jobs": 0}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            model.set_params(**wrong).save(tmp_path / "model.npz")
+        model.set_params(epochs=2, n_jobs=None)
+
+
+def test_labels_are_what_they_are_however_they_are_held(tmp_path):
+    """A Series was added to the labels before it, and numbers of NumPy's could not be saved."""
+    pandas = pytest.importorskip("pandas")
+    scores = labeler().fit(SEQUENCES, LABELS).decision_function(SEQUENCES)
+    for held in (
+        [pandas.Series(own, index=range(7, 7 + len(own))) for own in LABELS],
+        [list(np.array(own)) for own in LABELS],
+        [tuple(own) for own in LABELS],
+    ):
+        model = labeler().fit(SEQUENCES, held)
+        assert model.classes_.dtype.kind == "i"
+        for own, expected in zip(model.decision_function(SEQUENCES), scores):
+            assert_array_equal(own, expected)
+    for online, args in ((labeler(), (SEQUENCES, LABELS)), (classifier(), (X, Y))):
+        online.partial_fit(*args, classes=np.arange(3)).save(tmp_path / "model.npz")
+        assert online.classes_.tolist() == [0, 1, 2]
+        assert online.classes_.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys])
+def test_what_has_no_order_is_no_sequence(kind):
+    words, labels = ["a", "b"], ["X", "Y"]
+    with pytest.raises(InputError, match=r"Sequence 1 of y is a .*: give the labels as a list, in order"):
+        SequenceLabeler().fit([words, words], [labels, kind(labels)])
+    with pytest.raises(InputError, match=r"Sequence 1 of X is .*: give its tokens as a list, in order"):
+        SequenceLabeler().fit([words, kind(words)], [labels, labels])
+    with pytest.raises(InputError, match="Sequence 1 of X is 'ab': give its tokens"):
+        SequenceLabeler().fit([words, "ab"], [labels, labels])
+    with pytest.raises(InputError, match=r"Sequence 0 of X is Sentence\(.*: give its tokens as a list, in order"):
+        SequenceLabeler().fit([Sentence(forms=words)], [labels])
+
+
+def test_weights_of_classes_do_not_count_labels_that_are_not_known():
+    partly = [[None if label else 0 for label in own] for own in LABELS[:-1]] + LABELS[-1:]
+    assert 1 in LABELS[-1]
+    labeler(class_weight={0: 2.0, 1: 1.0, 2: 3.0}).fit(SEQUENCES, partly)
+    for model, data in ((labeler(), (SEQUENCES, LABELS)), (classifier(), (X, Y))):
+        with pytest.raises(InputError, match="class_weight leaves no example a weight"):
+            model.set_params(class_weight={0: 0, 1: 0}).fit(*data)

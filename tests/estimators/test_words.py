@@ -1,6 +1,7 @@
 """Sequences of words and of attribute lists: the same models as of the dicts that they are short for."""
 
 import gc
+import warnings
 import weakref
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
+from omkl.data import read_sequences, write_sequences
 from omkl.estimators.vocabulary import Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
-from omkl.exceptions import InputError
+from omkl.exceptions import DataWarning, InputError
 from omkl.features import token_features
 
 WORD = st.one_of(st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4))
@@ -127,7 +129,7 @@ def test_attribute_lists_are_short_for_dicts(rng):
     X, y = tagged(rng)
     lists = attributes(X)
     strings = [[{k: v for k, v in f.items() if isinstance(v, str)} for f in s] for s in as_dicts(X)]
-    dicts = [[{**f, "bias": {"": 1.0}} for f in s] for s in strings]
+    dicts = [[{**f, "bias": True} for f in s] for s in strings]
     by_list = omkl.SequenceLabeler(epochs=3, random_state=0).fit(lists, y)
     by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(dicts, y)
     assert list(by_list.kernel_weights_) == list(by_dict.kernel_weights_)
@@ -138,6 +140,43 @@ def test_attribute_lists_are_short_for_dicts(rng):
             assert_allclose(own, other, atol=1e-9)
 
 
+@pytest.mark.parametrize("to", ["crfsuite", "jsonl"])
+def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to):
+    """A model of dicts did not know numbers of CRFsuite's files, nor one of these those of JSON lines."""
+    X, y = tagged(rng)
+    dicts = [
+        [{"word": w, "length": float(len(w)), "bias": True, "empty": "", "z": 0, "in": {"x": 1.5}} for w in x]
+        for x in X
+    ]
+    write_sequences(tmp_path / "a", zip(dicts, y), to)
+    read, _ = read_sequences(tmp_path / "a", to)
+    write_sequences(tmp_path / "again", zip(read, y), "jsonl")
+    again, _ = read_sequences(tmp_path / "again", "jsonl")
+    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (dicts, read, again)]
+    expected = models[0].decision_function(dicts)
+    for model in models:
+        for held in (dicts, read, again):
+            for own, other in zip(model.decision_function(held), expected):
+                assert_array_equal(own, other)
+    sizes = omkl.SequenceLabeler().partial_fit([[{"length": 8.0}, {"length": 16.0}]], [["A", "B"]])
+    assert_array_equal(sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0])
+
+
+def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
+    X, y = tagged(rng)
+    lists = [[[*own, own[0], own[0]] for own in x] for x in attributes(X)]
+    write_sequences(tmp_path / "a.crfsuite", zip(lists, y), "crfsuite")
+    read, _ = read_sequences(tmp_path / "a.crfsuite")
+    assert 3.0 in read[0][0]["word"].values()
+    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (lists, read)]
+    for own, other in zip(*(model.decision_function(x) for model, x in zip(models, (lists, read)))):
+        assert_allclose(own, other, atol=1e-9)
+    write_sequences(tmp_path / "b", [([{"k": {None: 2.0, "v": 1.0}}], ["A"])], "crfsuite")
+    assert (tmp_path / "b").read_text() == "A\tk:2\tk=v\n\n"
+    with pytest.raises(InputError, match="'k' of a token is a number beside strings: CRFsuite's format holds it"):
+        write_sequences(tmp_path / "c", zip(*read_sequences(tmp_path / "b", "crfsuite")), "jsonl")
+
+
 def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
     vocabulary = Vocabulary()
     encoder = AttributeEncoder(vocabulary)
@@ -145,7 +184,7 @@ def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
     found = encoder.encode(tokens, np.array([0, 3]), True)
     assert_array_equal(found.starts, [0, 3, 3, 4])
     assert found.ids[0] == found.ids[1]
-    assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {"": 2}}
+    assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {None: 2}}
     known = encoder.encode(AttributeLists([["w=c", "w=new", "v=1"]]), np.array([0, 1]), False)
     assert_array_equal(known.ids, [1])
     encoder.encode(AttributeLists([["w=new"]]), np.array([0, 1]), True)
@@ -165,6 +204,36 @@ def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
 def test_bad_tokens_are_one_sentence(X, message):
     with pytest.raises(InputError, match=message):
         omkl.SequenceLabeler().fit(X, [["A"] * len(x) for x in X])
+
+
+@pytest.mark.parametrize("learned", ["words", "dicts"])
+def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, tmp_path):
+    """Labels were predicted by their order alone."""
+    X, y = tagged(rng)
+    model = omkl.SequenceLabeler(epochs=1).fit(X if learned == "words" else as_dicts(X), y)
+    model.save(tmp_path / "model.npz")
+    for own in (model, omkl.load(tmp_path / "model.npz")):
+        others = [[{"c0": word} for word in x] for x in X]
+        for call in (own.predict, own.decision_function, lambda X, own=own: own.score(X, y)):
+            with pytest.raises(InputError, match="knows no feature of these tokens, such as 'c0'"):
+                call(others)
+        own.predict([[{"c0": "a"}, {"word": "the"}], [{}], [{"word": "new"}]])
+    classifier = omkl.OnlineMKLClassifier().fit([{"good": 1}, {"bad": 1}], [0, 1])
+    classifier.predict([{"new": 1}])  # a row may be of new words alone
+
+
+def test_entries_of_dicts_that_turn_from_text_into_numbers_are_named():
+    X, y = [[{"w": "a", "n": 1}, {"w": "b", "n": 2}]], [["A", "B"]]
+    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
+    for call in (model.predict, lambda X: model.partial_fit(X, [["A"]])):
+        with pytest.warns(DataWarning, match="entry 'n' holds text, and was learned from numbers: .* is unknown"):
+            call([[{"w": "a", "n": "1"}]])
+    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
+    with pytest.warns(DataWarning, match="entry 'w' holds numbers, and was learned from text"):
+        model.predict([[{"w": 3}]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict([[{"w": False, "n": True}], [{"w": ["a"], "n": None}], [{"w": {"a": 2.0}}]])
 
 
 def test_words_for_a_model_of_other_features_are_refused(rng):

@@ -30,8 +30,9 @@ FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
 #: While many groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
 CONTINUATION = 0.2
 #: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap; as
-#: a share of the tolerance where nothing else can matter, and dual points are those of the models themselves; and as
-#: shares of what was asked for where sweeps go over inner products, of one problem closely.
+#: a share of the tolerance where a working set of all groups proves the gap by itself (of quadratic losses: Newton-like
+#: rounds on others gain so much each that a closer end costs little); and of what was asked for where sweeps go over
+#: inner products, of one problem closely.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
@@ -157,7 +158,7 @@ class _Search:
             grows |= others
             # what is left of the gap is the working set's own where no others are to enter: solve it better, then
             fine = max(FINE * tol, min(SHARE * view.gap, ROUGH)) if others else FINE * SHARE * min(tol, view.gap)
-            if self._knows_all and self.start.trail and self.working_set.products.n_known:
+            if self._knows_all and self.problem.loss.is_quadratic:
                 fine = ALMOST * tol
             tol_here = ROUGH if self.alpha > self.problem.alpha else fine
             iterate = self._solve_working_set(tol_here, self._on_larger(iterate, view.dual_norms))
