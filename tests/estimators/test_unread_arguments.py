@@ -232,6 +232,34 @@ def test_missing_cells_and_other_separators_of_a_table_are_named(tmp_path, capsy
     assert "The name of a file is empty" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("make", [classifier, MKLClassifier], ids=["online", "batch"])
+@pytest.mark.parametrize(
+    ("kernels", "message"),
+    [
+        ({1: "linear", 2: "gaussian"}, "called by strings, not by 1"),
+        ({"linear", "gaussian"}, "list or dict of kernels"),
+        ((spec for spec in ["linear"]), "list or dict of kernels"),
+    ],
+)
+def test_kernels_have_names_that_files_keep_and_an_order(make, kernels, message):
+    with pytest.raises(InputError, match=message):
+        make().set_params(kernels=kernels).fit(X, Y)
+
+
+def test_matrices_have_names_that_files_keep():
+    with pytest.raises(InputError, match="called by strings, not by 0"):
+        MKLClassifier("precomputed").fit({0: X @ X.T}, Y)
+
+
+@pytest.mark.filterwarnings("error:overflow:RuntimeWarning")
+@pytest.mark.parametrize("make", [classifier, MKLClassifier], ids=["online", "batch"])
+def test_numbers_of_single_precision_are_numbers(make):
+    assert_array_equal(
+        make().set_params(C=np.float32(0.5)).fit(X, Y).decision_function(X),
+        make().set_params(C=0.5).fit(X, Y).decision_function(X),
+    )
+
+
 @pytest.mark.parametrize(
     "later",
     [
