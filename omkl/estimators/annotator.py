@@ -1,6 +1,7 @@
 """Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
 
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl._progress import progress_bar
-from omkl.data import Treebank
+from omkl.data import Stream, Treebank
 from omkl.estimators.annotations import Annotates
 from omkl.estimators.base import Run
 from omkl.estimators.cross_fitting import cross_fitted
@@ -147,6 +148,8 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         X = sentences_of(X, y)
+        if isinstance(X, Stream):
+            raise InputError("An annotator learns from sentences that are at hand, not from a stream: give a treebank.")
         check_flags(self)
         check_number("folds", self.folds, above=1, integer=True)
         check_n_jobs(self.n_jobs)
@@ -197,14 +200,15 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
 
     def _settings(self, stopping: Stopping | None = None) -> tuple[SequenceLabeler, DependencyParser, int]:
         """An untrained labeler and an untrained parser, and the seed that both are to have."""
-        if isinstance(self.parts, str) and self.parts != "auto":
+        if not isinstance(self.parts, Iterable) or (isinstance(self.parts, str) and self.parts != "auto"):
             raise InputError(f'parts must be "auto" or a list of some of {", ".join(PARTS)}, not {self.parts!r}.')
         for name, kind in SETTINGS.items():
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}.")
         labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
-        if labeler.kernels is not None:
-            raise InputError("The tagger of an annotator reads words, which kernels do not: leave its kernels out.")
+        for name in ("kernels", "templates"):
+            if getattr(labeler, name) is not None:
+                raise InputError(f"The tagger of an annotator reads words, which {name} do not: leave its {name} out.")
         try:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         except ValueError:
