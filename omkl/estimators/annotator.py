@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from omkl._components import check_flags, check_n_jobs, check_number
 from omkl._progress import progress_bar
-from omkl.data import Stream, Treebank
+from omkl.data import Treebank
 from omkl.estimators.annotations import Annotates
 from omkl.estimators.base import Run
 from omkl.estimators.cross_fitting import cross_fitted
@@ -148,8 +148,6 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
         """
         running = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
         X = sentences_of(X, y)
-        if isinstance(X, Stream):
-            raise InputError("An annotator learns from sentences that are at hand, not from a stream: give a treebank.")
         check_flags(self)
         check_number("folds", self.folds, above=1, integer=True)
         check_n_jobs(self.n_jobs)

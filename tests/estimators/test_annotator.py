@@ -344,7 +344,7 @@ def test_bad_settings_are_refused_in_a_sentence(settings, message):
 def test_bad_treebanks_are_refused_and_the_annotator_stays_what_it_was(annotator, test):
     before = columns_of(annotator.annotate(test))
     for bad, message in (
-        (Stream.from_arrays([["a"]]), "not from a stream"),
+        (Stream.from_arrays([["a"]]), "must be at hand, and are a stream"),
         ([Sentence(forms=["a", "b"])] * 9, "words alone"),
         ([], "no sentence"),
         ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[0, 0])] * 9, "root"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Sentence, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.treebank_codec import read_trees
 from omkl.exceptions import DataFileError, DataWarning, InputError
@@ -262,6 +262,8 @@ def test_early_stopping_holds_sentences_out(grammar):
     model = parser(early_stopping=True, n_iter_no_change=2, epochs=30).fit(train[:200])
     assert model.n_iter_ < 30
     assert "validation_score" in model.history_[0]
+    with pytest.raises(InputError, match="must be at hand, and are a stream"):
+        parser(early_stopping=True).fit(train, validation=Stream.from_arrays(list(train[:9])))
 
 
 def test_templates_without_their_field_are_left_out_with_one_warning(grammar):
