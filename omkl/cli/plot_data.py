@@ -114,10 +114,13 @@ def _probabilities_of_part(annotator: Any, arguments: Namespace) -> tuple:
 
 
 def _arcs(parser: Any, gold: Any, parsed: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Whether heads are right, and how probable they are."""
+    """Whether heads are right, and how probable they are, of words that have one."""
+    known = gold.heads >= 0
+    if not known.any():
+        raise InputError("The data has no heads to compare: give a treebank with trees.")
     marginals = parser.predict_marginals(parsed)
     sure = [own.arcs[s.heads, np.arange(1, len(s) + 1)] for s, own in zip(parsed, marginals)]
-    return parsed.heads == gold.heads, np.concatenate(sure)
+    return (parsed.heads == gold.heads)[known], np.concatenate(sure)[known]
 
 
 def _pruning(model: Any, kind: str, arguments: Namespace) -> Any:

@@ -55,7 +55,7 @@ def tree_quality(parser: Any, gold: Treebank, n_worst: int) -> Quality:
 def annotation_quality(annotator: Any, gold: Treebank, n_worst: int) -> Quality:
     """What an annotator makes of the words of gold sentences."""
     predicted = annotator.annotate(gold)
-    trees = "trees" in annotator.parts_
+    trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
     names = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
     quality = _compared(gold, predicted, names)
     columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 
 import pytest
@@ -47,6 +48,19 @@ class TestCommandLine:
         assert lines[:2] == ["# sent_id = 1", "# text = the bobas tatated the dadas"]
         assert [line.split("\t")[3] for line in lines[2:7]] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
         assert lines[7:] == [""]
+
+    def test_trees_are_not_compared_with_none(self, folder, capsys):
+        bare = Treebank.from_sentences([replace(s, heads=[], deprels=[]) for s in sentences(9, seed=2)])
+        write_treebank(folder / "bare.conllu", bare)
+        model, gold = str(folder / "model.npz"), str(folder / "bare.conllu")
+        plot = ["plot", model, gold, "--kind", "calibration", "-o", str(folder / "c.svg")]
+        assert main([*plot, "--part", "trees"]) == 2
+        assert "The data has no heads to compare" in capsys.readouterr().err
+        assert main([*plot, "--part", "upos"]) == 0
+        assert main(["report", model, gold, "-o", str(folder / "r.html")]) == 0
+        page = (folder / "r.html").read_text()
+        assert "Calibration of tags" in page
+        assert "Calibration of arcs" not in page
 
     def test_json_lines(self, folder):
         (folder / "in.txt").write_text("the bobas tatated the dadas\n")
