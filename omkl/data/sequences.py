@@ -176,7 +176,7 @@ def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
 
 
 def _read_crfsuite(path, skipped):
-    return _paragraphs(path, skipped, _tokens, bytes)
+    return _paragraphs(path, skipped, _tokens, bytes.strip)
 
 
 def _read_columns(path, skipped, labelled=True):
@@ -216,7 +216,7 @@ def _tokens(paragraph, path, first_line):
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
         label, *attributes = _decoded(line, path, number).split("\t")
-        if not label:
+        if not label.strip():
             raise DataFileError(f"{path}, line {number}: a token needs a label before its first tab.")
         labels.append(label)
         tokens.append(_attributes(attributes, f"{path}, line {number}"))
@@ -226,6 +226,8 @@ def _tokens(paragraph, path, first_line):
 def _decoded(line, path, number):
     if len(line) > LONGEST_LINE:
         raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are more than a token has.")
+    if b"\r" in line:
+        raise DataFileError(f"{path}, line {number}: a carriage return inside the line: end lines with a line feed.")
     try:
         return line.decode()
     except UnicodeDecodeError:
