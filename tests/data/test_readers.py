@@ -129,6 +129,19 @@ def test_crfsuite_attribute_lists(tmp_path):
         read_sequences(path)
 
 
+def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):
+    """Words were the labels, and tags attributes without a value."""
+    path = tmp_path / "train.conll"
+    path.write_text("the\tDET\ndog\tNOUN\n")
+    with pytest.raises(InputError, match=r'may hold columns.*say which, format="columns" or "crfsuite" \(--format\)'):
+        read_sequences(path)
+    assert read_sequences(path, "columns")[1] == [["DET", "NOUN"]]
+    assert read_sequences(path, "crfsuite")[1] == [["the", "dog"]]
+    for line in ("A\tw=the\tbias\n", "A\tn:1\n"):
+        path.write_text(line)
+        assert read_sequences(path)[1] == [["A"]]
+
+
 @pytest.mark.parametrize("blank", [" ", "\t", " \t ", "\r"])
 def test_a_line_of_spaces_parts_sequences_in_all_formats_of_lines(tmp_path, blank):
     """In CRFsuite's it was a token whose label was a space."""
