@@ -229,6 +229,7 @@ def check_number(
 ) -> None:
     """Raise unless ``above < value < below``, finite, and a whole number where one is asked for."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    value = float(value) if isinstance(value, np.floating) else value  # NumPy's own may hold no bound
     is_number = is_number and abs(value) <= sys.float_info.max  # as whole numbers need not be
     if not is_number or not above < value < below or (integer and value != int(value)):
         kind = "a whole number" if integer else "a finite number"

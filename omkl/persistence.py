@@ -39,6 +39,10 @@ class Packer:
             return {"objects": [self.pack(item, what) for item in value.tolist()]}
         if isinstance(value, range):
             value = list(value)
+        if isinstance(value, (set, frozenset)):
+            value = sorted(value, key=repr)
+        if hasattr(value, "__array__") and not isinstance(value, np.ndarray):  # of pandas, polars and others
+            return self.pack(np.asarray(value), what)
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.pack(item, what) for item in value]}
         if isinstance(value, slice):

@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from omkl import data
-from omkl.cli.common import OUTPUT, add_command, add_options, load_model, of_class, report
+from omkl.cli.common import OUTPUT, add_command, add_options, calibrate, load_model, of_class, report
 from omkl.cli.outputs import save_model
 from omkl.cli.train_parser import attachment_lines
 from omkl.exceptions import InputError
@@ -41,15 +41,18 @@ def run(arguments: Namespace) -> None:
         raise InputError("--regularizer is what --retrain trains with: give both.")
     pruned = parser.prune(arguments.keep, arguments.by)
     reading = {"single_root": pruned.single_root, "on_error": arguments.on_error, "keep_text": False}
+    gold = data.read_treebank(arguments.dev, **reading) if arguments.dev else None
     if arguments.retrain:
         if arguments.regularizer is not None:
             pruned.set_params(regularizer=arguments.regularizer)
-        pruned.set_params(verbose=not arguments.quiet).fit(data.read_treebank(arguments.retrain, **reading))
+        pruned.set_params(verbose=not arguments.quiet).fit(
+            data.read_treebank(arguments.retrain, trees="partial", **reading)
+        )
+    uncalibrated = [] if gold is None else calibrate(pruned, arguments, gold)
     save_model(pruned, arguments)
     metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
     lines = [f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {arguments.output}"]
-    if arguments.dev:
-        gold = data.read_treebank(arguments.dev, **reading)
+    if gold is not None:
         metrics["dev"] = {"all": pruned.evaluate(gold), "without_punctuation": pruned.evaluate(gold, ignore="form")}
-        lines += attachment_lines(metrics["dev"], arguments.dev)
+        lines += [*attachment_lines(metrics["dev"], arguments.dev), *uncalibrated]
     report(arguments, lines, metrics)

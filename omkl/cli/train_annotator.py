@@ -9,7 +9,7 @@ from omkl.cli.common import CHECKPOINTS, OUTPUT, add_command, add_options, add_s
 from omkl.cli.evaluate import annotation_scores
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
-from omkl.cli.train_parser import add_tree_options, untrained_parser
+from omkl.cli.train_parser import TREE_OPTIONS, add_tree_options, untrained_parser
 from omkl.exceptions import InputError
 
 #: Groups of each part that are listed.
@@ -44,11 +44,16 @@ def add_parser(kinds: Any) -> None:
     add_strength(parser, epochs=10, C=10.0)
     add_tree_options(parser)
     add_options(parser, "--random-state", "--on-error", "--jobs", *CHECKPOINTS, *OUTPUT)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, defaults={name: parser.get_default(name) for name in TREE_OPTIONS})
 
 
 def run(arguments: Namespace) -> None:
     """Train and save an annotator."""
+    if arguments.parts and "trees" not in arguments.parts:
+        for name in TREE_OPTIONS:
+            if getattr(arguments, name) != arguments.defaults[name]:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} is about trees, which --parts leaves out: leave out one of the two.")
     if arguments.C == "auto":
         raise InputError("--C auto is for models of one part, and an annotator has several: give C.")
     reading = {"trees": "partial", "on_error": arguments.on_error, "keep_text": False}

@@ -3,6 +3,7 @@
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from omkl.cli.common import (
 )  # fmt: skip
 from omkl.cli.interrupts import Interruption
 from omkl.cli.outputs import save_model
-from omkl.exceptions import DataFileError
+from omkl.exceptions import DataFileError, InputError
 
 
 def add_parser(kinds: Any) -> None:
@@ -48,6 +49,12 @@ def add_parser(kinds: Any) -> None:
     add_tree_options(parser)
     add_options(parser, "--on-error")
     parser.set_defaults(run=run)
+
+
+#: Options of :func:`add_tree_options`, by the names of their values.
+TREE_OPTIONS = (
+    "templates", "lexicon", "stacked", "likely", "keep", "projective", "multi_root", "unlabeled", "memory", "exact",
+)  # fmt: skip
 
 
 def add_tree_options(parser: ArgumentParser) -> None:
@@ -83,6 +90,9 @@ def add_tree_options(parser: ArgumentParser) -> None:
 
 def untrained_parser(arguments: Namespace, **settings: Any) -> Any:
     """A parser as the options say, with these settings as well."""
+    for name, count in Counter(name for name, _ in arguments.lexicon).items():
+        if count > 1:
+            raise InputError(f"--lexicon {name}=FILE is given {count} times: give each lexicon a name of its own.")
     parser = estimators.DependencyParser(
         arguments.templates, lexicons=dict(arguments.lexicon) or None, keep=arguments.keep,
         projective=arguments.projective, single_root=not arguments.multi_root, labeled=not arguments.unlabeled,

@@ -179,7 +179,7 @@ def _is_vector(row: Any) -> bool:
 
 def is_frame(X: Any) -> bool:
     """Whether X is a data frame, of pandas or polars."""
-    return hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "to_numpy")
+    return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "dtypes")  # a lazy one warns of the others
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -249,8 +249,10 @@ def read_frame(X: Any, as_dicts: bool | None = None) -> Any:
 
 
 def check_names(X: Any) -> None:
-    """Raise :class:`~omkl.exceptions.InputError` where columns of a data frame have the same name."""
+    """Raise :class:`~omkl.exceptions.InputError` where a data frame has no columns, or several of the same name."""
     names = list(X.columns)
+    if not names:
+        raise InputError("The data frame has no columns: there is nothing to learn from.")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"The data frame has several columns {twice!r}: give each a name of its own.")
@@ -285,8 +287,7 @@ def _without_categories_of_times(X: Any, names: list) -> Any:
 
 def _is_time(column: Any) -> bool:
     """Whether a column of a data frame holds dates, times or durations."""
-    kind = getattr(column.dtype, "kind", None)
-    return kind in ("M", "m") if kind is not None else column.dtype.is_temporal()
+    return _is_type_of_times(column.dtype)
 
 
 def _as_days(column: Any) -> np.ndarray:
@@ -372,15 +373,44 @@ def check_unmasked(values: Any, name: str) -> None:
         raise InputError(f"{name} is a masked array with entries that are masked: fill them, or leave them out.")
 
 
-def check_targets(y: Any) -> None:
-    """Raise :class:`~omkl.exceptions.InputError` where targets are masked or missing, or are dates, of no unit."""
+def plain_targets(y: Any) -> Any:
+    """Targets in types of NumPy, where scikit-learn would make floats of classes: booleans are no 1.0 and 0.0.
+
+    These are types of pandas that know what is missing, and categories. All else stays as it is.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If targets are masked or missing, or dates or durations, of no unit.
+    """
     check_unmasked(y, "y")
     missing = np.asarray(y.isna()) if hasattr(y, "isna") else np.zeros(0)
     if missing.any():
         row = np.argwhere(missing)[0, 0]
         raise InputError(f"y is missing in row {row}: give every row its own, or leave it out.")
-    if getattr(getattr(y, "dtype", None), "kind", None) in ("M", "m"):
+    types = list(y.dtypes) if is_frame(y) else [getattr(y, "dtype", None)]
+    if types == [None] and hasattr(y, "__array__"):
+        types = [np.asarray(y).dtype]
+    if any(map(_is_type_of_times, types)):
         raise InputError("y holds dates or durations: give strings as classes, or numbers of days as targets.")
+    if all(isinstance(known, np.dtype) for known in types):
+        return y
+    if not is_frame(y):
+        return _plain_column(y)
+    columns = (y.iloc[:, j] for j in range(y.shape[1])) if hasattr(y, "iloc") else (y[name] for name in y.columns)
+    return np.column_stack(list(map(_plain_column, columns)))
+
+
+def _plain_column(y: Any) -> Any:
+    own = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if isinstance(own, np.dtype) and own.kind in "biuf":
+        return y.to_numpy(dtype=own)
+    return np.asarray(y) if hasattr(getattr(y, "dtype", None), "categories") else y
+
+
+def _is_type_of_times(known: Any) -> bool:
+    kind = getattr(known, "kind", None)
+    return kind in ("M", "m") if kind is not None else hasattr(known, "is_temporal") and known.is_temporal()
 
 
 def check_rows(X: Any) -> None:

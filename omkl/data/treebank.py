@@ -304,6 +304,9 @@ def encode_sentences(sentences: Iterable[Sentence], strings: dict[str, Strings],
     lengths = []
     for number, sentence in enumerate(sentences, 1):
         columns = [getattr(sentence, name) for name in formats.COLUMNS]
+        for name, column in zip(formats.COLUMNS, columns):
+            if isinstance(column, str) or not hasattr(column, "__len__"):
+                raise InputError(f"Sentence {number} has {column!r:.60} as its {name}: give a list, one for each word.")
         n = max(map(len, columns))
         if n == 0:
             raise InputError(f"Sentence {number} has no words: leave it out.")

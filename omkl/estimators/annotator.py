@@ -1,6 +1,7 @@
 """Annotator: from words to tags, morphology, lemmas and trees, all learned from one treebank."""
 
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -197,14 +198,15 @@ class Annotator(Annotates, ExplainsParts, SavedEstimator):
 
     def _settings(self, stopping: Stopping | None = None) -> tuple[SequenceLabeler, DependencyParser, int]:
         """An untrained labeler and an untrained parser, and the seed that both are to have."""
-        if isinstance(self.parts, str) and self.parts != "auto":
+        if not isinstance(self.parts, Iterable) or (isinstance(self.parts, str) and self.parts != "auto"):
             raise InputError(f'parts must be "auto" or a list of some of {", ".join(PARTS)}, not {self.parts!r}.')
         for name, kind in SETTINGS.items():
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}.")
         labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
-        if labeler.kernels is not None:
-            raise InputError("The tagger of an annotator reads words, which kernels do not: leave its kernels out.")
+        for name in ("kernels", "templates"):
+            if getattr(labeler, name) is not None:
+                raise InputError(f"The tagger of an annotator reads words, which {name} do not: leave its {name} out.")
         try:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         except ValueError:

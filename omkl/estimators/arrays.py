@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from omkl.data.rows import check_unmasked, is_frame
 from omkl.exceptions import InputError
@@ -89,6 +90,19 @@ def refuse_missing(X: Any, names: Sequence[str] | None = None) -> None:
             raise InputError(
                 f"Input X contains {what}: {place}. Fill it in, as SimpleImputer does, or leave such rows out."
             )
+
+
+def refuse_kind(X: Any) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` where X is no table of numbers, but something else that users have."""
+    what = type(X).__name__
+    if isinstance(X, (str, bytes, dict, set, LinearOperator)) or not hasattr(X, "__len__"):
+        remedy = ": collect() it" if hasattr(X, "collect") else ""
+        raise InputError(f"X must be an array, a sparse matrix or a data frame, not a {what}{remedy}.")
+    if isinstance(X, list) and X and isinstance(X[0], dict):
+        raise InputError("X is a list of dicts, which online estimators take: make an array or a data frame of it.")
+    for name in X.columns if is_frame(X) else ():
+        if _as_floats(X[name]) is None:
+            raise InputError(f"The column {name!r} of X holds no numbers, but {X[name].dtype}: convert it.")
 
 
 def _as_floats(values: Any) -> np.ndarray | None:

@@ -46,7 +46,7 @@ SETTLED = (
     "kernels", "templates", "loss", "regularizer", "weighting", "method", "eta0", "schedule", "average", "radius",
     "transitions", "allowed_transitions", "transitions_by_position", "order", "cost", "fit_intercept", "batch_size",
     "l2", "budget", "budget_maintenance", "dtype", "structure", "groups", "projective", "single_root", "labeled",
-    "exact",
+    "exact", "memory", "lexicons", "first", "likely", "ignore",
 )  # fmt: skip
 
 

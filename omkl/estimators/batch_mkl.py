@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_array, column_or_1d
 from omkl._components import check_n_jobs, resolve
 from omkl._threads import in_threads
 from omkl.batch import Expansion, Solution, Solver
-from omkl.data.rows import are_few_rows, check_targets
+from omkl.data.rows import are_few_rows, plain_targets
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.combined_kernels import CombinedKernel
 from omkl.estimators.explaining_batch import ExplainsKernels
 from omkl.estimators.fitted import check_is_fitted
-from omkl.estimators.inputs import checked_arrays
+from omkl.estimators.inputs import checked_arrays, forget_columns
 from omkl.estimators.kernel_sources import (
     ArrayKernels,
     GivenMatrices,
@@ -106,10 +106,11 @@ class BatchMKL(ExplainsKernels, CombinedKernel, CertifiedEstimator):
         """Where Gram matrices come from, targets and weights: of the samples whose weight is not 0."""
         several = has_columns(y)
         if self._precomputed:
-            check_targets(y)
+            y = plain_targets(y)
             y = check_array(y, accept_sparse="csr", dtype=None) if several else column_or_1d(y, warn=True)
             y = y.toarray() if sparse.issparse(y) else y
             weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y))
+            forget_columns(self)
             source = GivenMatrices(X, len(y), None if weights.all() else np.flatnonzero(weights))
         else:
             numeric = isinstance(self, RegressorMixin)

@@ -37,7 +37,7 @@ class CertifiedEstimator(SavedEstimator):
     #: The parameter that weighs losses against the regularizer.
     _tradeoff = "C"
     #: Learned attributes that a model file holds as they are.
-    _plain_attributes: tuple[str, ...] = ("classes_", "n_features_in_", "dual_gap_", "n_iter_", "history_")
+    _plain_attributes: tuple[str, ...] = ("classes_", "loss_", "n_features_in_", "dual_gap_", "n_iter_", "history_")
     _progress = "iteration"
     #: Whether it predicts what a loss with a link expects.
     _takes_links = False
@@ -46,6 +46,11 @@ class CertifiedEstimator(SavedEstimator):
     def _classifies(self) -> bool:
         """Whether losses are those of classification."""
         return isinstance(self, ClassifierMixin)
+
+    @property
+    def _learned_loss(self) -> PointwiseLoss:
+        """The loss that the model was learned with, whatever has been set since; before ``fit`` the one that is set."""
+        return resolve(PointwiseLoss, vars(self).get("loss_", self.loss), "loss")
 
     def _resolve_loss(self) -> PointwiseLoss:
         """The loss, and a check of the parameters that all have."""

@@ -8,11 +8,10 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from omkl._components import resolve
 from omkl.estimators.arrays import check_magnitude
 from omkl.estimators.outputs import checked_classes, label_array
 from omkl.exceptions import InputError
-from omkl.losses import Logistic, PointwiseLoss
+from omkl.losses import Logistic
 
 
 class ScoringClassifier(ClassifierMixin):
@@ -30,19 +29,28 @@ def has_probabilities(estimator: Any) -> bool:
     """Whether scores are log-odds; raises an AttributeError that says which parameters make them so."""
     if estimator._is_probabilistic():
         return True
-    given = f"loss={estimator.loss!r}" + (', multiclass="ovo"' if estimator.multiclass == "ovo" else "")
+    loss, pairs = vars(estimator).get("loss_", estimator.loss), estimator.multiclass == "ovo"
+    given = f"loss={loss!r}" + (', multiclass="ovo"' if pairs else "")
     raise AttributeError(
         f'{type(estimator).__name__} has probabilities with loss="logistic", not with {given}; '
         "CalibratedClassifierCV of scikit-learn learns some for any loss."
     )
 
 
+#: What classifiers learn of targets, and the loss that they learn with: enough to predict from scores.
+LEARNED_OF_TARGETS = ("classes_", "loss_", "multilabel_", "multinomial_", "constant_labels_")
+
+
 class BatchClassifier(ScoringClassifier):
     """Learns binary problems with targets -1 and +1, of one class against all others where there are more than two."""
+
+    loss: Any
+    _learned_loss: Any
 
     def _learn_classes(self, y: ArrayLike) -> np.ndarray:
         """Set ``classes_``; returns the index of each target in it."""
         classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
+        self.loss_ = self.loss
         # strings of data frames are objects, which files do not hold
         self.classes_ = label_array(classes.tolist()) if classes.dtype.hasobject else classes
         if len(self.classes_) < 2:
@@ -79,7 +87,7 @@ class BatchClassifier(ScoringClassifier):
         return of_classes[codes] * weights
 
     def _is_probabilistic(self) -> bool:
-        return isinstance(resolve(PointwiseLoss, self.loss, "loss"), Logistic)
+        return isinstance(self._learned_loss, Logistic)
 
     @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from omkl.data.rows import times_as_days
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.kernel_sources import ArrayKernels
 from omkl.exceptions import InputError
@@ -69,7 +71,8 @@ class CombinedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         def checked(given: Any) -> np.ndarray:
             columns = [str(name) for name in getattr(given, "columns", names)]
-            array = np.ascontiguousarray(given, dtype=np.float64)
+            dense = given.toarray() if sparse.issparse(given) else times_as_days(given, in_categories=True)
+            array = np.ascontiguousarray(dense, dtype=np.float64)
             if array.ndim != 2 or array.shape[1] != width or (names and columns != names):
                 raise InputError(f"The kernel is one of rows of {width} numbers, in the order of the training samples.")
             return array

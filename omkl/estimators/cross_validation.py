@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from omkl.batch import Solution
+from omkl.data.rows import plain_targets
 from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
 from omkl.estimators.kernel_paths import KernelPaths, path_values
@@ -104,7 +105,7 @@ class CrossValidatedMKL(FoldedSearch, KernelPaths):
         self._resolve()
         source, kept_y, weights = self._read(X, y, sample_weight)
         targets, own = self._targets(kept_y, weights)  # which refuses labels that cannot be told apart
-        given = np.asarray(y.todense() if sparse.issparse(y) else y)
+        given = np.asarray(y.todense() if sparse.issparse(y) else plain_targets(y))
         folds = self._folds(given if has_columns(given) else given.ravel(), sample_weight, groups)
         if not isinstance(self, ClassifierMixin):
             kept_y = targets[0][1]

@@ -38,7 +38,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
         Weight of the regularizer: the larger, the fewer groups.
     groups : None, array of shape (n,), list of lists of int or str, or dict of such lists
         None makes every column a group of its own, the lasso; an array labels each column with its group; lists give
-        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too.
+        the columns of each group by position, or by name where X is a data frame; a dict names the groups, too. A
+        ``Series`` of labels whose index has the names of columns labels them by name.
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
         Any convex one, with kinks or without. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
         as in scikit-learn's ``PoissonRegressor``, and predictions are means.
@@ -48,9 +49,10 @@ class GroupLasso(RegressorMixin, SparseLinear):
         "elastic-net:mu=0.3" is
         :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
         ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
-    group_weights : None, "sqrt-size" or array of shape (g,)
-        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists; None makes them all 1. Groups of
-        weight 0 are in the model whatever alpha is, like the intercept.
+    group_weights : None, "sqrt-size", array of shape (g,) or dict
+        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict or a ``Series``
+        by the names of the groups; None makes them all 1. Groups of weight 0 are in the model whatever alpha is, like
+        the intercept.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
         The last two for losses without kinks, and one output.
     tol : float > 0
@@ -71,6 +73,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     ----------
     coef_ : array of shape (n,), or (K, n) for K outputs
     intercept_ : float, or array of shape (K,)
+    loss_ : str or PointwiseLoss
+        The loss that was learned with; predictions are of it, whatever ``loss`` is set to later.
     dual_gap_ : float
         Relative duality gap reached, computed from the model over all columns.
     n_iter_ : int
@@ -94,7 +98,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
 
     def __init__(
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "squared",
-        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
+        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | dict | None = None,
         solver: str | DesignSolver = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
         positive: bool = False, warm_start: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -169,6 +173,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         return constant
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
+        self.loss_ = self.loss
         return [finite_targets(y, all_at_hand=True)], weights
 
     def predict(self, X: Any, *, offset: ArrayLike | None = None) -> np.ndarray:
@@ -183,7 +188,7 @@ class GroupLasso(RegressorMixin, SparseLinear):
         offset : array of shape (n,), or (n, K), optional
             0 by default.
         """
-        outputs = self._resolve_loss().mean(self._outputs(X, offset))
+        outputs = self._learned_loss.mean(self._outputs(X, offset))
         return outputs if outputs.shape[1] > 1 else outputs[:, 0]
 
     def score(
@@ -232,6 +237,10 @@ class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
     Attributes
     ----------
     classes_ : array of shape (K,), or the numbers of the L columns of indicators
+    loss_ : str or PointwiseLoss
+        The loss that was learned with; predictions are of it, whatever ``loss`` is set to later.
+    multinomial_ : bool
+        Whether all classes were learned in one problem, that of the multinomial loss.
     multilabel_ : bool
         Whether targets were indicators of labels.
     constant_labels_ : dict of int to bool
@@ -257,7 +266,7 @@ class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
 
     def __init__(
         self, alpha: float = 1.0, *, groups: Groups = None, loss: str | PointwiseLoss = "logistic",
-        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
+        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | dict | None = None,
         multiclass: str = "ovr", class_weight: str | dict | None = None,
         solver: str | DesignSolver = "dal", tol: float = 1e-3,
         max_iter: int | None = None, fit_intercept: bool = True, positive: bool = False,
@@ -308,18 +317,20 @@ class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
 
     _takes_outputs = True
     _of_classes = ("multinomial",)
-    _plain_attributes = (*SparseLinear._plain_attributes, "multilabel_", "constant_labels_")
+    _plain_attributes = (*SparseLinear._plain_attributes, "multilabel_", "multinomial_", "constant_labels_")
 
     def _learn(self, samples: Samples) -> None:
         self.coef_, self.intercept_ = self._solve(samples)
 
     def _targets(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray | None]:
+        self.multinomial_ = False
         if y.ndim == 2:
             return list(np.ascontiguousarray(self._learn_labels(y).T)), weights
         self.multilabel_, self.constant_labels_ = False, {}
         codes = self._learn_classes(y)
         targets = self._one_vs_rest(codes)
-        if self._is_multinomial():
+        self.multinomial_ = self._is_multinomial()
+        if self.multinomial_:
             targets = [np.column_stack(targets) > 0]
         return targets, self._times_class_weights(codes, weights)
 
@@ -370,7 +381,7 @@ class SparseLogisticRegression(MultilabelClassifier, SparseLinear):
         scores = self.decision_function(X, offset=offset)
         if self.multilabel_:
             return expit(scores)
-        return softmax(scores, axis=1) if self._is_multinomial() else self._probabilities(scores)
+        return softmax(scores, axis=1) if self.multinomial_ else self._probabilities(scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,6 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from omkl._components import check_n_jobs
 from omkl.batch import regularization_path
+from omkl.data.rows import plain_targets
 from omkl.estimators.certified import unchanged_if_refused
 from omkl.estimators.design import GroupLasso, Groups, SparseLogisticRegression
 from omkl.estimators.folds import NEVER, FoldedSearch, OfOutputs
@@ -38,6 +39,7 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
     _plain_attributes = (
         *SparseLinear._plain_attributes,
         "multilabel_",
+        "multinomial_",
         "constant_labels_",
         "alpha_",
         "alphas_",
@@ -81,7 +83,7 @@ class CrossValidatedSparseLinear(FoldedSearch, SparseLinear):
             if hasattr(self, "alpha_"):
                 del self.alpha_
             self._resolve()
-            samples = self._read(X, y, sample_weight, offset)
+            samples, y = self._read(X, y, sample_weight, offset), plain_targets(y)
             y = y.toarray() if sparse.issparse(y) else np.asarray(y)
             y = y if has_columns(y) else y.ravel()
             own = check_sample_weight(sample_weight, len(y))
@@ -180,7 +182,7 @@ class GroupLassoCV(CrossValidatedSparseLinear, GroupLasso):
     def __init__(
         self, alphas: int | ArrayLike = 20, *, groups: Groups = None, cv: Any = None, scoring: Any = None,
         n_jobs: int | None = None, loss: str | PointwiseLoss = "squared",
-        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
+        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | dict | None = None,
         solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None, fit_intercept: bool = True,
         positive: bool = False, verbose: bool = False,
     ) -> None:  # fmt: skip
@@ -233,7 +235,7 @@ positive, verbose
     def __init__(
         self, alphas: int | ArrayLike = 20, *, groups: Groups = None, cv: Any = None, scoring: Any = None,
         n_jobs: int | None = None, loss: str | PointwiseLoss = "logistic",
-        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | None = None,
+        regularizer: str | Regularizer = "group-lasso", group_weights: str | ArrayLike | dict | None = None,
         multiclass: str = "ovr", class_weight: str | dict | None = None,
         solver: Any = "dal", tol: float = 1e-3, max_iter: int | None = None,
         fit_intercept: bool = True, positive: bool = False, verbose: bool = False,

@@ -20,6 +20,7 @@ from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder,
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
 from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
+from omkl.kernels.checks import check_kernel_names
 from omkl.kernels.functions import KernelSpec
 from omkl.kernels.inputs import find_columns, format_on
 from omkl.persistence import Packer, Unpacker
@@ -219,6 +220,8 @@ class Encoder:
                 for name, kernel in self.kernels.items():
                     _refuse_dense(name, kernel)
             return {PLAIN: tokens}
+        if learned_arrays and tokens and isinstance(tokens[0], dict) and PLAIN not in tokens[0]:
+            raise InputError(f"The model was trained on rows of {self.shapes[PLAIN]} numbers: it does not take dicts.")
         used = dict.fromkeys(key for view in self.sources.values() for key in view.keys)
         return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 
@@ -356,6 +359,7 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     listed = _listed(specs)
     kernels = list(map(as_kernel, listed))
     if isinstance(specs, dict):
+        check_kernel_names(specs)
         return list(zip(specs, kernels))
     names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -369,7 +373,7 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
 def _listed(specs):
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
-    if isinstance(specs, np.ndarray) or not isinstance(specs, Iterable):
+    if not isinstance(specs, (Sequence, dict)):
         raise InputError(f"kernels must be a list or dict of kernels and their names, or one of them, not {specs!r}.")
     return list(specs.values() if isinstance(specs, dict) else specs)
 

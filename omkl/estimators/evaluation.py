@@ -90,7 +90,8 @@ def evaluate_blocks(
         counts.totals["unknown"] += int(np.count_nonzero((gold.heads < 0) & (predicted.heads >= 0)))
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
     if not counts.totals["words"]:
-        raise InputError("No word is left to count: choose another ignore=.")
+        advice = "choose another ignore=" if counts.totals["sentences"] else "there is no sentence"
+        raise InputError(f"No word is left to count: {advice}.")
     if counts.totals["unknown"] and not lacks["heads"]:
         raise InputError(
             f"{counts.totals['unknown']} gold words have no head, and others have one: leave their sentences out."

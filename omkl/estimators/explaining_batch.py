@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin, OutlierMixin
 
 from omkl._components import check_number
-from omkl.batch.design.blocks import by_position, column_labels
+from omkl.batch.design.blocks import by_position, called, column_labels
 from omkl.estimators.explaining import one_row, other_class
 from omkl.estimators.explanations import Explanation
 from omkl.exceptions import InputError
@@ -233,7 +233,6 @@ class ExplainsColumns:
     coef_: np.ndarray
     intercept_: Any
     groups: Any
-    _outputs: Any
 
     def explain(
         self, x: Any, *, label: Any = None, against: Any = None, target: int = 0, offset: Any = None, n: int = 20
@@ -264,13 +263,13 @@ class ExplainsColumns:
         omkl.exceptions.InputError
             If the sample does not fit the model, or a class or target is none of it.
         """
-        X = one_row(x)
+        own: Any = self
+        X = own._checked(one_row(x))
         known = None if offset is None else np.atleast_1d(np.asarray(offset, dtype=np.float64))
-        outputs = self._outputs(X, known if known is None or len(known) == 1 else known[None])
+        outputs = own._outputs_of(X, known if known is None or len(known) == 1 else known[None])
         if len(outputs) != 1:
             raise InputError(f"explain takes one sample, but there are {len(outputs)}: call it for each of them.")
         compared = self._compared(outputs[0], label, against, target)
-        own: Any = self
         columns, values = _row_of(X)
         weights = compared.weights @ np.atleast_2d(self.coef_)[:, columns]
         used = np.flatnonzero(weights * values)
@@ -295,19 +294,16 @@ class ExplainsColumns:
             return compared_classes(own.classes_, outputs, len(outputs), False, label, against)
         _refuse_classes(label, against)
         weights = _one_of(target, len(outputs))
-        return Compared(weights, float(own._resolve_loss().mean(weights @ outputs)), None, "prediction")
+        return Compared(weights, float(own._learned_loss.mean(weights @ outputs)), None, "prediction")
 
     def _groups_of(self, columns: np.ndarray, n_columns: int) -> list[str]:
         """The name of the group of each of some columns."""
-        labels = column_labels(by_position(self.groups, getattr(self, "feature_names_in_", None)), n_columns)
+        names = getattr(self, "feature_names_in_", None)
+        labels = column_labels(by_position(self.groups, names), n_columns)
         if labels is None:
             return [name_of_column(self, j) for j in columns.tolist()]
-        if isinstance(self.groups, dict):
-            names = list(self.groups)
-            return [str(names[k]) for k in labels[columns].tolist()]
-        named = isinstance(self.groups, np.ndarray) or np.ndim(self.groups[0]) == 0
-        known = np.unique(np.asarray(self.groups)) if named else np.arange(len(self.groups))
-        return [str(known[k]) if known.dtype.kind in "OU" else f"group {known[k]}" for k in labels[columns].tolist()]
+        known = called(self.groups, names, int(labels.max()) + 1)
+        return [known[k] for k in labels[columns].tolist()]
 
 
 def _row_of(X: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_consistent_length
 
+from omkl.estimators.classes import LEARNED_OF_TARGETS
 from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.saving import SavedEstimator
 from omkl.exceptions import InputError
@@ -86,7 +87,7 @@ class FoldedSearch(SavedEstimator):
     ) -> np.ndarray:
         """A score for each of a fold's outputs (n_values, n_test, P), from a model :class:`OfOutputs`."""
         if isinstance(self, ClassifierMixin):
-            for name in ("classes_", "multilabel_", "constant_labels_"):
+            for name in LEARNED_OF_TARGETS:
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
         try:

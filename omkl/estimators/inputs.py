@@ -21,17 +21,17 @@ from omkl.data.rows import (
     align_columns,
     are_few_rows,
     check_rows,
-    check_targets,
     column_names,
     holds_numbers,
     is_column,
     is_frame,
     n_rows,
+    plain_targets,
     read_frame,
     times_as_days,
     with_unique_entries,
 )
-from omkl.estimators.arrays import refuse_missing, refuse_text
+from omkl.estimators.arrays import refuse_kind, refuse_missing, refuse_text
 from omkl.estimators.fitted import check_is_fitted
 from omkl.estimators.outputs import check_sample_weight, class_weights, flat_labels
 from omkl.estimators.sources import TrainingBlock, as_stream
@@ -41,6 +41,8 @@ from omkl.exceptions import InputError
 
 #: Rows that are encoded and scored at a time, by each thread.
 AT_A_TIME = 4096
+#: What estimators know of columns.
+COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 class TokenData(NamedTuple):
@@ -138,11 +140,12 @@ def checked_rows(estimator: Any, X: Any, reset: bool, *y: Any) -> Any:
         # columns of a block that knows their names come in the order in which the model knows them
         known = None if reset else getattr(estimator, "feature_names_in_", None)
         X, names = X.aligned(known, "A block of the stream").X, X.feature_names
+    if reset and isinstance(X, list):
+        forget_columns(estimator)
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         if y:
-            check_targets(*y)
-            y = (_as_column(*y),)
+            y = (_as_column(plain_targets(*y)),)
             if len(X) != len(y[0]):
                 check_consistent_length(X, *y)
         checked = (X, *y) if y else X
@@ -168,13 +171,13 @@ def checked_arrays(estimator: Any, X: Any, *y: Any, names: Sequence[str] | None 
     ``names`` are those of the columns of a block.
     """
     check_rows(X)
-    for targets in y:
-        check_targets(targets)
+    y = tuple(map(plain_targets, y))
     try:
         checked = validate_data(estimator, times_as_days(X, in_categories=True), *y, **checks)
-    except ValueError:
+    except (TypeError, ValueError):
         refuse_text(X)  # scikit-learn does not say where
         refuse_missing(X, names)
+        refuse_kind(X)
         raise
     return (with_unique_entries(checked[0]), *checked[1:]) if y else with_unique_entries(checked)
 
@@ -218,16 +221,20 @@ def keep_names(estimator: Any, names: Sequence[str] | None, reset: bool) -> None
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
+def forget_columns(estimator: Any) -> None:
+    """Take away what an earlier model knew of columns, where one starts whose inputs have none."""
+    for name in COLUMNS:
+        vars(estimator).pop(name, None)
+
+
 @contextmanager
 def names_kept(estimator: Any) -> Iterator[None]:
     """Where training fails, the columns are called what they were: the earlier model still knows these."""
-    names = ("n_features_in_", "feature_names_in_")
-    before = {name: value for name, value in vars(estimator).items() if name in names}
+    before = {name: value for name, value in vars(estimator).items() if name in COLUMNS}
     try:
         yield
     except BaseException:
-        for name in names:
-            vars(estimator).pop(name, None)
+        forget_columns(estimator)
         vars(estimator).update(before)
         raise
 
@@ -240,13 +247,17 @@ def _order_by_content(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An order of the examples that depends on them alone, and the first of each run of equal rows in it.
 
     Shuffling from here makes the model independent of the order of the rows, and a repeated row the same as a
-    weighted one.
+    weighted one. Zeros are equal whatever their sign, and whether a sparse matrix stores them.
     """
     if sparse.issparse(X):
-        parts = zip(np.split(X.indices, X.indptr[1:-1]), np.split(X.data, X.indptr[1:-1]))
+        if not X.data.all():
+            X = X.copy()
+            X.eliminate_zeros()
+        indices = X.indices.astype(np.int32 if X.shape[1] < 2**31 else np.int64, copy=False)
+        parts = zip(np.split(indices, X.indptr[1:-1]), np.split(X.data, X.indptr[1:-1]))
         contents = [indices.tobytes() + values.tobytes() for indices, values in parts]
     else:
-        contents = [row.tobytes() for row in X]
+        contents = [(row + 0.0).tobytes() for row in X]
     digests = np.array(
         [int.from_bytes(hashlib.blake2b(c, digest_size=8).digest(), "little") for c in contents], np.uint64
     )

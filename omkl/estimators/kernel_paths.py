@@ -17,6 +17,8 @@ from omkl.batch import PathPoint, smallest_c
 from omkl.batch.core.solver import is_number_of_values, ordered
 from omkl.estimators.batch_mkl import BatchMKL
 from omkl.estimators.certified import LARGEST_C
+from omkl.estimators.classes import LEARNED_OF_TARGETS
+from omkl.estimators.inputs import COLUMNS
 from omkl.estimators.stability import (
     StabilitySelection,
     check_selection,
@@ -85,7 +87,7 @@ class KernelPaths(BatchMKL):
         self._warn_of_choice(kept, stacklevel=4)
         for points in zip(*paths):
             model = self._at(points[0].value)
-            for name in ("classes_", "multilabel_", "constant_labels_", "n_features_in_", "feature_names_in_"):
+            for name in (*LEARNED_OF_TARGETS, *COLUMNS):
                 if hasattr(self, name):
                     setattr(model, name, getattr(self, name))
             solutions = [point.solution for point in points]

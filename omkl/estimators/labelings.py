@@ -40,7 +40,7 @@ def has_marginals(estimator: Any) -> bool:
         return True
     raise AttributeError(
         f"{type(estimator).__name__} with loss={estimator.loss!r} has probabilities once it is calibrated: call "
-        'calibrate(X, y) with data that it has not learned from, or train with early_stopping=True or loss="crf".'
+        'calibrate with data that it has not learned from, or train with early_stopping=True or loss="crf".'
     )
 
 

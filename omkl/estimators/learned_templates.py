@@ -37,7 +37,8 @@ class LearnedTemplates(OnlineEstimator):
         DependencyParser
         """
         templates = self.best_templates(keep, by)
-        pruned = clone(self).set_params(templates=templates, keep=None)
+        self._check_settled()
+        pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
         bank = self.model_.trainer.banks[0].restricted(templates)
         model = OnlineModel(self.model_.codec.pruned(pruned, bank), pruned._settings())
         model.start([bank]).take(self.model_.trainer)

@@ -43,11 +43,17 @@ class Lexicon:
         if isinstance(source, Lexicon):
             return source
         if isinstance(source, Mapping):
+            for word, value in source.items():
+                is_missing = value is None or not str(value) or (not isinstance(value, str) and value != value)
+                if is_missing or not isinstance(word, str) or not word:
+                    raise InputError(
+                        f"The lexicon {name!r} gives {word!r} the value {value!r}: words are strings, and each has one."
+                    )
             entries = [(word, str(value), f"The lexicon {name!r}") for word, value in source.items()]
         elif isinstance(source, (str, os.PathLike)):
             entries = list(_read(source))
         else:
-            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, not {source!r}.")
+            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, not {source!r:.80}.")
         if not entries:
             raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
         words, values = Strings(), Strings()

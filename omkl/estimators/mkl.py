@@ -82,6 +82,8 @@ class MKLClassifier(MultilabelClassifier, KernelPaths):
     Attributes
     ----------
     classes_ : array of shape (K,), or the numbers of the L columns of indicators
+    loss_ : str or PointwiseLoss
+        The loss that was learned with; probabilities are of it, whatever ``loss`` is set to later.
     multilabel_ : bool
         Whether targets were indicators of labels.
     constant_labels_ : dict of int to bool
@@ -238,7 +240,7 @@ training samples; kernels that are not active may be None
         return self._rows[0] is not None
 
     def _is_probabilistic(self):
-        pairs = self.multiclass == "ovo" or (hasattr(self, "_rows") and self._learned_pairs())
+        pairs = self._learned_pairs() if hasattr(self, "_rows") else self.multiclass == "ovo"
         return super()._is_probabilistic() and not pairs
 
 

@@ -48,7 +48,7 @@ class MultilabelClassifier(BatchClassifier):
         varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
         if not len(varying):
             raise InputError("Every sample has the same labels in y: a classifier needs some that differ.")
-        self.multilabel_, self.classes_ = True, np.arange(y.shape[1])
+        self.multilabel_, self.classes_, self.loss_ = True, np.arange(y.shape[1]), self.loss
         self.constant_labels_ = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
         if self.constant_labels_:
             first = ", ".join(map(str, list(self.constant_labels_)[:5]))

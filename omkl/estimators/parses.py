@@ -105,7 +105,7 @@ class PredictsTrees(LearnedTemplates):
     def predict(self, X: Any) -> list[np.ndarray]:
         """Heads of each sentence: a list of int arrays; 0 is the root."""
         parsed = self.parse(X)
-        return np.split(parsed.heads, parsed.offsets[1:-1])
+        return np.split(parsed.heads, parsed.offsets[1:-1]) if len(parsed) else []
 
     def predict_nbest(self, X: Any, n: int = 5, *, required: Any = None, forbidden: Any = None) -> list[list[Parse]]:
         """The best trees of each sentence, best first.
@@ -277,6 +277,8 @@ class PredictsTrees(LearnedTemplates):
     def _with_confidence(self, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
         """A parsed treebank whose MISC has the probabilities of its arcs and relations."""
         _check_marginals(self)
+        if not len(parsed):
+            return parsed
         trees = np.split(parsed.heads.astype(np.int64), parsed.offsets[1:-1])
         marginals = self._marginals(block, trees, constraints)
         notes = [

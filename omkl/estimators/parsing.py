@@ -1,5 +1,6 @@
 """Dependency parsing."""
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from omkl.estimators.treebank_codec import (
 from omkl.estimators.treebanks import check_trees, sentences_of, treebanks_of
 from omkl.exceptions import InputError
 from omkl.groups import TemplateSet
+from omkl.groups.template_sets import NAMED_SETS
 from omkl.online import OnlineModel
 from omkl.persistence import Unpacker
 
@@ -290,10 +292,10 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
         """
         if self.keep is not None:
             raise InputError("keep= trains several times, which partial_fit does not: set it to None, and prune later.")
-        read, self.temperature_, self.relation_temperature_ = partial(read_trees, self), None, None
-        return self._partial_fit(
-            self._codec(), read, sentences_of(X, y), None, sample_weight, companions=relations_beside
-        )
+        read, codec = partial(read_trees, self), None if "model_" in vars(self) else self._codec()
+        self._partial_fit(codec, read, sentences_of(X, y), None, sample_weight, companions=relations_beside)
+        self.temperature_ = self.relation_temperature_ = None
+        return self
 
     _automatic_schedule = staticmethod(tree_rates)
 
@@ -357,11 +359,15 @@ class DependencyParser(ExplainsTrees, PredictsTrees):
 
     def _saved_parameters(self) -> dict[str, Any]:
         templates = self.templates
-        if not isinstance(templates, str):
-            templates = str(TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))).splitlines()
+        if not isinstance(templates, str) or templates not in NAMED_SETS:
+            read = vars(self)["model_"].codec.read if "model_" in vars(self) else None  # the file may be another by now
+            if read is None or not isinstance(templates, (str, os.PathLike)):
+                read = TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))
+            templates = str(read).splitlines()
         return {**super()._saved_parameters(), "templates": templates, "lexicons": None, "first": None}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.first = None if self.model_.codec.first is None else clone(self.first_)
+        self._adopt(self.model_)  # with these parameters

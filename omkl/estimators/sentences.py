@@ -45,6 +45,8 @@ def _sentences_in(item: Any, number: int) -> Iterable[Sentence]:
     words = list(item)
     if _is_token_list(words):
         return [_of_tokens(words, number)]
+    if words and isinstance(words[0], Sentence):
+        raise InputError(f"Item {number} of the sentences is several sentences: give all in one list, or one treebank.")
     wrong = [word for word in words if not isinstance(word, str)]
     if wrong:
         raise InputError(f"Sentence {number} has {_shown(wrong[0])} in the place of a word: {WANTED}.")

@@ -1,6 +1,5 @@
 """What GroupLasso and SparseLogisticRegression share: from a design to certified coefficients, paths."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, column_or_1d
 
-from omkl._components import resolve
+from omkl._components import resolve, warn_caller
 from omkl.batch import (
     ColumnGroups,
     Design,
@@ -27,13 +26,13 @@ from omkl.batch import (
     stacked_problem,
 )
 from omkl.batch.core.solver import is_number_of_values, ordered
-from omkl.batch.design.blocks import by_position
-from omkl.data.rows import check_targets
+from omkl.batch.design.blocks import by_index, by_position, called, group_names
+from omkl.data.rows import plain_targets
 from omkl.estimators.arrays import as_numbers, check_magnitude
 from omkl.estimators.certified import CertifiedEstimator
 from omkl.estimators.explaining_batch import ExplainsColumns
 from omkl.estimators.fitted import check_is_fitted
-from omkl.estimators.inputs import checked_arrays
+from omkl.estimators.inputs import checked_arrays, forget_columns
 from omkl.estimators.outputs import check_sample_weight, has_columns
 from omkl.estimators.progress import GapProgress
 from omkl.estimators.repeated import first_alike
@@ -43,6 +42,8 @@ from omkl.regularizers import Regularizer
 
 #: The share of the alpha that empties a model from which on its penalty is lost in the rounding of the loss.
 LOST = 1e-15
+#: The share of the loss of no model at all below which nothing is left to learn.
+SEPARATED = 1e-3
 #: Decades of alpha that a path spans if it is given a number of values.
 DECADES = 2.0
 
@@ -104,9 +105,9 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         """X, y and weights > 0, checked; nothing is copied that is in float32 or float64."""
         several, largest = self._takes_outputs and has_columns(y), np.inf
         if isinstance(X, LinearOperator):
+            forget_columns(self)
             self.n_features_in_ = X.shape[1]
-            check_targets(y)
-            y = _as_array(check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None))
+            y = _as_array(check_array(plain_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None))
             y = y if several else column_or_1d(y, warn=True)
             if X.shape[0] != len(y):
                 raise InputError(f"X has {X.shape[0]} rows, but y has {len(y)} targets.")
@@ -137,14 +138,19 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         """The problem of each target, at alpha."""
         loss, regularizer, _ = self._resolve()
         n_columns = samples.design.shape[1]
-        members = by_position(self.groups, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        members = by_position(self.groups, names)
         groups, weights = ColumnGroups(members, n_columns), self.group_weights
+        if (named := by_index(weights, group_names(self.groups, names), "group_weights", "group")) is not None:
+            weights = np.array(named)
         if isinstance(weights, str):
             if weights != "sqrt-size":
                 raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
             weights = np.sqrt(groups.blocks.sizes)
         if weights is not None:
             groups = ColumnGroups(members, n_columns, weights)
+        if isinstance(self.regularizer, Regularizer):  # which may call groups by name, unlike a string
+            regularizer = regularizer.bind(called(self.groups, names, groups.n_groups))
         alpha, rest = float(getattr(self, self._tradeoff)), (bool(self.fit_intercept), samples.weights)
         if samples.targets[0].ndim == 2:
             return [self._stacked_problem(samples, loss, regularizer, alpha, groups, *rest)]
@@ -176,7 +182,7 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         for p, (problem, start) in enumerate(zip(problems, starts)):
             with GapProgress(self.verbose, "groups") as progress:
                 solution = solver.solve(problem, self.tol, self.max_iter, start, progress)
-            self._warn_unless_converged(solution)
+            self._warn_unless_converged(problem, solution)
             learned.append(rows_of(solution, n_columns))
             gaps.append(solution.certificate.gap)
             iterations.append(solution.n_iter)
@@ -200,28 +206,33 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         ends = np.cumsum(widths)
         for first, last in zip(ends - widths, ends):
             w, b = known[first:last].T.ravel(), np.atleast_1d(self.intercept_)[first:last]
+            w = np.maximum(w, 0.0) if self.positive else w
             starts.append(LinearModel(np.flatnonzero(w), w[w != 0], b if len(b) > 1 else float(b[0])))
         return starts
 
-    def _warn_unless_converged(self, solution: Solution) -> None:
-        if not solution.converged:
-            warnings.warn(
-                f"Stopped at a relative duality gap of {solution.certificate.gap:.2g} after {solution.n_iter} "
-                f"iterations, above tol={self.tol:g}: raise max_iter, or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+    def _warn_unless_converged(self, problem: DesignProblem, solution: Solution) -> None:
+        if solution.converged:
+            return
+        certificate, advice = solution.certificate, f"above tol={self.tol:g}: raise max_iter, or tol."
+        if (gap := certificate.gap) < 0:
+            without = problem.weighted_loss.value(np.zeros_like(certificate.outputs))
+            alone = problem.unpenalized is not None and certificate.primal < SEPARATED * without
+            remedy = "the groups of weight 0 fit the targets without the others, so give some of them a weight"
+            advice = f"which proves nothing: {remedy if alone else 'scale the columns of X'}."
+        warn_caller(
+            f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations, {advice}",
+            ConvergenceWarning,
+        )
 
     def _warn_if_empty(self, problems: Sequence[DesignProblem], coefficients: np.ndarray) -> None:
         if not coefficients.any() and problems[0].threshold > 0:
             largest = max(problem.largest_alpha() for problem in problems)
             alpha = getattr(self, self._tradeoff)
             if 0 < largest <= alpha:
-                warnings.warn(
+                warn_caller(
                     f"No column is in the model: with these data alpha must be below {largest:.3g}, and is"
                     f" {alpha:g}; a tenth of that, {0.1 * largest:.2g}, is a place to begin.",
                     UserWarning,
-                    stacklevel=4,
                 )
 
     def path(
@@ -258,8 +269,9 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
         values = self._path_values(problems, alphas)
         _refuse_lost(problems, values[-1], samples)
         paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in problems]
-        for point in (point for path in paths for point in path):
-            self._warn_unless_converged(point.solution)
+        for problem, path in zip(problems, paths):
+            for point in path:
+                self._warn_unless_converged(problem, point.solution)
         return [_record(points, X.shape[1]) for points in zip(*paths)]
 
     def _path_values(self, problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
@@ -270,19 +282,39 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
-        """Predictions (n, P), from the columns that are not zero."""
+    def _checked(self, X: Any) -> Any:
+        """Inputs of a prediction, as an array, a sparse matrix or a ``LinearOperator``."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
-            X = checked_arrays(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
-        elif X.shape[1] != self.n_features_in_:
+            return checked_arrays(self, X, reset=False, accept_sparse=("csc", "csr"), dtype=(np.float64, np.float32))
+        if X.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as"
                 " input."
             )
+        return X
+
+    def _outputs(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
+        """Predictions (n, P)."""
+        return self._outputs_of(self._checked(X), offset)
+
+    def _outputs_of(self, X: Any, offset: ArrayLike | None) -> np.ndarray:
+        """Predictions (n, P) of inputs that were checked, from the columns that are not zero."""
         outputs = predictions_of(as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
         known = _read_offsets(offset, *outputs.shape)
         return outputs if known is None else outputs + known.T
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        """What is in the order of an index of names is saved in that of groups and columns."""
+        names, parameters = getattr(self, "feature_names_in_", None), super()._saved_parameters()
+        if hasattr(self.groups, "reindex"):
+            parameters["groups"] = by_position(self.groups, names)
+        if hasattr(self.group_weights, "reindex"):
+            named = by_index(self.group_weights, group_names(self.groups, names), "group_weights", "group")
+            parameters["group_weights"] = self.group_weights if named is None else named
+        return parameters
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

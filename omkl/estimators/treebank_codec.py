@@ -98,6 +98,8 @@ class TreebankCodec:
             raise InputError(f'dtype must be "float32" or "float64", not {estimator.dtype!r}.')
         #: Templates as the user, or a choice among them, asks for them.
         self.asked, self._lexicons = estimator.templates, as_lexicons(estimator.lexicons)
+        #: The templates that the user asks for, as they were in their file.
+        self.read: TemplateSet | None = None
         self._verbose = estimator.verbose
         # the frozen copy that predicts takes as much as the weights
         self._memory = estimator.memory * (1 / 2 if estimator.average in (None, "last") else 2 / 3)
@@ -124,6 +126,7 @@ class TreebankCodec:
     def suited(self, data: TreeData) -> TemplateSet:
         """The templates that are asked for as they suit the data; what is changed is said."""
         asked = TemplateSet.resolve(self.asked, self._lexicons)
+        self.read = self.read or asked
         if not isinstance(self.asked, TemplateSet):
             check_use(asked)
         templates, change = suited(asked, data.treebank, data.whole)

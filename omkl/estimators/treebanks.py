@@ -47,6 +47,8 @@ def as_treebank(X: Any, trees: bool | str, single_root: bool = False) -> Treeban
     is not for parsing is held without its text. Treebanks are checked as all else: whoever read them may have asked
     for less."""
     single_root = single_root and bool(trees)
+    if isinstance(X, Stream):
+        raise InputError("These sentences must be at hand, and are a stream: give a treebank, or the path of its file.")
     if isinstance(X, Treebank):
         check_heads(X.offsets, X.heads, Checks(trees, single_root))
         return X

@@ -1,7 +1,7 @@
 """What a Gram matrix must be, and how much memory many of them take: checked at the door."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ ROUNDING = 1e-5
 LARGEST = 1e15
 #: Samples on which functions are checked.
 MOST_CHECKED = 1000
+
+
+def check_kernel_names(names: Iterable) -> None:
+    """Raise :class:`~omkl.exceptions.InputError` where a kernel is called by something else than a string."""
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"Kernels are called by strings, not by {name!r}: give it a name, such as {str(name)!r}.")
 
 
 def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from omkl._cache import RecentlyUsed
 from omkl._threads import in_threads
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, cross_matrices
+from omkl.kernels.checks import check_kernel_names
 from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
 from omkl.kernels.support_buffer import SupportBuffer
 
@@ -171,14 +172,16 @@ class GramMatrices:
         if isinstance(matrices, GramMatrices):
             self.names, self.matrices = matrices.names, matrices.matrices
         elif isinstance(matrices, Mapping):
+            check_kernel_names(matrices)
             self.names, self.matrices = list(matrices), list(matrices.values())
         else:
-            if isinstance(matrices, np.ndarray):
+            if hasattr(matrices, "__array__") or sparse.issparse(matrices):
+                matrices = _dense(matrices)
                 matrices = matrices[:, :, None] if matrices.ndim == 2 else matrices
                 matrices = list(np.moveaxis(matrices, -1, 0)) if matrices.ndim == 3 else []
             self.matrices = list(matrices) if hasattr(matrices, "__len__") else []
             self.names = [f"kernel {m}" for m in range(len(self.matrices))]
-        self.matrices = [None if matrix is None else np.asarray(matrix) for matrix in self.matrices]
+        self.matrices = [None if matrix is None else _dense(matrix) for matrix in self.matrices]
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             raise InputError(
@@ -195,6 +198,10 @@ class GramMatrices:
             key = key[0]
         cut = [None if matrix is None else matrix[key] for matrix in self.matrices]
         return GramMatrices(dict(zip(self.names, cut)))
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
 
 
 def _described(shapes: set) -> str:

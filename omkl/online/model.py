@@ -124,8 +124,9 @@ class OnlineSettings:
             regularizer=regularizer,
             schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            weighting=_weighting(estimator.weighting, regularizer, method), method=method, C=estimator.C,
-            epochs=estimator.epochs, radius=radius, n_examples=estimator.n_examples, l2=float(estimator.l2),
+            weighting=_weighting(estimator.weighting, regularizer, method), method=method, C=float(estimator.C),
+            epochs=int(estimator.epochs), radius=radius, l2=float(estimator.l2),
+            n_examples=None if estimator.n_examples is None else float(estimator.n_examples),
             batch_size=int(estimator.batch_size),
         )  # fmt: skip
 
@@ -190,7 +191,7 @@ class OnlineModel:
     trainer : OnlineTrainer or None
         None until there are data.
     given : list
-        The parameters of the estimator that the settings were made of, where they are known.
+        The parameters of the estimator that the model was made of; empty until an estimator has it.
     predicts_only : bool
         Whether it was loaded from a file without what training goes on from.
     """
@@ -348,7 +349,7 @@ def _schedule(eta0: Any, schedule: Any, automatic: Schedule) -> Schedule:
             raise InputError('eta0="auto" chooses the rates of every round: leave schedule out, or set eta0.')
         return automatic
     check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
-    return type(resolve(Schedule, schedule or "sqrt", "schedule"))(eta0)
+    return type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
 
 
 def _weighting(weighting: Any, regularizer: Regularizer | None, method: Any) -> str:

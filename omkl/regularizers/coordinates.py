@@ -8,7 +8,7 @@ between single features, let every feature be a group of its own.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,12 @@ class _UnionOfGroups(Regularizer):
     rank = 1
 
     def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None):
-        self.groups = [list(group) for group in groups]
+        groups = list(groups.values() if isinstance(groups, Mapping) else groups)
+        self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
         if not self.groups or not all(self.groups):
             raise InputError("groups must be a non-empty list of non-empty lists of indices or names.")
+        if any(not isinstance(member, (str, int, np.integer)) for group in self.groups for member in group):
+            raise InputError("groups must hold indices, which are whole numbers, or names.")
         if any(not isinstance(member, str) and member < 0 for group in self.groups for member in group):
             raise InputError("groups must not have negative indices: they count from 0.")
         self.weights = np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)

@@ -80,6 +80,8 @@ class WeightedSquaredL21(Regularizer):
     least_at_one_group = True
 
     def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
+        if hasattr(weights, "to_dict") and all(isinstance(name, str) for name in weights.index):  # a Series of names
+            weights = weights.to_dict()
         self._by_name = dict(weights) if isinstance(weights, Mapping) else None
         self.weights = np.array(weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64)
         if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)) or np.any(self.weights < 0):

@@ -154,10 +154,15 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert main(prune) == 0
     assert "Kept 3 of 4 templates" in capsys.readouterr().out
     assert "h.form m.form" not in omkl.load(smaller).templates_.names
+    assert omkl.load(smaller).temperature_ is not None  # by --dev, as in training
     retrain = ["--retrain", str(treebanks / "train.conllu"), "--regularizer", "l2", "--json", str(metrics), "--quiet"]
     assert main([*prune, *retrain]) == 0
     assert omkl.load(smaller).regularizer == "l2"
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
+    partial = tmp_path / "partial.conllu"
+    treebank = read_treebank(treebanks / "train.conllu")
+    write_treebank(partial, treebank, np.where(np.arange(treebank.n_words) == 1, -1, treebank.heads))
+    assert main([*prune, "--retrain", str(partial)]) == 0
 
 
 def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys):
@@ -223,6 +228,14 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
         (["train", "parser", "{train}", "-o", "{out}", "--memory", "0.001"], "allow more"),
         (["train", "parser", "{missing}", "-o", "{out}"], "no file"),
         (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
+        (
+            ["train", "parser", "{train}", "-o", "{out}", "--lexicon", "a={bad}", "--lexicon", "a={train}"],
+            "--lexicon a=FILE is given 2 times",
+        ),
+        (
+            ["train", "annotator", "{train}", "-o", "{out}", "--parts", "upos", "--multi-root"],
+            "--multi-root is about trees, which --parts leaves out",
+        ),
         (
             ["predict", "{model}", "{train}", "-o", "{out}", "--folds", "1"],
             "--folds does not go with a DependencyParser",

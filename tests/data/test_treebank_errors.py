@@ -285,6 +285,8 @@ def test_arguments_are_checked_before_reading(options, message):
     ("sentence", "message"),
     [
         (Sentence(), "Sentence 2 has no words"),
+        (Sentence(forms="No"), "Sentence 2 has 'No' as its forms: give a list"),
+        (Sentence(forms=["No"], upos=None), "Sentence 2 has None as its upos: give a list"),
         (Sentence(forms=["a", "b"], heads=[0]), "Sentence 2 has 2 words, but 1 heads"),
         (Sentence(forms=["a\tb"]), r"Sentence 2, word 1: 'a\\tb' among forms is not a string that UTF-8"),
         (Sentence(forms=["a"], upos=[3]), "Sentence 2, word 1: 3 among upos"),

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import omkl
 from omkl.cli import main
-from omkl.data import Sentence, Treebank, iter_words, read_treebank, treebank_writer, write_treebank
+from omkl.data import Sentence, Stream, Treebank, iter_words, read_treebank, treebank_writer, write_treebank
 from omkl.estimators.lemmas import Lemmatizer, apply_edit, edit_of
 from omkl.estimators.tagging import strings_of
 from omkl.exceptions import DataFileError, DataWarning, InputError, OmklError
@@ -324,12 +324,14 @@ def test_every_part_lists_its_groups_by_weight(annotator):
         ({"parts": "all"}, 'parts must be "auto"'),
         ({"parts": ["tags"]}, 'parts must be "auto"'),
         ({"parts": []}, 'parts must be "auto"'),
+        ({"parts": None}, 'parts must be "auto"'),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"folds": 1}, "folds must be a whole number > 1"),
         ({"folds": 1000}, "set fewer folds"),
         ({"tagger": "crf"}, "tagger must be a SequenceLabeler"),
         ({"parser": omkl.SequenceLabeler()}, "parser must be a DependencyParser"),
         ({"tagger": omkl.SequenceLabeler(["linear"])}, "leave its kernels out"),
+        ({"tagger": omkl.SequenceLabeler(templates=["U00:%x[0,0]"])}, "leave its templates out"),
         ({"random_state": "seven"}, "random_state must be"),
         ({"parts": ["xpos"]}, "The training data has no xpos to learn"),
     ],
@@ -342,6 +344,7 @@ def test_bad_settings_are_refused_in_a_sentence(settings, message):
 def test_bad_treebanks_are_refused_and_the_annotator_stays_what_it_was(annotator, test):
     before = columns_of(annotator.annotate(test))
     for bad, message in (
+        (Stream.from_arrays([["a"]]), "must be at hand, and are a stream"),
         ([Sentence(forms=["a", "b"])] * 9, "words alone"),
         ([], "no sentence"),
         ([Sentence(forms=["a", "b"], upos=["X", "Y"], heads=[0, 0])] * 9, "root"),

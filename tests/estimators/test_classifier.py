@@ -36,6 +36,20 @@ def test_it_does_not_depend_on_the_order_of_the_rows():
     assert_allclose(models[0].decision_function(X), models[1].decision_function(X), rtol=1e-7)
 
 
+def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
+    X = np.where(rng.random((60, 4)) < 0.5, 0.0, rng.normal(size=(60, 4)))
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    plain = sparse.csr_array(X)
+    wide, stored = plain.copy(), sparse.csr_array(np.where(X == 0.0, 1.0, X))
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    stored.data[X.ravel() == 0.0] = 0.0
+    for same, others in ((plain, (wide, stored, sparse.bsr_array(X))), (X, (np.where(X == 0.0, -0.0, X),))):
+        expected = omkl.OnlineMKLClassifier("linear", random_state=0).fit(same, y).decision_function(X)
+        for other in others:
+            model = omkl.OnlineMKLClassifier("linear", random_state=0).fit(other, y)
+            assert_array_equal(model.decision_function(X), expected)
+
+
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits], ids=["binary", "ten classes"])
 def test_accuracy_is_that_of_a_good_kernel_machine(load):
     X, y = load(return_X_y=True)

@@ -332,3 +332,60 @@ def test_a_model_of_a_data_frame_with_classes_of_text_is_saved_and_loaded(model,
     assert loaded.feature_names_in_.tolist() == X.columns.tolist()
     with pytest.raises(ValueError, match="hue"):
         loaded.predict(X.drop(columns="hue"))
+
+
+# ---- targets and inputs of every kind -------------------------------------------------------------------------------
+
+LEARNERS = {
+    "online": lambda: omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0),
+    "kernels": lambda: omkl.MKLClassifier(["linear"]),
+    "chosen kernels": lambda: omkl.MKLClassifierCV(["linear"], Cs=2, cv=2),
+    "design": lambda: omkl.SparseLogisticRegression(0.01),
+    "chosen design": lambda: omkl.SparseLogisticRegressionCV(2, cv=2),
+}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_classes_are_what_they_are_whatever_holds_them(learner, table):
+    pandas = pytest.importorskip("pandas")
+    X, y = table[0], table[1] == "yes"
+    plain = LEARNERS[learner]().fit(X, y)
+    for held in (
+        pandas.array(y, dtype="boolean"),
+        pandas.Series(pandas.Categorical(y)),
+        pandas.Series(y, dtype="boolean"),
+    ):
+        model = LEARNERS[learner]().fit(X, held)
+        assert model.classes_.tolist() == [False, True]
+        assert model.predict(X).dtype == bool
+        assert_array_equal(model.decision_function(X), plain.decision_function(X))
+    assert LEARNERS[learner]().fit(X, pandas.array(y.astype(int), dtype="Int64")).classes_.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "model",
+    [omkl.OnlineMKLRegressor(), omkl.MKLRegressor(["linear"]), omkl.GroupLasso()],
+    ids=["online", "batch", "design"],
+)
+def test_durations_are_no_targets_whatever_holds_them(model, table):
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    days = np.arange(80).astype("m8[D]").astype("m8[us]")
+    for held in (days, polars.Series(days), polars.DataFrame({"days": days}), pyarrow.array(days)):
+        with pytest.raises(InputError, match="dates or durations"):
+            model.fit(table[0], held)
+
+
+@pytest.mark.parametrize("model", [omkl.MKLClassifier(), omkl.SparseLogisticRegression()], ids=["batch", "design"])
+def test_what_is_no_table_of_numbers_is_refused_in_a_sentence(model, table):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    X, y = table
+    frame = pandas.DataFrame(X, columns=NAMES)
+    for given, message in (
+        (frame.to_dict("records"), "list of dicts, which online estimators take"),
+        (frame.to_dict("list"), "not a dict"),
+        (polars.DataFrame(X).lazy(), "not a LazyFrame: collect"),
+        (frame.assign(age=pandas.period_range("2024", periods=80, freq="M")), "'age' of X holds no numbers"),
+        (frame[[]], "no columns"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.fit(given, y)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.data import Sentence, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.treebank_codec import read_trees
 from omkl.exceptions import DataFileError, DataWarning, InputError
@@ -202,6 +202,48 @@ def test_a_saved_parser_predicts_the_same_and_trains_on(grammar, tmp_path):
         assert loaded.partial_fit(train[:5]).score(test) > 0
 
 
+def test_files_of_templates_and_lexicons_are_read_once(grammar, tmp_path):
+    templates, lexicon = tmp_path / "templates.txt", tmp_path / "lexicon.tsv"
+    templates.write_text("h.upos m.upos\nh.kind m.upos\n")
+    lexicon.write_text("".join(f"{form}\tx\n" for form in sorted(set(grammar[0].strings["forms"].tolist()))))
+    for path in (templates, str(templates)):
+        models = [parser(path, lexicons={"kind": lexicon}, epochs=1).fit(grammar[0][:50])]
+        texts = templates.read_bytes(), lexicon.read_bytes()
+        templates.unlink()
+        lexicon.unlink()
+        models[0].save(tmp_path / "model.npz")
+        models += [omkl.load(tmp_path / "model.npz"), models[0].prune(2)]
+        assert models[1].templates == ["h.upos m.upos", "h.kind m.upos"]
+        trees = [model.partial_fit(grammar[0][50:60]).parse(grammar[1][:9]).heads.tolist() for model in models]
+        assert trees[0] == trees[1] == trees[2]
+        templates.write_bytes(texts[0])
+        lexicon.write_bytes(texts[1])
+
+
+def test_what_a_parser_is_made_of_cannot_be_set_after_it_has_started(grammar, tmp_path):
+    model = parser(epochs=1).fit(grammar[0][:50])
+    for later in (
+        {"projective": True}, {"memory": 1.0}, {"ignore": "upos"}, {"first": "small"}, {"lexicons": {"a": {"b": "c"}}}
+    ):  # fmt: skip
+        given = model.get_params(deep=False)
+        model.set_params(**later)
+        for call in (
+            lambda: model.save(tmp_path / "m.npz"), lambda: model.partial_fit(grammar[1]), lambda: model.prune(2)
+        ):  # fmt: skip
+            with pytest.raises(InputError, match=rf"^{next(iter(later))}=.* was set after the model had started"):
+                call()
+        model.set_params(**given)
+
+
+def test_sentences_that_are_refused_leave_the_probabilities(grammar):
+    model = parser(epochs=1).fit(grammar[0][:50]).calibrate(grammar[1][:50])
+    temperature = model.temperature_
+    with pytest.raises(InputError):
+        model.partial_fit([["no", "heads"]])
+    assert model.temperature_ == temperature
+    assert model.partial_fit(grammar[0][50:60]).temperature_ is None
+
+
 def test_the_strongest_features_have_names(grammar):
     train, _ = grammar
     model = parser().fit(train)
@@ -220,6 +262,8 @@ def test_early_stopping_holds_sentences_out(grammar):
     model = parser(early_stopping=True, n_iter_no_change=2, epochs=30).fit(train[:200])
     assert model.n_iter_ < 30
     assert "validation_score" in model.history_[0]
+    with pytest.raises(InputError, match="must be at hand, and are a stream"):
+        parser(early_stopping=True).fit(train, validation=Stream.from_arrays(list(train[:9])))
 
 
 def test_templates_without_their_field_are_left_out_with_one_warning(grammar):

@@ -120,6 +120,17 @@ def test_a_path_is_the_separate_fits(cancer, solver):
         assert record["active"] == np.count_nonzero(record["coef"])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_warm_start_leaves_what_is_allowed_no_more(diabetes):
+    X, y = diabetes
+    model = GroupLasso(0.3, warm_start=True, tol=1e-8).fit(X, y)
+    assert model.coef_.min() < 0
+    model.set_params(positive=True).fit(X, y)
+    assert model.dual_gap_ <= 1e-8
+    assert_allclose(model.coef_, GroupLasso(0.3, positive=True, tol=1e-8).fit(X, y).coef_, atol=1e-3)
+    assert model.coef_.min() >= 0
+
+
 def test_a_warm_start_saves_work(cancer):
     X, y = cancer
     model = SparseLogisticRegression(0.002, tol=1e-6, warm_start=True).fit(X, y)
@@ -186,6 +197,50 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path
         clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
 
 
+@pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
+def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimator, diabetes, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = diabetes
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
+    labels = ["one"] * 3 + ["two"] * 5 + ["three"] * 2
+    sizes = {"two": 5.0, "one": 2.0, "three": 1.0}
+    expected = clone(estimator).set_params(groups=labels, group_weights=[2.0, 1.0, 5.0]).fit(frame, y)
+    series = pandas.Series(labels, index=frame.columns)
+    columns = {name: frame.columns[series.to_numpy() == name] for name in ("one", "three", "two")}
+    for groups in (series, series[::-1], columns, {name: set(own) for name, own in columns.items()}):
+        for weights in (sizes, pandas.Series(sizes), np.array([2.0, 1.0, 5.0])):
+            model = clone(estimator).set_params(groups=groups, group_weights=weights).fit(frame, y)
+            assert_array_equal(model.coef_, expected.coef_)
+            assert model.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
+            model.save(tmp_path / "model.npz")
+            loaded = omkl.load(tmp_path / "model.npz")
+            assert loaded.explain(frame[:1]).groups == expected.explain(frame[:1]).groups
+            assert_array_equal(loaded.fit(frame, y).coef_, expected.coef_)
+    for weights, message in (({**sizes, "four": 1.0}, "'four', which is no group"), ({"one": 1.0}, "group 'three'")):
+        with pytest.raises(InputError, match=message):
+            clone(estimator).set_params(groups=labels, group_weights=weights).fit(frame, y)
+    with pytest.raises(InputError, match="no value for the column 'c0'"):
+        clone(estimator).set_params(groups=series[1:]).fit(frame, y)
+
+
+def test_explanations_are_of_inputs_as_they_are_read(diabetes):
+    pandas = pytest.importorskip("pandas")
+    X, y = diabetes
+    frame = pandas.DataFrame({"day": pandas.date_range("2024", periods=len(y)), "bmi": X[:, 2]})
+    model = GroupLasso(0.1).fit(frame, y)
+    explained = model.explain(frame[5:6])
+    days = (frame["day"][5] - pandas.Timestamp(0)).days
+    assert_allclose(explained.groups["day"], model.coef_[0] * days)
+    assert_allclose(sum(explained.groups.values()), model.predict(frame[5:6])[0])
+
+
+def test_groups_that_are_not_regularized_and_tell_classes_apart_are_said_to():
+    X = np.random.default_rng(0).normal(size=(8, 5))
+    model = SparseLogisticRegression(0.07, groups=[[0, 1, 2, 3], [4]], group_weights=[0.0, 2.0], tol=1e-7)
+    with pytest.warns(ConvergenceWarning, match="the groups of weight 0 fit the targets without the others"):
+        model.fit(X, X[:, 0] > 0)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -198,7 +253,7 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, tmp_path
         (GroupLasso(groups={"a": 0, "b": range(1, 10)}), "a list of columns for 'a', not 0"),
         (GroupLasso(groups=[["age", "sex"], ["bmi"]]), "the column 'age', but columns have no names"),
         (GroupLasso(groups=[[0.5, 1.0], [2.0]]), "positions of columns"),
-        (GroupLasso(group_weights={0: 1.0}), "group weights must be 10 finite numbers"),
+        (GroupLasso(group_weights={0: 1.0}), "by the names of groups, but these have none"),
         (GroupLasso(group_weights=[1.0, 2.0]), "10 finite numbers >= 0"),
         (GroupLasso(group_weights="size"), "sqrt-size"),
         (GroupLasso(loss="hinge"), "classification"),

@@ -171,6 +171,8 @@ def test_other_words_are_refused():
         evaluate_treebanks(gold, gold[:1])
     with pytest.raises(InputError, match="No word is left"):
         evaluate_treebanks(gold, gold, ignore=lambda *_: True)
+    with pytest.raises(InputError, match="there is no sentence"):
+        evaluate_treebanks(gold[:0], gold[:0])
 
 
 def test_heads_that_are_no_trees_have_no_score():

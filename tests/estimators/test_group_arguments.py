@@ -130,3 +130,33 @@ def test_sums_with_the_sparse_group_lasso_have_weights(term):
     bound = term.bind(list(kernels))
     found = (bound + SparseGroup(0.5)).normalized_kernel_weights(norms)
     assert_allclose(found, (bound + L21()).normalized_kernel_weights(norms))
+
+
+@pytest.mark.parametrize(
+    ("by_name", "in_order"),
+    [
+        (WeightedSquaredL21({"c": 3.0, "a": 1.0, "b": 2.0}), WeightedSquaredL21([1.0, 2.0, 3.0])),
+        (OverlappingGroups([["a", "b"], ["b", "c"]], exact=True), OverlappingGroups([[0, 1], [1, 2]], exact=True)),
+        (TreeGroups([["a", "b"], ["a"]]), TreeGroups([[0, 1], [0]])),
+    ],
+)
+@pytest.mark.parametrize("groups", [{"a": [0], "b": [1], "c": [2]}, ["a", "b", "c"]])
+def test_regularizers_of_a_design_call_its_groups_by_name(by_name, in_order, groups, rng):
+    X = rng.normal(size=(40, 3))
+    models = [
+        omkl.GroupLasso(0.05, groups=groups, regularizer=regularizer, solver="sparsa").fit(X, X[:, 0] - X[:, 1])
+        for regularizer in (by_name, in_order)
+    ]
+    assert_array_equal(models[0].coef_, models[1].coef_)
+
+
+def test_names_of_groups_are_read_from_whatever_holds_them():
+    pandas = pytest.importorskip("pandas")
+    names = ["a", "b", "c"]
+    weights = pandas.Series({"c": 3.0, "a": 1.0, "b": 2.0})
+    assert WeightedSquaredL21(weights).bind(names) == WeightedSquaredL21([1.0, 2.0, 3.0])
+    unions = {"first": ["a", "b"], "second": pandas.Index(["b", "c"])}
+    assert OverlappingGroups(unions).bind(names) == OverlappingGroups([[0, 1], [1, 2]])
+    for wrong in (["ab", "c"], [["a", "b"], "c"], [[0.5, 1.0]]):
+        with pytest.raises(InputError, match="indices"):
+            OverlappingGroups(wrong)

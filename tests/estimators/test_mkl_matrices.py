@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
@@ -35,6 +36,24 @@ def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
     assert_allclose(given.decision_function(cross), model.decision_function(X[test]), atol=1e-2)
     only_active = [matrix if weight > 0 else None for matrix, weight in zip(cross, given.kernel_weights_.values())]
     assert_array_equal(given.decision_function(only_active), given.decision_function(cross))
+
+
+@pytest.mark.parametrize("held", [np.asarray, pd.DataFrame, sparse.csr_array, np.ndarray.tolist])
+def test_matrices_are_the_same_whatever_holds_them(cancer, held):
+    X, y = cancer
+    gram = X @ X.T
+    expected = MKLClassifier("precomputed").fit({"linear": gram}, y).decision_function({"linear": gram})
+    for own in ({"linear": held(gram)}, [held(gram)], *([] if held is np.ndarray.tolist else [held(gram)])):
+        assert_allclose(MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9)
+
+
+def test_a_learned_kernel_takes_what_the_estimator_takes(cancer):
+    X, y = cancer
+    model = MKLClassifier(KERNELS).fit(X, y)
+    assert_allclose(model.as_kernel()(sparse.csr_array(X), X), model.transform(X), atol=1e-12)
+    frame = pd.DataFrame({"day": pd.date_range("2024", periods=len(y)), "size": X[:, 0]})
+    model = MKLClassifier(["linear"]).fit(frame, y)
+    assert_allclose(model.as_kernel()(frame, frame), model.transform(frame))
 
 
 def with_entry(gram, value):

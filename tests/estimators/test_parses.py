@@ -51,6 +51,13 @@ def test_trees_are_written_and_not_those_that_were_read(grammar, tmp_path, label
         assert all(misc.startswith("SpaceAfter=No") for sentence in parsed for misc in sentence.misc)
 
 
+def test_no_sentences_have_no_trees(models):
+    model = models["hinge"]
+    for call in (model.predict, model.predict_nbest, model.predict_marginals, model.parse):
+        assert len(call([])) == 0
+    assert len(model.parse([], confidence=True)) == 0
+
+
 def potentials_of(model, treebank):
     return from_potentials(model, treebank, lambda own, i: own)
 

@@ -114,6 +114,7 @@ def test_what_has_the_attributes_of_a_document_is_one():
         ([["A", None]], "Sentence 1 has NoneType None in the place of a word"),
         ([["A"], 7], "Sentence 2 is int 7"),
         ([["A"], []], "Sentence 2 has no words"),
+        ([["A"], [Sentence(forms=["A"])]], "Item 2 of the sentences is several sentences: give all in one list"),
         ([["A", "\t"]], "Sentence 1, word 2"),
         ([[{"form": "A"}, {"lemma": "b"}]], "in the place of a token: give each a form"),
         ([[{"form": 3}]], "Sentence 1, word 1: 3 among forms"),
