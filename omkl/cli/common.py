@@ -273,7 +273,7 @@ def load_model(arguments: Namespace) -> tuple[Any, str]:
     kind = kinds.get(type(model), "rows")
     check_options(arguments, kind, of_class(model))
     if kind == "sequences":
-        arguments.n_columns, arguments.templated = columns_of(model), model.templates is not None
+        arguments.n_columns = columns_of(model)
     if getattr(arguments, "jobs", None) is not None:
         check_n_jobs(arguments.jobs)
         if "n_jobs" not in model.get_params(deep=False):

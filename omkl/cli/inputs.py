@@ -61,10 +61,11 @@ def columns_of(labeler: Any) -> int | None:
 
 
 def format_of(path: str, arguments: Namespace) -> str | None:
-    """The format of a file of sequences, None where its reader is to guess it; templates look at columns."""
+    """The format of a file of sequences, None where its reader is to guess it; templates, and models that have learned
+    from columns, look at columns."""
     from omkl.data.sequences import guess_format
 
-    templated = getattr(arguments, "template", None) or getattr(arguments, "templated", False)
+    templated = getattr(arguments, "template", None) or getattr(arguments, "n_columns", None) is not None
     return arguments.format or (guess_format(path, "columns") if templated else None)
 
 

@@ -2,11 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from omkl.data.files import PathLike, output_file
-from omkl.exceptions import InputError
+from omkl.data.json_sequences import record_of
+from omkl.exceptions import DataFileError, InputError
+
+#: What is a number in a token.
+NUMBERS = (Real, np.bool_)
 
 
 def write_sequences(path: PathLike, sequences: Any, format: str) -> tuple[int, int]:
@@ -39,10 +46,11 @@ def write_sequences(path: PathLike, sequences: Any, format: str) -> tuple[int, i
     with output_file(path) as file:
         for x, y in sequences:
             try:
-                text = WRITERS[format](x, y)
-            except InputError as error:
-                raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {error}") from None
-            file.write(text.encode())
+                text = WRITERS[format](x, y).encode()
+            except (InputError, UnicodeEncodeError) as error:
+                reason = error if isinstance(error, InputError) else "it holds half of a character, which has no UTF-8."
+                raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {reason}") from None
+            file.write(text)
             n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
     return n_sequences, n_tokens
 
@@ -62,8 +70,10 @@ def _attributes(token: Any) -> Iterator[str]:
         yield from map(_escaped, token)
         return
     for key, value in token.items():
+        if "=" in str(key):
+            raise InputError(f"the entry {key!r:.80} of a token has an = in its name, which ends names in this format.")
         for name, weight in _weighted(str(key), value):
-            number = _number(weight)
+            number = _number(weight, key)
             yield _escaped(name) if number == "1" else f"{_escaped(name)}:{number}"
 
 
@@ -73,16 +83,22 @@ def _weighted(key: str, value: Any) -> Iterator[tuple[str, float]]:
         return
     if isinstance(value, str):
         yield f"{key}={value}", 1.0
-    elif isinstance(value, Real):
+    elif isinstance(value, NUMBERS):
         yield key, float(value)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, Mapping) and all(isinstance(weight, NUMBERS) for weight in value.values()):
         for name, weight in value.items():
             yield (key if name is None else f"{key}={name}"), float(weight)
-    elif all(isinstance(part, str) for part in value):
-        for part in value:
+    elif isinstance(value, (set, frozenset)) or (_is_list(value) and all(isinstance(part, str) for part in value)):
+        for part in sorted(value) if isinstance(value, (set, frozenset)) else value:
             yield f"{key}={part}", 1.0
-    else:
+    elif _is_list(value):
         raise InputError(f"the entry {key!r:.80} of a token is a vector: JSON lines hold it.")
+    else:
+        raise InputError(f"the entry {key!r:.80} of a token is {value!r:.40}, neither strings nor numbers.")
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray))
 
 
 def _escaped(name: str) -> str:
@@ -95,15 +111,17 @@ def _clean(cell: str) -> str:
     return cell
 
 
-def _number(value: float) -> str:
+def _number(value: float, key: str) -> str:
     """The shortest decimals that are read as this number."""
+    if not isfinite(value):
+        raise InputError(f"the entry {key!r:.80} of a token is {value}: numbers must be finite.")
     return repr(float(value)).removesuffix(".0")
 
 
 def _label(label: Any) -> str:
     if label is None:
         raise InputError("a label is not known: JSON lines may lack some.")
-    text = _clean(label if isinstance(label, str) else json.dumps(label))
+    text = _clean(label if isinstance(label, str) else _json(label))
     if not text:
         raise InputError("a label is empty.")
     return text
@@ -117,7 +135,9 @@ def _known(y: Sequence[Any] | None) -> Sequence[Any]:
 
 def _columns(x: Sequence[Any], y: Sequence[Any] | None) -> str:
     keys = list(x[0]) if isinstance(x[0], Mapping) else None
-    lines = ("\t".join([*_cells(token, keys), _cell(_label(label))]) for token, label in zip(x, _known(y)))
+    lines = ["\t".join([*_cells(token, keys), _cell(_label(label))]) for token, label in zip(x, _known(y))]
+    if any(line.startswith("-DOCSTART-") for line in lines):
+        raise InputError("a line that begins with -DOCSTART- is no token, but the beginning of a document.")
     return "\n".join([*lines, "", ""])
 
 
@@ -138,8 +158,30 @@ def _cell(text: str) -> str:
 
 def _jsonl(x: Sequence[Any], y: Sequence[Any] | None) -> str:
     tokens = [_simple(token) if isinstance(token, Mapping) else _listed(token) for token in x]
-    record = {"x": tokens} if y is None else {"x": tokens, "y": list(y)}
-    return json.dumps(record, ensure_ascii=False, default=_listed) + "\n"
+    line = _json({"x": tokens} if y is None else {"x": tokens, "y": list(y)})
+    try:
+        record_of(line.encode(), "it", {})  # what is written can be read
+    except DataFileError as error:
+        raise InputError(str(error).removeprefix("it: ")) from None
+    return line + "\n"
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_in_json)
+    except InputError:
+        raise
+    except (ValueError, TypeError):
+        raise InputError("a number in it is nan or infinite, or a key no string.") from None
+
+
+def _in_json(value: Any) -> Any:
+    """An array as a list, and a set as a list of strings."""
+    if isinstance(value, (set, frozenset)):
+        return [str(part) for part in sorted(value)]
+    if not hasattr(value, "tolist"):
+        raise InputError(f"{value!r:.40} is nothing that JSON has.")
+    return value.tolist()
 
 
 def _listed(value: Any) -> Any:

@@ -37,7 +37,13 @@ SUFFIXES = {
 
 
 def guess_format(path: PathLike, otherwise: str | None = None) -> str:
-    """The format that the name of a file stands for, or where that says nothing, ``otherwise`` or its first line."""
+    """The format that the name of a file stands for, or where that says nothing, ``otherwise`` or its first line.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If neither says which it is.
+    """
     suffix = Path(stem(path)).suffix
     if suffix in SUFFIXES or suffix == ".crfsuite":
         return SUFFIXES.get(suffix, "crfsuite")
@@ -48,7 +54,14 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
     first = _first_line(path)
     # attributes of CRFsuite are behind a tab, and rows of svmlight have colons
     cells = first.split()[1:]
-    return "columns" if cells and b"\t" not in first and not all(b":" in cell for cell in cells) else "crfsuite"
+    if cells and b"\t" not in first and not all(b":" in cell for cell in cells):
+        return "columns"
+    if cells and not any(mark in cell for cell in cells for mark in (b"=", b":")):
+        raise InputError(
+            f"{path} may hold columns, the last one the label, or labels and attributes as CRFsuite has them: say "
+            'which, format="columns" or "crfsuite" (--format).'
+        )
+    return "crfsuite"
 
 
 def _first_line(path):
@@ -82,7 +95,8 @@ def read_sequences(
 
         Guessed from the name by default: ``.conllu``, ``.jsonl``, ``.data`` (OCR), ``.crfsuite``, ``.columns``,
         ``.bio`` and ``.iob`` (columns). Other names say nothing: files whose first line has spaces and no tab hold
-        columns; what begins otherwise, and pipes, are CRFsuite's.
+        columns, pipes and those whose first line has tabs and attributes with ``=`` or ``:`` are CRFsuite's, and of
+        others it must be said.
     folds : list of int, optional
         Only these folds of the OCR data set.
     on_error : {"raise", "skip"}
@@ -176,7 +190,7 @@ def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
 
 
 def _read_crfsuite(path, skipped):
-    return _paragraphs(path, skipped, _tokens, bytes)
+    return _paragraphs(path, skipped, _tokens, bytes.strip)
 
 
 def _read_columns(path, skipped, labelled=True):
@@ -216,7 +230,7 @@ def _tokens(paragraph, path, first_line):
     tokens, labels = [], []
     for number, line in enumerate(paragraph, first_line):
         label, *attributes = _decoded(line, path, number).split("\t")
-        if not label:
+        if not label.strip():
             raise DataFileError(f"{path}, line {number}: a token needs a label before its first tab.")
         labels.append(label)
         tokens.append(_attributes(attributes, f"{path}, line {number}"))
@@ -226,6 +240,8 @@ def _tokens(paragraph, path, first_line):
 def _decoded(line, path, number):
     if len(line) > LONGEST_LINE:
         raise DataFileError(f"{path}, line {number}: {len(line) >> 20} MB are more than a token has.")
+    if b"\r" in line:
+        raise DataFileError(f"{path}, line {number}: a carriage return inside the line: end lines with a line feed.")
     try:
         return line.decode()
     except UnicodeDecodeError:

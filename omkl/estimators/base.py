@@ -277,8 +277,8 @@ class OnlineEstimator(LearnsMore, LearnedGroups, SavedEstimator):
         """The same of training on a stream, block by block."""
         if getattr(self, "early_stopping", False) and given is None:
             raise InputError(
-                "early_stopping holds out examples, which a stream does not: give some, validation=(X, y). history_ "
-                "tells the progressive error."
+                "early_stopping holds out examples, which a stream does not: give some, validation=(X, y) (--dev "
+                "FILE). history_ tells the progressive error."
             )
         if stream.once and self.epochs > 1:
             raise InputError(

@@ -220,6 +220,8 @@ class Encoder:
                 for name, kernel in self.kernels.items():
                     _refuse_dense(name, kernel)
             return {PLAIN: tokens}
+        if learned_arrays and tokens and isinstance(tokens[0], dict) and PLAIN not in tokens[0]:
+            raise InputError(f"The model was trained on rows of {self.shapes[PLAIN]} numbers: it does not take dicts.")
         used = dict.fromkeys(key for view in self.sources.values() for key in view.keys)
         return {key: stacked(tokens, key, self.shapes[key]) for key in used}
 

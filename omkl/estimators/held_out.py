@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl.data import Block
 from omkl.data.rows import as_rows, is_frame, join, n_rows
+from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.sources import TrainingBlock
 from omkl.exceptions import InputError
 from omkl.losses import is_partial
@@ -20,6 +21,8 @@ def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
     for x, y, _ in examples:
         right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
         total += int(np.count_nonzero(y >= 0)) if is_partial(predictor.structure, y) else len(x)
+    if not total:
+        raise InputError("The examples that early stopping looks at have no label that is known: give others.")
     return right / total
 
 
@@ -74,13 +77,19 @@ def joined(block: TrainingBlock, validation: TrainingBlock) -> TrainingBlock:
             raise InputError(f"In {what} there must be one output for each input: X and y differ in length.")
     X, y, weights = [block.X, validation.X], [block.y, validation.y], block.sample_weight
     if weights is not None:
-        weights = np.concatenate([weights, np.ones(len(y[1]))])
-    outputs = np.concatenate([*map(np.asarray, y)]) if hasattr(y[0], "dtype") else [*y[0], *y[1]]
+        weights = np.concatenate([check_sample_weight(weights, len(y[0])), np.ones(len(y[1]))])
+    are_arrays = hasattr(y[0], "dtype") and y[0].dtype != object
+    outputs = np.concatenate([*map(np.asarray, y)]) if are_arrays else [*y[0], *y[1]]
     if all(map(is_frame, X)):
         return TrainingBlock(sys.modules[type(X[0]).__module__.partition(".")[0]].concat(X), outputs, weights)
-    whole = join([Block(part.X, None, part.feature_names) if isinstance(part, Block) else Block(as_rows(part))
+    whole = join([Block(part.X, None, part.feature_names) if isinstance(part, Block) else Block(_listed(as_rows(part)))
                   for part in X])  # fmt: skip
     return TrainingBlock(whole.X if whole.feature_names is None else whole, outputs, weights)
+
+
+def _listed(rows: Any) -> Any:
+    """Arrays of sequences as lists of them."""
+    return list(rows) if isinstance(rows, np.ndarray) and rows.dtype == object and rows.ndim == 1 else rows
 
 
 def parted(data: Any, validation: Any) -> tuple[np.ndarray, np.ndarray]:

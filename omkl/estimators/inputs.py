@@ -380,7 +380,8 @@ def _kind_of_tokens(X: Any) -> tuple[Any, type, str] | None:
             return None
         if len(token):
             return (list, tuple), AttributeLists, "lists of attributes"
-    return None
+    # tokens without any attribute, or arrays without rows
+    return ((list, tuple), AttributeLists, "lists of attributes") if any(map(_length, X)) else None
 
 
 def names_in(X: Any) -> list[str] | None:
@@ -414,7 +415,7 @@ def _joined(arrays, offsets, what):
     for i, array in enumerate(arrays):
         if array.shape[0] == 0:
             continue
-        if array.ndim != 2 or width not in (None, array.shape[1]):
+        if array.ndim != 2 or width not in (None, array.shape[1]) or not array.shape[1]:
             expected = f"(n, {'d' if width is None else width})"
             raise InputError(f"Sequence {i} of {what} has shape {array.shape}, not {expected}.")
         width = array.shape[1]

@@ -15,6 +15,7 @@ from omkl._components import check_number
 from omkl.batch import Solution
 from omkl.estimators.batch_mkl import BatchMKL
 from omkl.estimators.certified import unchanged_if_refused
+from omkl.estimators.outputs import check_sample_weight
 from omkl.estimators.stored_kernels import StoredKernels, in_precision
 from omkl.exceptions import InputError
 from omkl.kernels import GramMatrices
@@ -22,6 +23,8 @@ from omkl.losses import PointwiseLoss
 
 #: Problems that are solved at most to find the C of a nu.
 MOST_SOLVES = 60
+#: How far scores of one sample differ, relative to the largest, as it is scored alone or with others.
+AT_MARGIN = 1e-10
 
 
 class OneClassMKL(OutlierMixin, BatchMKL):
@@ -141,8 +144,16 @@ class OneClassMKL(OutlierMixin, BatchMKL):
             self._learn(source, [(None, ones)], [solution], None)
             self.n_iter_ = n_solved
             self._warn(source, [(None, ones)], [solution], None)
-            self.offset_ = min(1.0, _quantile(solution.certificate.outputs, weights, self.nu))
+            self.offset_ = self._offset(X, sample_weight)
         return self
+
+    def _offset(self, X: Any, sample_weight: ArrayLike | None) -> float:
+        """Where normal samples begin; those at the margin, which rounding puts on either side of it, are normal."""
+        scores = self.score_samples(X)
+        weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(scores))
+        counted = weights > 0
+        least = _quantile(scores[counted], weights[counted], self.nu)
+        return min(1.0, least - AT_MARGIN * float(np.abs(scores[counted]).max()))
 
     def score_samples(self, X: Any) -> np.ndarray:
         """How normal samples are, (n,): the larger the more, 1 at the margin; X as for :meth:`fit`."""

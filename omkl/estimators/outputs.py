@@ -286,6 +286,16 @@ def check_sample_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weights
 
 
+def check_cost_names(cost: Any, labels: list) -> None:
+    """Raise where the rows or columns of a data frame of costs have the names of labels, and another order."""
+    if not hasattr(cost, "reindex"):
+        return
+    for what, names in (("rows", cost.index), ("columns", cost.columns)):
+        if set(names) == set(labels) and list(names) != labels:
+            listed = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
+            raise InputError(f"The {what} of cost must be in the order of the labels, {listed}: sort them.")
+
+
 class LabelOutputs:
     """Outputs that are labels: how their codes are learned."""
 
@@ -352,6 +362,7 @@ class ChainOutputs(LabelOutputs):
         """The chain over these labels."""
         allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
         linked = self._transitions is not None
+        check_cost_names(self._cost, known.members)
         return Chain(len(known), self._cost, self._by_position, linked, allowed, self._order)
 
     def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
@@ -389,6 +400,7 @@ class ClassOutputs(LabelOutputs):
     def structure(self, known: Labels) -> Binary | Multiclass:
         """A single potential for two classes, else one for each."""
         binary = len(known) == 2 and self._cost is None and not known.grows
+        check_cost_names(self._cost, known.members)
         return Binary() if binary else Multiclass(len(known), self._cost)
 
     def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:

@@ -42,6 +42,8 @@ from omkl.regularizers import Regularizer
 
 #: The share of the alpha that empties a model from which on its penalty is lost in the rounding of the loss.
 LOST = 1e-15
+#: The share of the loss of no model at all below which nothing is left to learn.
+SEPARATED = 1e-3
 #: Decades of alpha that a path spans if it is given a number of values.
 DECADES = 2.0
 
@@ -211,10 +213,12 @@ class SparseLinear(ExplainsColumns, CertifiedEstimator):
     def _warn_unless_converged(self, problem: DesignProblem, solution: Solution) -> None:
         if solution.converged:
             return
-        gap, advice = solution.certificate.gap, f"above tol={self.tol:g}: raise max_iter, or tol."
-        if gap < 0:
-            alone = "the groups of weight 0 fit the targets without the others, so give some of them a weight."
-            advice = f"which proves nothing: {'scale the columns of X.' if problem.unpenalized is None else alone}"
+        certificate, advice = solution.certificate, f"above tol={self.tol:g}: raise max_iter, or tol."
+        if (gap := certificate.gap) < 0:
+            without = problem.weighted_loss.value(np.zeros_like(certificate.outputs))
+            alone = problem.unpenalized is not None and certificate.primal < SEPARATED * without
+            remedy = "the groups of weight 0 fit the targets without the others, so give some of them a weight"
+            advice = f"which proves nothing: {remedy if alone else 'scale the columns of X'}."
         warn_caller(
             f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations, {advice}",
             ConvergenceWarning,

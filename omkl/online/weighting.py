@@ -43,7 +43,7 @@ class OutOfSampleWeights(ForwardBackward):
     has_weights = True
 
     def __init__(self, n_groups: int) -> None:
-        self.weights = np.full(n_groups, 1.0 / n_groups)
+        self.weights = np.full(n_groups, 1.0 / max(n_groups, 1))
         self.cumulative = np.zeros(n_groups)
         self.sums = np.zeros(n_groups)  # of weights, counted as the average of the model counts its rounds
         self.gap = 0.0

@@ -7,6 +7,7 @@ import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import load_svmlight_file
 
 import omkl
@@ -76,6 +77,38 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
     X, Y = read_sequences(path)
     whole = [{key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x]
     assert ([whole], [y]) == (X, Y)
+
+
+@pytest.mark.parametrize(
+    ("format", "token", "label", "message"),
+    [
+        ("jsonl", {"n": float("nan")}, "A", "a number in it is nan or infinite"),
+        ("crfsuite", {"n": float("inf")}, "A", "'n' of a token is inf: numbers must be finite"),
+        ("jsonl", {"n": {"a": "x"}}, "A", "the entry 'n' of a token is a string, a number"),
+        ("crfsuite", {"n": {"a": "x"}}, "A", "neither strings nor numbers"),
+        ("jsonl", {"n": b"x"}, "A", "b'x' is nothing that JSON has"),
+        ("crfsuite", {"n": "x"}, b"A", "b'A' is nothing that JSON has"),
+        ("columns", {"n": "x"}, float("nan"), "a number in it is nan or infinite"),
+        ("crfsuite", {"a=b": "x"}, "A", "'a=b' of a token has an = in its name"),
+        ("columns", {"w": "-DOCSTART-"}, "A", "begins with -DOCSTART- is no token"),
+        ("jsonl", {"w": "\ud800"}, "A", "half of a character"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(tmp_path, format, token, label, message):
+    with pytest.raises(InputError, match=f"Sequence 1 cannot be written as {format}: .*{message}"):
+        write_sequences(tmp_path / "out", [([token], [label])], format)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "crfsuite"])
+def test_sets_and_scalars_of_numpy_are_written_as_they_are_learned(tmp_path, format):
+    x = [{"s": {"b", "a"}, "t": frozenset({2, 1}), "n": np.True_, "f": np.False_, "i": np.int64(3)}, {"s": {"a"}}]
+    write_sequences(tmp_path / "out", [(x, [np.int64(1), "B"])], format)
+    [read], [labels] = read_sequences(tmp_path / "out", format)
+    assert list(map(str, labels)) == ["1", "B"]
+    labeler = omkl.SequenceLabeler(regularizer="l2", epochs=1, random_state=0)
+    models = [clone(labeler).fit([own], [["A", "B"]]) for own in (x, read)]
+    for model in models:
+        np.testing.assert_array_equal(model.decision_function([read])[0], models[0].decision_function([x])[0])
 
 
 def test_words_without_a_tag_have_no_label(tmp_path, capsys):

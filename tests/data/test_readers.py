@@ -129,6 +129,34 @@ def test_crfsuite_attribute_lists(tmp_path):
         read_sequences(path)
 
 
+def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):
+    """Words were the labels, and tags attributes without a value."""
+    path = tmp_path / "train.conll"
+    path.write_text("the\tDET\ndog\tNOUN\n")
+    with pytest.raises(InputError, match=r'may hold columns.*say which, format="columns" or "crfsuite" \(--format\)'):
+        read_sequences(path)
+    assert read_sequences(path, "columns")[1] == [["DET", "NOUN"]]
+    assert read_sequences(path, "crfsuite")[1] == [["the", "dog"]]
+    for line in ("A\tw=the\tbias\n", "A\tn:1\n"):
+        path.write_text(line)
+        assert read_sequences(path)[1] == [["A"]]
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", " \t ", "\r"])
+def test_a_line_of_spaces_parts_sequences_in_all_formats_of_lines(tmp_path, blank):
+    """In CRFsuite's it was a token whose label was a space."""
+    path = tmp_path / "train.crfsuite"
+    path.write_bytes(f"B\tw=a\n{blank}\nO\tw=b\n".encode())
+    assert read_sequences(path) == ([[{"w": {"a": 1.0}}], [{"w": {"b": 1.0}}]], [["B"], ["O"]])
+    path.write_text("B\tw=a\n \tw=b\n")
+    with pytest.raises(DataFileError, match="line 2: a token needs a label"):
+        read_sequences(path)
+    for format, text in (("crfsuite", "B\tw=a\rO\tw=b\r"), ("columns", "a B\rb O\r")):
+        path.write_bytes(text.encode())  # of an old Mac: one token of everything
+        with pytest.raises(DataFileError, match="line 1: a carriage return inside the line"):
+            read_sequences(path, format)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_whose_name_says_nothing_is_read_once(tmp_path):
     path = tmp_path / "63"

@@ -48,6 +48,20 @@ def test_nu_bounds_outliers_and_support_vectors(X, regularizer, nu):
     assert model.dual_gap_ <= 1e-3
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(6))
+def test_rounding_makes_no_outliers_of_samples_at_the_margin(seed, dtype):
+    rng = np.random.default_rng(seed)
+    X, nu = rng.normal(size=(rng.integers(10, 40), 3)) + 2.0 * rng.random(), rng.uniform(0.05, 0.6)
+    weights = rng.integers(0, 4, len(X))
+    for sample_weight in (np.ones(len(X)), weights):
+        model = OneClassMKL(["gaussian:on=0:2", "gaussian:on=2"], nu=nu, dtype=dtype, tol=1e-2)
+        model.fit(X, sample_weight=sample_weight)
+        alone = np.array([model.predict(x[None])[0] for x in X])
+        for predicted in (model.predict(X), alone):
+            assert sample_weight[predicted < 0].sum() <= nu * sample_weight.sum()
+
+
 def test_the_gap_is_that_of_the_joint_objective(X):
     """Primal and dual under the squared mixed norm, from what the model holds and nothing else."""
     model = OneClassMKL(KERNELS, nu=0.2).fit(X)

@@ -335,3 +335,21 @@ def test_weights_of_classes_do_not_count_labels_that_are_not_known():
     for model, data in ((labeler(), (SEQUENCES, LABELS)), (classifier(), (X, Y))):
         with pytest.raises(InputError, match="class_weight leaves no example a weight"):
             model.set_params(class_weight={0: 0, 1: 0}).fit(*data)
+
+
+@pytest.mark.parametrize("make", [classifier, labeler], ids=["rows", "sequences"])
+def test_costs_that_are_called_by_labels_are_in_their_order(make):
+    pandas = pytest.importorskip("pandas")
+    data = (X, Y) if make is classifier else (SEQUENCES, LABELS)
+    cost = pandas.DataFrame([[0.0, 5.0], [1.0, 0.0]], index=[0, 1], columns=[0, 1])
+    plain, named = make(cost=cost.to_numpy()).fit(*data), make(cost=cost).fit(*data)
+    for one, other in zip(plain.decision_function(data[0]), named.decision_function(data[0])):
+        assert_array_equal(one, other)
+    for wrong, what in ((cost.loc[[1, 0]], "rows"), (cost[[1, 0]], "columns")):
+        with pytest.raises(InputError, match=f"The {what} of cost must be in the order of the labels, 0, 1"):
+            make(cost=wrong).fit(*data)
+
+
+def test_a_model_of_rows_says_so_of_dicts():
+    with pytest.raises(InputError, match="rows of 4 numbers: it does not take dicts"):
+        classifier().fit(X, Y).predict([{"a": 1.0}])

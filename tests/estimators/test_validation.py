@@ -72,3 +72,18 @@ def test_what_nobody_looks_at_or_does_not_fit_is_refused():
     for validation, message in ((3, "pair"), ((X, Y[:-1]), "one output for each"), ((X[:, :2], Y), "fit together")):
         with pytest.raises(InputError, match=message):
             model.fit(X, Y, validation=validation)
+
+
+def test_sequences_may_be_held_in_any_way_and_need_a_label():
+    """Arrays of lists, and one weight for all, ended in errors of NumPy; without a label accuracy was NaN."""
+    X, y = [["a", "b"], ["b"]] * 4, [["A", "B"], ["B"]] * 4
+    model = omkl.SequenceLabeler(early_stopping=True, epochs=2, random_state=0)
+    held = np.empty(8, dtype=object), np.empty(8, dtype=object)
+    held[0][:], held[1][:] = X, y
+    for given, weight in ((held, None), ((X, held[1]), None), ((held[0], y), None), ((X, y), 1.0)):
+        model.fit(*given, sample_weight=weight, validation=(X[:2], y[:2]))
+        assert model.history_[-1]["validation_score"] == 1.0
+    with pytest.raises(InputError, match=r"sample_weight has shape \(1,\), but there are 8 examples"):
+        model.fit(X, y, sample_weight=[1.0], validation=(X, y))
+    with pytest.raises(InputError, match="early stopping looks at have no label that is known"):
+        model.fit(X, y, validation=(X[:2], [[None, None], [None]]))

@@ -206,6 +206,17 @@ def test_bad_tokens_are_one_sentence(X, message):
         omkl.SequenceLabeler().fit(X, [["A"] * len(x) for x in X])
 
 
+def test_tokens_without_attributes_are_lists_of_them_wherever_they_are():
+    model = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[["a", "b"], []]], [["A", "B"]])
+    together = model.decision_function([[["a"]], [[]]])
+    assert_array_equal(model.decision_function([[[]]])[0], together[1])  # it was taken for an array
+    for nothing in [[[], ()]], [[{}, {}]]:  # there is no group that could have a weight yet
+        model = omkl.SequenceLabeler(random_state=0).partial_fit(nothing, [["A", "B"]])
+        assert set(model.partial_fit([[["a"], ["b"]]], [["A", "B"]]).kernel_weights_) == {"a", "b"}
+    with pytest.raises(InputError, match=r"Sequence 0 of X has shape \(2, 0\), not \(n, d\)"):
+        omkl.SequenceLabeler().fit([np.zeros((2, 0))], [["A", "B"]])
+
+
 @pytest.mark.parametrize("learned", ["words", "dicts"])
 def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, tmp_path):
     """Labels were predicted by their order alone."""
