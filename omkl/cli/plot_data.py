@@ -45,8 +45,13 @@ def _labels(model: Any, kind: str, arguments: Namespace) -> tuple[Any, Any]:
     gold = _treebank(model, kind, arguments)
     predicted = model.parse(gold) if kind == "trees" else model.annotate(gold)
     column = COLUMNS["trees" if kind == "trees" else _part(model, arguments)]
-    found = [[getattr(own, column) or ["_"] * len(own) for own in side] for side in (gold, predicted)]
-    return found[0], found[1]
+    found = [[getattr(own, column) for own in side] for side in (gold, predicted)]
+    if column == "feats":  # of which words may have none
+        return found[0], found[1]
+    labels = [[None if label == "_" else label for label in own] for own in found[0]]
+    if not any(map(any, labels)):
+        raise InputError(f"{arguments.data} holds no {column} to compare: name an annotated treebank.")
+    return _known(labels, [np.array(own, object) for own in found[1]])
 
 
 def _known(y: list, found: list[np.ndarray]) -> tuple[list[list], list[np.ndarray]]:

@@ -57,6 +57,10 @@ class TestCommandLine:
         assert main([*plot, "--part", "trees"]) == 2
         assert "The data has no heads to compare" in capsys.readouterr().err
         assert main([*plot, "--part", "upos"]) == 0
+        confusion = ["plot", model, gold, "--kind", "confusion", "-o", str(folder / "c.svg")]
+        assert main([*confusion, "--part", "trees"]) == 2
+        assert "holds no deprels to compare" in capsys.readouterr().err
+        assert main([*confusion, "--part", "feats"]) == 0
         assert main(["report", model, gold, "-o", str(folder / "r.html")]) == 0
         page = (folder / "r.html").read_text()
         assert "Calibration of tags" in page
