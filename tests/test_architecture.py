@@ -133,3 +133,13 @@ def test_no_global_random_state():
         text = path.read_text(encoding="utf-8")
         for call in ("np.random.seed", "np.random.rand", "np.random.normal", "np.random.permutation"):
             assert call not in text, f"{path}: {call}"
+
+
+def test_no_public_function_has_the_name_of_its_module():
+    """The first import of such a module would put it in the place of the function."""
+    for stub in ROOT.rglob("__init__.pyi"):
+        imports = [
+            node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)
+        ]
+        names = {(node.module, alias.asname or alias.name) for node in imports for alias in node.names}
+        assert not [name for module, name in names if module and module.split(".")[-1] == name], stub

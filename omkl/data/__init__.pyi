@@ -11,7 +11,7 @@ from .datasets import (
     read_uci,
     standardized_split,
 )
-from .digit_views import digit_views
+from .digits import digit_views
 from .file_streams import StreamFormat
 from .files import data_home, lines, output_file
 from .formats import find_format, open_stream
@@ -25,8 +25,8 @@ from .svmlight import count_svmlight_features, stream_svmlight
 from .synthetic import synthetic_treebank
 from .tables import stream_parquet
 from .treebank import Sentence, Treebank
+from .treebank_output import TreebankWriter, treebank_writer, write_treebank
 from .treebank_reader import iter_treebank, read_conllu, read_treebank, stream_conllu
-from .treebank_writer import TreebankWriter, treebank_writer, write_treebank
 from .words import iter_words
 
 __all__ = [

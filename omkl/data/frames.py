@@ -6,7 +6,7 @@ from typing import Any
 
 from omkl.data.columns import Columns, import_pyarrow
 from omkl.data.file_streams import Skipped
-from omkl.data.rows import Block, is_frame
+from omkl.data.rows import Block, category_name, is_frame
 from omkl.data.streams import BLOCK_SIZE, Stream, check_block_size, regrouped
 from omkl.exceptions import DataFileError, InputError
 
@@ -104,7 +104,10 @@ def _places(n_before: int) -> Callable[[int], str]:
 
 def _is_lazy(frame: Any) -> bool:
     """Whether this is a lazy frame, which complains where one looks at its columns."""
-    return hasattr(type(frame), "collect_batches")
+    is_lazy = hasattr(type(frame), "collect") and hasattr(type(frame), "lazy")
+    if is_lazy and not hasattr(frame, "collect_batches"):
+        raise InputError("This version of polars has lazy frames in one piece alone: update polars, or give collect().")
+    return is_lazy
 
 
 def _is_pandas(frame: Any) -> bool:
@@ -125,8 +128,19 @@ def _schema_of(frame: Any) -> Any:
         return frame.schema
     if _is_pandas(frame):
         with _conversion():
-            return pyarrow.Schema.from_pandas(frame, preserve_index=False)
+            return pyarrow.Schema.from_pandas(_with_zones(frame), preserve_index=False)
     return frame.limit(0).to_arrow().schema if is_frame(frame) else None
+
+
+def _with_zones(frame: Any) -> Any:
+    """A frame of pandas; categories that are times of a zone, which pyarrow before 23 forgets, are their names."""
+    categories = {name: getattr(dtype, "categories", None) for name, dtype in frame.dtypes.items()}
+    times = {name: own for name, own in categories.items() if getattr(own, "tz", None) is not None}
+    if times and frame.columns.is_unique:  # or the conversion says that they are not
+        frame = frame.copy(deep=False)
+        for name, own in times.items():
+            frame[name] = frame[name].cat.rename_categories([category_name(time) for time in own])
+    return frame
 
 
 @contextmanager
@@ -154,7 +168,8 @@ def _whole_batches(frame: Any, names: Sequence[str] | None, schema: Any, size: i
         schema = _schema_of(frame) if schema is None else schema
         for low in range(0, len(frame), size):  # a copy of some rows at a time
             with _conversion():
-                part = pyarrow.Table.from_pandas(frame.iloc[low : low + size], schema, preserve_index=False)
+                part = _with_zones(frame.iloc[low : low + size])
+                part = pyarrow.Table.from_pandas(part, schema, preserve_index=False)
             yield from part.to_batches()
     elif _is_lazy(frame):
         frame = frame if names is None else frame.select(names)

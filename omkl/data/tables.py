@@ -158,7 +158,7 @@ def _check_batch(batch):
     as_bytes = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}
     for column in batch.columns:  # a string that is not UTF-8 is wrong by itself
         column.view(as_bytes.get(column.type, column.type)).validate(full=True)
-    if batch.num_rows and not batch.nbytes:
+    if batch.num_rows and not batch.get_total_buffer_size():
         raise ValueError("there are rows with nothing in them")
 
 

@@ -198,7 +198,7 @@ async def _greet(address: str) -> None:
 
     # the certificates of Dask's configuration, as a client has them
     async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
-        await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECT_TIMEOUT)
+        await asyncio.wait_for(scheduler.identity(), CONNECT_TIMEOUT)
 
 
 def _require_dask() -> None:

@@ -2,12 +2,16 @@
 
 import cvxpy as cp
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from omkl.batch import Problem
 from omkl.kernels import DenseStack
 from omkl.regularizers import L21, ElasticNetWeights, LqNorm, SquaredL21, SquaredLq
 
 from .conftest import LOSSES
+
+#: A lasso penalty, as this version of scikit-learn's LogisticRegression has it.
+LASSO = {"penalty": "l1"} if LogisticRegression().penalty == "l2" else {"l1_ratio": 1.0}
 
 
 def constrained(constraint):

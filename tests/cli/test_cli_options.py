@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_iris
 
 import omkl
-from omkl.cli import commands, main
+from omkl.cli import commands, inspect, main
 from omkl.cli.completion import parsers_of
 from omkl.data import synthetic_treebank, write_treebank
 
@@ -239,6 +240,18 @@ def test_options_that_would_say_nothing_are_refused(command, message, files_of_r
 def test_a_report_of_rows_by_their_names_has_no_warning(files_of_rows, tmp_path, recwarn):
     assert main(["report", files_of_rows["MODEL"], files_of_rows["ROWS"], "-o", str(tmp_path / "r.html")]) == 0
     assert not [str(warning.message) for warning in recwarn if "feature names" in str(warning.message)]
+
+
+def test_deprecations_of_other_packages_are_not_for_those_who_run_omkl(files_of_rows, monkeypatch, capsys):
+    def load_model(arguments):
+        for kind in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+            warnings.warn(kind.__name__, kind, stacklevel=2)
+        return known(arguments)
+
+    known = inspect.load_model
+    monkeypatch.setattr(inspect, "load_model", load_model)
+    assert main(["inspect", files_of_rows["MODEL"]]) == 0
+    assert capsys.readouterr().err == "omkl: warning: FutureWarning\n"
 
 
 @pytest.fixture(scope="module")

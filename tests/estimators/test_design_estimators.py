@@ -21,6 +21,8 @@ import omkl
 from omkl import GroupLasso, GroupLassoCV, SparseLogisticRegression
 from omkl.exceptions import InputError
 
+from ..batch.generic import LASSO
+
 
 @parametrize_with_checks(
     [
@@ -321,7 +323,7 @@ def test_class_weights_are_those_of_scikit_learn(cancer):
         ours = SparseLogisticRegression(0.01, class_weight=class_weight, tol=1e-8).fit(X, y)
         factors = 1.0 if class_weight == "balanced" else np.where(y == 0, 3.0, 1.0).mean()
         theirs = LogisticRegression(
-            C=1 / (0.01 * factors * len(y)), l1_ratio=1.0, solver="saga", class_weight=class_weight, tol=1e-8,
+            C=1 / (0.01 * factors * len(y)), **LASSO, solver="saga", class_weight=class_weight, tol=1e-8,
             max_iter=20_000,
         ).fit(X, y)  # fmt: skip
         assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)

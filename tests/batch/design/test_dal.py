@@ -26,6 +26,8 @@ from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Regularizer, Ridge, ScalarPenalty, SparseGroup, SquaredL21
 
+from ..generic import LASSO
+
 LOSSES = {
     "squared": (Squared(), lambda y, z: 0.5 * cp.sum_squares(y - z)),
     "logistic": (Logistic(), lambda y, z: cp.sum(cp.logistic(-cp.multiply(y, z)))),
@@ -145,15 +147,13 @@ def test_lasso_and_elastic_net_are_those_of_scikit_learn():
 
 def test_logistic_regression_is_that_of_scikit_learn():
     problem = make_problem("logistic", m=50, n=120, share=0.1, intercept=False)
-    theirs = LogisticRegression(
-        C=1 / (50 * problem.alpha), l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=1e-10
-    )
+    theirs = LogisticRegression(C=1 / (50 * problem.alpha), **LASSO, solver="liblinear", fit_intercept=False, tol=1e-10)
     theirs.fit(problem.design.matrix, problem.y)
     active = np.flatnonzero(theirs.coef_[0])
     theirs = certify(problem, LinearModel(active, theirs.coef_[0, active]))
     ours = DAL().solve(problem, tol=1e-9).certificate
     assert_allclose(ours.primal, theirs.primal, rtol=1e-6)
-    saga = LogisticRegression(C=1 / (50 * problem.alpha), l1_ratio=1.0, solver="saga", tol=1e-10, max_iter=20_000)
+    saga = LogisticRegression(C=1 / (50 * problem.alpha), **LASSO, solver="saga", tol=1e-10, max_iter=20_000)
     saga.fit(problem.design.matrix, problem.y)
     active = np.flatnonzero(saga.coef_[0])
     with_intercept = DesignProblem(problem.design, problem.y, Logistic(), L21(), problem.alpha)
