@@ -1,5 +1,6 @@
 """Batch solvers beside one reading of the packed kernels, and the other programs for many kernels."""
 
+from collections import deque
 from itertools import cycle
 
 import numpy as np
@@ -44,7 +45,7 @@ def subsets(name, n_kernels, n_samples):
 
 def measure_solver(measure, problem, solver=None, tol=1e-2, floor=None, **options):
     """A solver beside one pass, or another floor; what it took as notes."""
-    solver, solutions = solver or Spicy(), []
+    solver, solutions = solver or Spicy(), deque(maxlen=1)
     vector = np.ones(problem.kernels.n_samples)
     floor = floor or Floor("pass", lambda: problem.kernels.quadratics(vector))
     measure(lambda: solutions.append(solver.solve(problem, tol)), floor=floor, **options)

@@ -5,6 +5,7 @@ duality gap, certified over all columns by the same function, at every point of 
 design.
 """
 
+from collections import deque
 from contextlib import suppress
 from importlib import import_module
 from itertools import product
@@ -140,7 +141,7 @@ def measure_solver(measure, problem, names, size=None):
 
 def measure_beside(measure, problem, peers, size=None):
     """One strength."""
-    solutions = []
+    solutions = deque(maxlen=1)  # the memory of those before is free again, as it is to peers
     solve = lambda: solutions.append(DAL().solve(problem, GAP))  # noqa: E731
     measure(solve, floor=a_pass(problem), peers=peers, size=size, limit=LIMIT)
     measure.note(gap=solutions[-1].certificate.gap, active=len(solutions[-1].model.active))
