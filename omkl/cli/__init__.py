@@ -34,11 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 sys.stdout.reconfigure(errors="backslashreplace")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore" if getattr(arguments, "quiet", False) else "once")
-                for of_programs in (
-                    DeprecationWarning,
-                    PendingDeprecationWarning,
-                ):  # which are for those who write them
-                    warnings.simplefilter("ignore", of_programs)
+                # deprecations are for those who write programs
+                warnings.simplefilter("ignore", DeprecationWarning)
+                warnings.simplefilter("ignore", PendingDeprecationWarning)
                 warnings.showwarning = partial(_show_warning, arguments)
                 check_files(arguments)
                 with standard_input(arguments):

@@ -1,7 +1,5 @@
 """From what users pass to what groups see: arrays or dicts in, :class:`~omkl.groups.Tokens` out."""
 
-import sys
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from omkl._components import warn_caller
 from omkl.estimators.token_templates import TokenTemplates
 from omkl.estimators.units import warn_of_units
 from omkl.estimators.views import PLAIN, FlatTokens, TrainingIndex, View, is_number_in, shapes_of_first, stacked
-from omkl.estimators.vocabulary import NUMBERS, Vocabulary
+from omkl.estimators.vocabulary import Vocabulary
 from omkl.estimators.words import AttributeEncoder, AttributeLists, WordEncoder, Words
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import Features, Tokens
@@ -31,8 +30,6 @@ KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, Kernel
 #: A finite feature map is held explicitly, unless a kernel says otherwise, up to this many features.
 EXPLICIT_LIMIT = 512
 DEFAULT_KERNELS = ("linear", "quadratic", "gaussian")
-#: Rows of a table that are looked at for what its columns hold.
-MOST_LOOKED_AT = 100
 #: What reads tokens that are short for dicts.
 SHORTHANDS: dict[type, Any] = {Words: WordEncoder, AttributeLists: AttributeEncoder}
 
@@ -164,23 +161,14 @@ class Encoder:
                 keys = tokens.keys() if type(tokens) in SHORTHANDS else dict.fromkeys(chain.from_iterable(tokens))
             yield from (key for key in keys if key not in known)
 
-    def warn_of_other_kinds(self, rows: list[dict[str, Any]]) -> None:
+    def warn_of_other_kinds(self, tokens: list[dict[str, Any]]) -> None:
         """Say where a column of a table was text when it was learned and holds numbers here, or the other way round."""
-        if self.vocabulary is None:
-            return
-        met: dict[str, set[str]] = {}
-        for row in rows[:MOST_LOOKED_AT]:
-            for key, value in row.items():
-                if isinstance(value, (str, *NUMBERS)) and value is not False:  # which says nothing
-                    met.setdefault(key, set()).add("text" if isinstance(value, str) else "numbers")
         noun = "entry" if self.names is None else "column"
-        for key, here in met.items():
-            learned = self.vocabulary.kinds_of(key)
-            if len(learned) == 1 and learned.isdisjoint(here):
-                warnings.warn(
-                    f"The {noun} {key!r:.80} holds {min(here)}, and was learned from {min(learned)}: what is in it "
-                    "is unknown to the model. Convert it.", DataWarning, stacklevel=_level_outside(),
-                )  # fmt: skip
+        for key, here, learned in () if self.vocabulary is None else self.vocabulary.turned(tokens):
+            warn_caller(
+                f"The {noun} {key!r:.80} holds {here}, and was learned from {learned}: what is in it is unknown to the "
+                "model. Convert it.", DataWarning,
+            )  # fmt: skip
 
     def _sparse(self, tokens: Any, offsets: np.ndarray, grow: bool) -> Features:
         """Features of dicts, or of what is short for them."""
@@ -445,11 +433,3 @@ def _side_by_side(left, right):
         target = np.repeat(starts[:-1] + shift - part.starts[:-1], n) + np.arange(len(part.ids))
         ids[target], values[target] = part.ids, part.values
     return Features(starts, ids, values)
-
-
-def _level_outside() -> int:
-    """The ``stacklevel`` at which a warning points at the line that called omkl, however deep this is."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("omkl."):
-        level, frame = level + 1, frame.f_back
-    return level

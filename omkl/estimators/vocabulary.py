@@ -11,7 +11,7 @@ ages then count alike, in whatever units they are.
 import reprlib
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, repeat
 from typing import Any
 
@@ -32,6 +32,8 @@ PLAIN_NUMBERS, LARGE = {bool, int, float, np.float64}, 2.0**53
 CHUNK = 1024
 #: Tokens up to which it is the number of calls that takes the time, not what they do.
 FEW = 256
+#: Tokens that are looked at for what their entries hold.
+MOST_LOOKED_AT = 100
 
 
 class _Numbers:
@@ -86,6 +88,25 @@ class Vocabulary:
         own = self.ids.get(key, {})
         n_numbers = int(NUMBER in own)
         return {kind for kind, n in (("numbers", n_numbers), ("text", len(own) - n_numbers)) if n}
+
+    def turned(self, tokens: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+        """Keys that hold text here and were learned from numbers, or the other way round: ``(key, here, learned)``."""
+        tokens = tokens[:MOST_LOOKED_AT]
+        for key in dict.fromkeys(chain.from_iterable(map(self._unlike, tokens))):
+            [learned] = self.kinds_of(key)
+            here = {kind for token in tokens if (kind := _kind_of(token.get(key))) is not None}
+            if learned not in here:
+                yield key, min(here), learned
+
+    def _unlike(self, token: dict[str, Any]) -> Iterator[str]:
+        """Keys whose value is of another kind than all known ones; this is looked at for every sentence."""
+        for key, value in token.items():
+            if own := self.ids.get(key):
+                if isinstance(value, str):
+                    if NUMBER in own and len(own) == 1:
+                        yield key
+                elif NUMBER not in own and _kind_of(value) == "numbers":
+                    yield key
 
     def encode(self, tokens: list[dict[str, Any]], grow: bool) -> Features:
         """Features of a flat list of token dicts; new keys and values are learned if ``grow``, else left out."""
@@ -201,6 +222,13 @@ class Vocabulary:
             vocabulary.ids[key] = defaultdict(vocabulary._next_id, zip(values[low:high], ids[low:high]))
         vocabulary._next_id.next += len(values)
         return vocabulary
+
+
+def _kind_of(value: Any) -> str | None:
+    """Whether a value is text or a number; None of all else, and of False, which says nothing."""
+    if isinstance(value, str):
+        return "text"
+    return "numbers" if value is not False and isinstance(value, NUMBERS) else None
 
 
 def _one_text(values: list[str]) -> np.ndarray:

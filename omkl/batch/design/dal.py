@@ -30,9 +30,9 @@ FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
 #: While many groups outside violate the constraints by far, a larger alpha is solved for: this share of the worst.
 CONTINUATION = 0.2
 #: Relative gaps of working sets: while alpha is larger than asked for; as shares of the tolerance, and of the gap; as
-#: a share of the tolerance where a working set of all groups proves the gap by itself (of quadratic losses: Newton-like
-#: rounds on others gain so much each that a closer end costs little); and of what was asked for where sweeps go over
-#: inner products, of one problem closely.
+#: a share of the tolerance where a working set of all groups proves the gap by itself (of quadratic losses; others are
+#: solved closer, or repeated samples and their weights would give models that differ as much); and of what was asked
+#: for where sweeps go over inner products, of one problem closely.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
 #: A gap that rests on a guess of the dual norms counts while it is larger than so many times the tolerance.
 GUESSED = 3.0
